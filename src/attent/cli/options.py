@@ -28,6 +28,7 @@ NUMBER = re.compile(r"[0-9]{1,9}")
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
+LengthForms = StrEnum("LengthForms", ("wu", "length"))
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
 RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch a Hugging Face model given by its name, unless it was before.")]
@@ -45,6 +46,9 @@ class DType(StrEnum):
 Weights = Annotated[DType | None, typer.Option("--dtype", help="The type of weights; the run's own unless given.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 
+LengthForm = Annotated[
+    LengthForms | None, typer.Option(help="What the alpha is the power of: (5 + length) / 6 as in Wu et al., or the length itself.")
+]
 SourceLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The source's language, such as zh.")]
 TargetLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The target's language, such as en; the run's unless given.")]
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, read_tokenizer, text_ids, write_tokenizer
 from attent.errors import ArgumentError, DataError
@@ -43,21 +43,9 @@ class SubwordTokenizer:
     KIND: ClassVar[str]
 
     def __init__(self, model: bytes) -> None:
-        import sentencepiece
-
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(model)
-        # the second where SentencePiece's own message is no text
-        except (RuntimeError, UnicodeDecodeError) as error:
-            raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
-        processor = self._processor
+        self._processor = processor = processor_of(model)
         if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
             raise ArgumentError(f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model")
-        try:
-            processor.IdToPiece(list(range(processor.GetPieceSize())))
-        except UnicodeDecodeError as error:
-            raise ArgumentError(f"a piece of the SentencePiece model is not UTF-8: {error}") from error
         self._model = model
 
     @classmethod
@@ -106,6 +94,15 @@ class SubwordTokenizer:
     def size(self) -> int:
         """The number of ids, with the four special ones."""
         return self._processor.GetPieceSize()
+
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model, serialized."""
+        return self._model
+
+    def name(self, token: int) -> str:
+        """Return SentencePiece's name of an id, such as `<0x0A>` of a byte."""
+        return self._processor.IdToPiece(token)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of the most probable pieces, without BOS and EOS."""
@@ -168,6 +165,27 @@ class UnigramTokenizer(SubwordTokenizer):
     """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
 
     KIND = "unigram"
+
+
+def processor_of(model: bytes) -> Any:
+    """Return the SentencePiece processor of a serialized model.
+
+    Raises:
+        ArgumentError: it is invalid, or a piece is no text.
+    """
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    # the second where SentencePiece's own message is no text
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
+    try:
+        processor.IdToPiece(list(range(processor.GetPieceSize())))
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"a piece of the SentencePiece model is not UTF-8: {error}") from error
+    return processor
 
 
 def _reservoir_sample(lines: Iterable[str]) -> list[str]:

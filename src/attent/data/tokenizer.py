@@ -241,6 +241,16 @@ def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
             yield int(token)
 
 
+def prompt_of(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the tokens that `encode` puts before every text, such as a language's: a translation begins with them unchosen."""
+    return getattr(tokenizer, "prompt", ())
+
+
+def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
+    """Return the ids of tokens that `encode` may put beside those of a text, which add no text."""
+    return getattr(tokenizer, "marks", frozenset())
+
+
 def respell(text: str, tokenizer: Tokenizer) -> str:
     """Replace characters that the tokenizer does not know by variants that it knows.
 

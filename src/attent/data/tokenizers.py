@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from attent.data.sentencepiece_tokenizer import SentencePieceTokenizer
 from attent.data.subword_tokenizer import BpeTokenizer, UnigramTokenizer
 from attent.data.tokenizer import SPECIALS, CharTokenizer, Tokenizer, WordTokenizer
 from attent.errors import ArgumentError, UnknownNameError
 
-KINDS: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenizer, "bpe": BpeTokenizer, "unigram": UnigramTokenizer}
+LEARNT: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenizer, "bpe": BpeTokenizer, "unigram": UnigramTokenizer}
+# Those of runs, imported ones too.
+KINDS = LEARNT | {"sentencepiece": SentencePieceTokenizer}
 
 BYTES = 256
 # Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has more than 16,000.
@@ -41,7 +44,7 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
         case "unigram":
             return UnigramTokenizer.learn(lines, size or suitable_size(lines))
         case _:
-            raise UnknownNameError("tokenizer", kind, KINDS)
+            raise UnknownNameError("tokenizer", kind, LEARNT)
 
 
 def suitable_size(lines: Iterable[str]) -> int:

@@ -17,7 +17,7 @@ class Constraints:
     """The constraints of each row of a batch; an immutable value, selected from together with the decoder's state.
 
     PAD and BOS are always forbidden. At its limit a row can only produce EOS. A row whose every token would repeat an n-gram
-    may produce EOS. A forced prefix overrides all other constraints.
+    may produce EOS. A forced prefix overrides all other constraints; its first tokens may be a prompt, which counts no log-probability.
 
     Args:
         prefixes: the forced beginning of each translation, padded with PAD, (B, P).
@@ -25,6 +25,7 @@ class Constraints:
         min_limit: the smallest of the limits.
         minimum_length: tokens before EOS may come.
         no_repeat_ngram: forbids to repeat an n-gram of this length; 0 forbids nothing.
+        prompt_length: tokens of every prefix that are read and not chosen, such as the token of a language.
     """
 
     prefixes: Tensor
@@ -32,10 +33,17 @@ class Constraints:
     min_limit: int
     minimum_length: int = 0
     no_repeat_ngram: int = 0
+    prompt_length: int = 0
 
     @classmethod
     def of(
-        cls, limits: Tensor, prefixes: Sequence[Sequence[int]] | None = None, *, minimum_length: int = 0, no_repeat_ngram: int = 0
+        cls,
+        limits: Tensor,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        minimum_length: int = 0,
+        no_repeat_ngram: int = 0,
+        prompt_length: int = 0,
     ) -> Constraints:
         """Build the constraints of a batch.
 
@@ -44,13 +52,14 @@ class Constraints:
             prefixes: the forced beginning of each translation, without BOS; empty by default.
             minimum_length: as above.
             no_repeat_ngram: as above.
+            prompt_length: as above.
         """
         padded = limits.new_full((len(limits), 0), PAD)
         if prefixes is not None and any(prefixes):
             sequences = Sequences(prefixes)
             padded = torch.from_numpy(sequences.pad(torch.arange(len(limits)).numpy())).to(limits.device)
             limits = torch.maximum(limits, torch.from_numpy(sequences.lengths).to(limits.device))
-        return cls(padded, limits, int(limits.min()) if len(limits) else 0, minimum_length, no_repeat_ngram)
+        return cls(padded, limits, int(limits.min()) if len(limits) else 0, minimum_length, no_repeat_ngram, prompt_length)
 
     def select(self, rows: Tensor) -> Constraints:
         """Return the constraints of these rows, in this order; a row may be named twice."""
@@ -80,7 +89,7 @@ class Constraints:
             log_probs = _force(log_probs, original, self.limits <= step, torch.full_like(self.limits, EOS))
         if step < self.prefixes.shape[1]:
             forced = self.prefixes[:, step]
-            log_probs = _force(log_probs, original, forced != PAD, forced)
+            log_probs = _force(log_probs, original if step >= self.prompt_length else torch.zeros_like(original), forced != PAD, forced)
         return log_probs
 
 

@@ -26,6 +26,8 @@ class FromRun:
             return f"{name}({model})"
         does = " ".join(filter(None, (DOES[config.task][0], config.languages)))
         outcome = config.training.get("outcome")
+        if origin := config.origin:
+            return f"{name}: {does}, {model}\nimported: {origin.get('name')}, licence: {origin.get('licence', 'not named')}"
         if not isinstance(outcome, dict):
             return f"{name}: {does}, {model}\ntraining unfinished"
         updates, validation = outcome.get("updates"), outcome.get("validation")

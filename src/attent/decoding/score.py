@@ -11,7 +11,7 @@ import torch
 
 from attent.data.batches import ROW_MULTIPLE, BatchSize, Bitext, round_up
 from attent.data.text import Pair
-from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizer import Tokenizer, prompt_of
 from attent.errors import DataError
 from attent.models.model import EncoderDecoder
 
@@ -24,8 +24,8 @@ class PairScore:
     """The probability of a pair's target given its source.
 
     Args:
-        log_probability: log P(Y | X), EOS included, in nats.
-        tokens: number of target tokens, EOS included.
+        log_probability: log P(Y | X), EOS included, in nats; without the tokens that precede every text, such as a language's.
+        tokens: number of these target tokens, EOS included.
     """
 
     log_probability: float
@@ -53,7 +53,7 @@ def score_pairs(
     Raises:
         DataError: a side has more tokens than the model can read.
     """
-    device = next(model.parameters()).device
+    device, prompt = next(model.parameters()).device, len(prompt_of(target))
     bitext = Bitext(pairs, source, target)
     lengths = np.maximum(bitext.source.lengths, bitext.target.lengths - 1)
     if model.longest is not None and len(too_long := (lengths > model.longest).nonzero()[0]):
@@ -66,8 +66,9 @@ def score_pairs(
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         logits = model.output(features).float()  # (B, T, V)
         log_probs = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)
-        is_token = torch.arange(log_probs.shape[1], device=device) < batch.target_lengths[:, None]
+        positions = torch.arange(log_probs.shape[1], device=device)
+        is_token = (positions < batch.target_lengths[:, None]) & (positions >= prompt)
         sums = log_probs.double().masked_fill(~is_token, 0).sum(1).tolist()
         for row, total, tokens in zip(rows.tolist(), sums, batch.target_lengths.tolist(), strict=False):
-            scores[row] = PairScore(total, tokens)
+            scores[row] = PairScore(total, tokens - prompt)
     return scores

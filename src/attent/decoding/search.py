@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.constraints import Constraints
-from attent.decoding.settings import GREEDY, SearchSettings
+from attent.decoding.settings import GREEDY, LengthForm, SearchSettings
 from attent.models.model import EncoderDecoder
 from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
 from attent.ops.search import Limits
@@ -59,22 +59,23 @@ class Translation(Hypothesis):
     text: str
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """Return the divisor of a log-probability that keeps short translations from winning: lp(Y) = ((5 + |Y|) / 6)^α.
+def length_penalty(length: int, alpha: float, form: LengthForm = "wu") -> float:
+    """Return the divisor of a log-probability that keeps short translations from winning: lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α.
 
     Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
 
     Args:
         length: |Y|, the number of tokens, EOS included.
         alpha: 0 for no penalty.
+        form: "wu", or "length" for |Y|^α.
     """
-    return ((5 + length) / 6) ** alpha
+    return (length if form == "length" else (5 + length) / 6) ** alpha
 
 
 @lru_cache(maxsize=64)
-def _length_penalties(longest: int, alpha: float) -> tuple[float, ...]:
+def _length_penalties(longest: int, alpha: float, form: LengthForm) -> tuple[float, ...]:
     """Return the length penalties of 0, 1, … up to `longest` tokens."""
-    return tuple(length_penalty(length, alpha) for length in range(longest + 1))
+    return tuple(length_penalty(length, alpha, form) for length in range(longest + 1))
 
 
 @torch.inference_mode()
@@ -110,8 +111,8 @@ def search(
         decoder = model.packed_decoder(source, lengths, longest + 1)
     if decoder is None:
         return _search(model, source, lengths, constraints, settings, choose)
-    penalties = _length_penalties(longest + 1, settings.length_penalty)
-    limits = Limits(constraints.limits, constraints.prefixes, constraints.minimum_length, penalties)
+    penalties = _length_penalties(longest + 1, settings.length_penalty, settings.length_form)
+    limits = Limits(constraints.limits, constraints.prefixes, constraints.minimum_length, penalties, constraints.prompt_length)
     ended = packed_search(decoder, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
     return [[Hypothesis(tuple(tokens), total, penalties[len(tokens) + 1]) for tokens, total in best] for best in ended]
 
@@ -127,6 +128,7 @@ def _search(
     """`search`, step by step: the specification."""
     copies = settings.n_best if settings.sample else 1
     n_best, beam = settings.n_best // copies, settings.beam
+    alpha, form = settings.length_penalty, settings.length_form
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.batch_invariant else ROW_MULTIPLE
@@ -145,7 +147,7 @@ def _search(
         # numbers this few are faster to sort on the CPU
         totals, parents, next_tokens = _next_hypotheses(model.output(features), scores, constraints, written, choose, sentence_index)
         is_eos = next_tokens == EOS
-        penalty = length_penalty(written.shape[1] + 1, settings.length_penalty)
+        penalty = length_penalty(written.shape[1] + 1, alpha, form)
         endings = [
             (sentence_index[group], parents[group, rank], float(totals[group, rank]))
             for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
@@ -164,7 +166,7 @@ def _search(
             for index, (sentence, best_score) in enumerate(zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True))
             # a sentence that neither has a hypothesis nor ran out of continuations goes on
             if (not finished[sentence] and best_score > -np.inf)
-            or not is_finished(finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=settings.length_penalty)
+            or not is_finished(finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=alpha, form=form)
         ]
         if not active:
             break
@@ -219,7 +221,14 @@ def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
 
 
 def is_finished(
-    finished: Sequence[Hypothesis], best_running_log_prob: float, max_tokens: int, *, beam: int, n_best: int, alpha: float
+    finished: Sequence[Hypothesis],
+    best_running_log_prob: float,
+    max_tokens: int,
+    *,
+    beam: int,
+    n_best: int,
+    alpha: float,
+    form: LengthForm = "wu",
 ) -> bool:
     """Return whether no running hypothesis can become one of a sentence's n_best any more.
 
@@ -233,12 +242,13 @@ def is_finished(
         beam: K; with 1 the first EOS ends the sentence.
         n_best: hypotheses to return.
         alpha: of the length penalty.
+        form: of the length penalty.
     """
     if best_running_log_prob == -torch.inf:
         return True
     if len(finished) < n_best:
         return False
-    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(max_tokens + 1, alpha)
+    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(max_tokens + 1, alpha, form)
 
 
 @dataclass(frozen=True)

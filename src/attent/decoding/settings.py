@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 # The largest whole number that a float64 holds exactly with all those below it.
 MAX_TOKENS = 2**53
+LengthForm = Literal["wu", "length"]
 # Of one source.
 MAX_HYPOTHESES = 10_000
 
@@ -18,7 +21,9 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         beam: number of hypotheses, K. With 1 every step takes the most probable token and the first EOS ends the sentence,
             whatever the length penalty; with more the search ends when no running hypothesis can become one of the best.
         n_best: translations of each source; at most the beam, any number of samples.
-        length_penalty: α of Wu et al. (2016), arXiv 1609.08144, equation 14; 0 ranks by log-probability alone.
+        length_penalty: α, to which `length_form` is raised; 0 ranks by log-probability alone.
+        length_form: of |Y| tokens, EOS included: (5 + |Y|) / 6 of Wu et al. (2016), arXiv 1609.08144, equation 14 ("wu"), or |Y|, as
+            Marian and Hugging Face's `generate` have it ("length").
         minimum_length: tokens that a translation must have, EOS not counted.
         maximum_length: tokens that it may have, EOS not counted (None: no bound of this kind).
         maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either bound the
@@ -35,6 +40,7 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
     beam: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
     n_best: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
     length_penalty: float = Field(default=0.6, ge=0)
+    length_form: LengthForm = "wu"
     minimum_length: int = Field(default=0, ge=0, le=MAX_TOKENS)
     maximum_length: int | None = Field(default=None, ge=1, le=MAX_TOKENS)
     maximum_factor: float | None = Field(default=None, gt=0)

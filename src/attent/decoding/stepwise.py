@@ -12,7 +12,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
-from attent.data.tokenizer import BOS, EOS, PAD, UNK
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, prompt_of
 from attent.decoding.constraints import Constraints
 from attent.decoding.settings import GREEDY
 from attent.decoding.translator import EOS_LABEL, Translator, label_translation_maps, labels
@@ -78,7 +78,9 @@ class StepwiseDecoding:
     def __init__(
         self, translator: Translator, text: str, prefix: Sequence[int] = (), *, top_k: int = TOP_K, forced_length: int | None = None
     ) -> None:
-        self.translator, self.top_k, self.prefix = translator, top_k, tuple(prefix)
+        prompt, prefix = prompt_of(translator.target_tokenizer), tuple(prefix)
+        self.translator, self.top_k = translator, top_k
+        self.prefix = prefix if prefix[: len(prompt)] == prompt else (*prompt, *prefix)
         self.is_complete, self.forced_length = forced_length is not None, len(self.prefix) if forced_length is None else forced_length
         self.sources = translator.source_tokenizer.encode(text)
         self.labels = tuple(translator.source_tokenizer.pieces(text))

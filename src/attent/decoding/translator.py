@@ -16,7 +16,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
-from attent.data.tokenizer import BOS, EOS, UNK, Tokenizer, respell
+from attent.data.tokenizer import BOS, EOS, UNK, Tokenizer, prompt_of, respell
 from attent.decoding.constraints import Constraints
 from attent.decoding.forward_pass import ForwardPass
 from attent.decoding.from_run import FromRun
@@ -27,7 +27,7 @@ from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import DType
-from attent.runs.folder import read
+from attent.runs.folder import Run, read
 from attent.runs.packed import use_dtype
 
 T = TypeVar("T")
@@ -133,6 +133,8 @@ class Engine(ABC):
         ]
         if any(isinstance(token, str) for tokens in forced for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
+        prompt = prompt_of(self.target_tokenizer)
+        forced = [tokens if tuple(tokens[: len(prompt)]) == prompt else [*prompt, *tokens] for tokens in forced]
         encoded = [self.source_tokenizer.encode("" if self.input_check and self.input_check(text) else text) for text in texts]
         return self.search_encoded(encoded, forced, settings, batch)
 
@@ -205,6 +207,7 @@ class Translator(FromRun, Engine):
                 [prefixes[row] for row in rows],
                 minimum_length=settings.minimum_length,
                 no_repeat_ngram=settings.no_repeat_ngram,
+                prompt_length=len(prompt_of(self.target_tokenizer)),
             )
             sampler = None
             if settings.sample:
@@ -364,7 +367,13 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "translate", trust_code)
+    translator = of_run(run, device)
+    use_dtype(path, run, device, dtype)
+    return translator
+
+
+def of_run(run: Run, device: torch.device | str = "cpu") -> Translator:
+    """Return the translator of a run that was read."""
     translator = Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
     translator.config = run.config
-    use_dtype(path, run, device, dtype)
     return translator

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attent.data.dates.corpus import target_words
 from attent.data.text import Gold, Link
-from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizer import Tokenizer, marks_of
 from attent.errors import ShapeError
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import ABOUT, AttentionSelector, forced_decoding, source_attention
@@ -51,8 +51,14 @@ def tokenize_pair(source: str, target: str, tokenizers: tuple[Tokenizer, Tokeniz
         units: the ends of the links.
     """
     sides = [(text, tokenizer, tokenizer.encode(text)) for text, tokenizer in zip((source, target), tokenizers, strict=True)]
-    words = (range(len(ids)) if units == "tokens" else word_indices(text, tokenizer.pieces(text)) for text, tokenizer, ids in sides)
+    words = (range(len(ids)) if units == "tokens" else word_indices(text, _text_pieces(text, tokenizer)) for text, tokenizer, ids in sides)
     return TokenizedPair(*(ids for _, _, ids in sides), *words)
+
+
+def _text_pieces(text: str, tokenizer: Tokenizer) -> list[str]:
+    """Return the pieces of a text, and an empty one for each token that is none of its pieces."""
+    marks = marks_of(tokenizer)
+    return ["" if token in marks else piece for piece, token in zip(tokenizer.pieces(text), tokenizer.encode(text), strict=True)]
 
 
 def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:

@@ -19,7 +19,7 @@ from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
 from attent.data.batches import BatchSize, Sequences
 from attent.data.dates.checks import InputCheck
-from attent.data.tokenizer import SPECIALS, Tokenizer
+from attent.data.tokenizer import SPECIALS, Tokenizer, prompt_of
 from attent.decoding.search import Translation, length_penalty
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Engine
@@ -113,6 +113,7 @@ class CTranslate2Engine(Engine):
         except (OSError, ValueError, RuntimeError) as error:
             raise RunError(f"{folder} is damaged: {error}") from error
         self._targets = {name: token for token, name in enumerate(targets)}
+        self._prompt = [targets[token] for token in prompt_of(target_tokenizer)]
 
     def search_encoded(
         self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
@@ -124,7 +125,8 @@ class CTranslate2Engine(Engine):
         """
         if settings.sample:
             raise ArgumentError("the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx")
-        if any(prefixes):
+        prompt = prompt_of(self.target_tokenizer)
+        if any(tuple(prefix) != prompt for prefix in prefixes):
             raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
         lengths = Sequences(sources).lengths
         limits = settings.limits(lengths, self.longest)
@@ -161,6 +163,7 @@ class CTranslate2Engine(Engine):
             max_decoding_length=min(limit, np.iinfo(np.int32).max),
             no_repeat_ngram_size=settings.no_repeat_ngram,
             suppress_sequences=FORBIDDEN,
+            target_prefix=[self._prompt] * len(rows) if self._prompt else None,
             return_scores=True,
             asynchronous=True,
         )
@@ -171,7 +174,7 @@ class CTranslate2Engine(Engine):
         best = []
         for names, log_probability in zip(result.hypotheses, result.scores, strict=True):
             tokens = tuple(self._targets[name] for name in names)
-            penalty = length_penalty(len(tokens) + 1, settings.length_penalty)
+            penalty = length_penalty(len(tokens) + 1, settings.length_penalty, settings.length_form)
             best.append(Translation(tokens, log_probability, penalty, self.target_tokenizer.decode(tokens)))
         return sorted(best, key=lambda translation: -translation.score)[: settings.n_best]
 
@@ -260,9 +263,9 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _embed(stack: Any, spec: Any, embedding: Embedding, settings: TransformerSettings) -> None:
-    """Set √E · W[token], and the table of added positions."""
+    """Set √E · W[token] or W[token], and the table of added positions."""
     spec.weight = _array(embedding.tokens.weight)
-    stack.scale_embeddings = True
+    stack.scale_embeddings = settings.scale_embeddings
     if settings.position not in ADDED:
         return
     positions = embedding.positions

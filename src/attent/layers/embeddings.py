@@ -23,14 +23,15 @@ class TokenEmbedding(nn.Module):
         size: how many tokens there are, V.
         width: the model width E.
         padding: the token whose row starts at zero and gets no gradient from here.
+        is_scaled: whether the factor √E is there.
     """
 
-    def __init__(self, size: int, width: int, *, padding: int = 0) -> None:
+    def __init__(self, size: int, width: int, *, padding: int = 0, is_scaled: bool = True) -> None:
         super().__init__()
-        self.scale = math.sqrt(width)
+        self.scale = math.sqrt(width) if is_scaled else 1.0
         self.padding = padding
         self.weight = nn.Parameter(torch.empty(size, width))
-        nn.init.normal_(self.weight, std=1 / self.scale)
+        nn.init.normal_(self.weight, std=1 / math.sqrt(width))
         with torch.no_grad():
             self.weight[padding].zero_()
 

@@ -135,6 +135,7 @@ class TransformerSettings(StackSettings):
         decoder_layers: number of decoder layers.
         share_embeddings: the output matrix is the target's embedding ("target"), which also is the source's ("all", needs one
             vocabulary), or separate ("none"). Press & Wolf (2017), arXiv 1608.05859.
+        scale_embeddings: whether embeddings are multiplied by √width, as the paper's are.
     """
 
     presets: ClassVar = TRANSFORMER_PRESETS
@@ -143,6 +144,12 @@ class TransformerSettings(StackSettings):
     encoder_layers: int = Field(default=4, ge=1)
     decoder_layers: int = Field(default=4, ge=1)
     share_embeddings: Literal["none", "target", "all"] = "target"
+    scale_embeddings: bool = True
+
+    @model_serializer(mode="wrap")
+    def _without_default_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the factor out where it is the paper's: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if (name, value) != ("scale_embeddings", True)}
 
 
 class EncoderSettings(StackSettings):

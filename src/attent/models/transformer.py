@@ -66,8 +66,8 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         shared = settings.share_embeddings
         if shared == "all" and source_size != target_size:
             raise ArgumentError(f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target tokens')
-        target = TokenEmbedding(target_size, settings.width)
-        source = target if shared == "all" else TokenEmbedding(source_size, settings.width)
+        target = TokenEmbedding(target_size, settings.width, is_scaled=settings.scale_embeddings)
+        source = target if shared == "all" else TokenEmbedding(source_size, settings.width, is_scaled=settings.scale_embeddings)
         self.settings = settings
         self.source_embedding = Embedding(source, settings)
         self.target_embedding = Embedding(target, settings)

@@ -24,6 +24,8 @@ CONFIG = "config.json"
 LARGEST = 2**22
 # The keys by which a config.json of Hugging Face's transformers is known.
 PRETRAINED_KEYS = frozenset(("model_type", "architectures"))
+# The model_type of those that can be imported as runs.
+IMPORTED = frozenset(("marian", "m2m_100"))
 # A verb for each task, and the command that runs it.
 DOES: dict[Task, tuple[str, str]] = {
     "translate": ("translates", "attent translate {run} TEXT"),
@@ -93,6 +95,7 @@ class RunConfig(BaseModel, extra="forbid"):
         dtype: the type of weights in which the model computes unless another is asked for.
         training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
+        origin: of an imported model: its name, licence and format, its languages, and how it was searched there.
     """
 
     format: int = FORMAT
@@ -111,6 +114,7 @@ class RunConfig(BaseModel, extra="forbid"):
     dtype: DType = "float32"
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
 
     @property
     def source_language(self) -> str | None:
@@ -129,14 +133,15 @@ class RunConfig(BaseModel, extra="forbid"):
         return " → ".join(language or "?" for language in pair) if any(pair) else ""
 
     def _language(self, side: str) -> str | None:
-        table = self.corpus.get("text")
-        code = table.get(f"{side}_language") if isinstance(table, dict) else None
+        tables = (table for table in (self.corpus.get("text"), self.origin) if isinstance(table, dict))
+        code = next((table[f"{side}_language"] for table in tables if table.get(f"{side}_language")), None)
         return code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave spacing out where it is unknown, and float32: the config is then that of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if (name, value) not in (("spacing", None), ("dtype", "float32"))}
+        """Leave out spacing that is unknown, float32, and an origin that is none: the config is then that of earlier versions."""
+        defaults = ("spacing", None), ("dtype", "float32"), ("origin", {})
+        return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
     @model_validator(mode="after")
     def _has_what_its_task_needs(self) -> RunConfig:
@@ -178,7 +183,8 @@ def read_config(path: Path | str) -> RunConfig:
     except DataError as error:
         raise RunError(f"{file} is damaged: {error}") from error
     if _is_pretrained(content):
-        raise RunError(f"{path} is a Hugging Face model and no run folder: attent show, explore and fill take it")
+        takes = "attent import makes a run of it" if content.get("model_type") in IMPORTED else "attent show, explore and fill take it"
+        raise RunError(f"{path} is a Hugging Face model and no run folder: {takes}")
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
     if content["format"] > FORMAT:

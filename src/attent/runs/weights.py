@@ -52,8 +52,12 @@ def digest(file: Path) -> str:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[safe_open]:
-    """Open a file of tensors, reading only its header."""
+def opened(file: Path) -> Iterator[safe_open]:
+    """Open a file of tensors, reading only its header.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
     try:
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
@@ -70,7 +74,7 @@ def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    with _opened(file) as tensors:
+    with opened(file) as tensors:
         return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118 - it is no mapping
 
 
@@ -80,7 +84,7 @@ def metadata_of(file: Path) -> dict[str, str]:
     Raises:
         RunError: the file is missing or damaged.
     """
-    with _opened(file) as tensors:
+    with opened(file) as tensors:
         return tensors.metadata() or {}
 
 
@@ -111,8 +115,8 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
     if like is not None:
         shapes = {name: shape for name, shape in shapes_in(file).items() if shape}
         check_shapes({name: like(name).shape for name in shapes}, shapes, file)
-    with _opened(file) as opened:
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
+    with opened(file) as stored:
+        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - it is no mapping
     if like is not None:
         _check_numbers({name: tensor for name, tensor in tensors.items() if tensor.shape}, like, file)
     return tensors

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from attent.data.tokenizer import EOS, respell
+from attent.data.tokenizer import EOS, prompt_of, respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.stepwise_generation import StepwiseGeneration
@@ -144,7 +144,8 @@ class Explorer:
         translator = self._run_for_task(request.run, "translate").tool
         text = respell(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
-        more = translator.target_tokenizer.encode(request.more) if request.more else []
+        tokenizer = translator.target_tokenizer
+        more = tokenizer.encode(request.more)[len(prompt_of(tokenizer)) :] if request.more else []
         decoding = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)
         self._check_length(len(decoding.sources))
         self._check_length(len(decoding.prefix), "prefix")

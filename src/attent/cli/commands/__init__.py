@@ -1,7 +1,8 @@
 """The commands of `attent`, one module each, found by reading this folder and imported when a command runs or is listed.
 
-A module holds a function or a `typer.Typer` called as the module is. It may also have `Command`, the class of the command, and `ALIASES`:
-former spellings of options, which stay accepted but are not listed, such as {"--best": "--top-k"}.
+A module holds a function or a `typer.Typer` called as the module is, with "_" behind a name that Python reserves. It may also have
+`Command`, the class of the command, and `ALIASES`: former spellings of options, which stay accepted but are not listed, such as
+{"--best": "--top-k"}.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typer.main import get_group
 
 # The order of the help, in which a person needs them; other commands follow by name.
 ORDER = (
-    *("demo", "train", "average", "quantize", "translate", "fill", "generate", "classify", "score", "align", "evaluate", "export"),
-    *("vectors", "show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor"),
+    *("demo", "train", "average", "import", "quantize", "translate", "fill", "generate", "classify", "score", "align", "evaluate"),
+    *("export", "vectors", "show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor"),
 )
 
 
@@ -26,8 +27,8 @@ class CommandFolder(Mapping[str, Any]):
     """The commands by name, each imported when it is looked up."""
 
     def __init__(self) -> None:
-        modules = sorted(module.name for module in iter_modules(__path__))
-        self.names = sorted(modules, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        self._modules = {module.name.removesuffix("_"): module.name for module in iter_modules(__path__)}
+        self.names = sorted(sorted(self._modules), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -38,8 +39,8 @@ class CommandFolder(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self.names:
             raise KeyError(name)
-        module, app = import_module(f"{__name__}.{name}"), typer.Typer(rich_markup_mode=None)
-        command = getattr(module, name)
+        module, app = import_module(f"{__name__}.{self._modules[name]}"), typer.Typer(rich_markup_mode=None)
+        command = getattr(module, self._modules[name])
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

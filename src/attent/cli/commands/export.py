@@ -14,14 +14,18 @@ from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
 ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
-# The engines that a run can be exported to.
-Target = StrEnum("Target", ("ctranslate2", "onnx"))
+# The engines that a run can be exported to, and a format.
+Target = StrEnum("Target", ("ctranslate2", "onnx", "marian"))
 
 
 def export(
     run: RunFolder,
     to: Annotated[
-        Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models.")
+        Target,
+        typer.Option(
+            help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; marian, a folder that "
+            "Hugging Face's transformers reads."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
@@ -48,11 +52,27 @@ def export(
         _export_language_model(run, out, source, trust_code=trust_code)
         return
     must_do(run, config, "translate")
+    if to is Target.marian:
+        if quantization is not None or source is not None:
+            raise ArgumentError("a Marian checkpoint is written in float32 and not compared: it takes neither --quantization nor --source")
+        _export_marian(run, out or run / "export" / to.name, trust_code=trust_code)
+        return
     # the engines take UTF-8 names alone
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
     folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, references=target, trust_code=trust_code)
     write("\n".join(comparison.report(to.name if quantization is None else f"{to.name}, {quantization}")))
+    print(folder)
+
+
+def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
+    from attent.export.marian import write as write_marian
+    from attent.runs.folder import read
+
+    read_run = read(run, "translate", trust_code)
+    write_marian(read_run, str(run), folder)
+    if read_run.config.tokenizers["source"] != "sentencepiece":
+        say("its sources end without </s>: MarianTokenizer makes them with add_special_tokens=False")
     print(folder)
 
 

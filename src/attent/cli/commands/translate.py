@@ -16,6 +16,7 @@ from attent.cli.inputs import check_utf8, chunks, decode_lines, display_name, op
 from attent.cli.options import (
     AUTO,
     Device,
+    LengthForm,
     RunFolder,
     TargetLanguage,
     TrustCode,
@@ -58,6 +59,7 @@ def translate(
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; greedy search unless given.")] = None,
     n_best: Annotated[int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The alpha of Wu et al. (2016); 0.6 unless given.")] = None,
+    length_form: LengthForm = None,
     max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation; 2 x source + 32 unless given.")] = None,
     max_factor: Annotated[float | None, typer.Option(help="The same, for each token of the source.")] = None,
     min_length: Annotated[int | None, typer.Option(help="The fewest tokens of a translation.")] = None,
@@ -101,6 +103,7 @@ def translate(
         beam=beam,
         n_best=n_best,
         length_penalty=length_penalty,
+        length_form=length_form,
         maximum_length=max_length,
         maximum_factor=max_factor,
         minimum_length=min_length,

@@ -1,0 +1,226 @@
+"""The files of a folder that transformers wrote: settings, vocabularies, and tensors that are mapped and read one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attent.bounded import open_regular, read_json, read_text
+from attent.data.tokenizer import MAX_FILE
+from attent.errors import DataError, RunError
+from attent.runs.config import CONFIG
+from attent.runs.weights import opened, shapes_in
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+# Bytes of a vocabulary as JSON, and of a SentencePiece model: the largest known have a tenth.
+LARGEST_JSON, LARGEST_MODEL = MAX_FILE, 2**26
+# The largest width, vocabulary, or number of positions.
+LARGEST_SIZE = 2**22
+# Bytes of a text about the model.
+LARGEST_TEXT = 2**22
+# Files of pickles, and of Marian itself.
+PICKLED, MARIAN = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"), ("*.npz",)
+# The names of tensors of decoders that attent has not.
+FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
+
+
+class SourceFolder:
+    """A folder of transformers. Nothing of it is run, and no file but those directly in it is read.
+
+    Args:
+        path: of the folder.
+
+    Raises:
+        RunError: its config.json is missing or damaged.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        if not (self.path / CONFIG).is_file() and any(self.path.glob(MARIAN[0])):
+            raise self.error("it holds Marian's own .npz; transformers' convert_marian_to_pytorch.py makes a folder of it")
+        self.config = self.json(CONFIG)
+        self.generation = self.json("generation_config.json", {})
+        self.tokenizer_config = self.json(TOKENIZER_CONFIG, {})
+        self.special_tokens = self.json("special_tokens_map.json", {})
+
+    def error(self, reason: str) -> RunError:
+        """Return the error that refuses the folder."""
+        return RunError(f"{self.path} cannot be imported: {reason}")
+
+    def json(self, name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Read a file of JSON that holds an object; the default if it is missing and there is one.
+
+        Raises:
+            RunError: it is missing, damaged or too large.
+        """
+        if default is not None and not (self.path / name).exists():
+            return default
+        try:
+            content = read_json(self.path / name, LARGEST_JSON)
+        except (OSError, DataError) as error:
+            raise self.error(f"{name} is missing or damaged: {getattr(error, 'strerror', None) or error}") from error
+        if not isinstance(content, dict):
+            raise self.error(f"{name} is damaged: it must hold an object")
+        return content
+
+    def vocabulary(self, name: str) -> dict[str, int]:
+        """Read a file of JSON from pieces to ids.
+
+        Raises:
+            RunError: it is missing or damaged, or two pieces have one id.
+        """
+        ids = self.json(name)
+        if not ids or any(type(token) is not int or token < 0 for token in ids.values()) or "" in ids:
+            raise self.error(f"{name} is damaged: it must map pieces to ids")
+        if len(set(ids.values())) != len(ids):
+            raise self.error(f"{name} is damaged: two pieces have one id")
+        return ids
+
+    def model(self, name: str) -> bytes:
+        """Read a SentencePiece model.
+
+        Raises:
+            RunError: it is missing or too large.
+        """
+        try:
+            with open_regular(self.path / name) as file:
+                content = file.read(LARGEST_MODEL + 1)
+        except (OSError, DataError) as error:
+            raise self.error(f"{name} is missing: {getattr(error, 'strerror', None) or error}") from error
+        if len(content) > LARGEST_MODEL:
+            raise self.error(f"{name} has more than {LARGEST_MODEL:,} bytes")
+        return content
+
+    def number(self, name: str, maximum: int = LARGEST_SIZE) -> int:
+        """Return a whole number of config.json from 1 to `maximum`.
+
+        Raises:
+            RunError: it is missing, no whole number, or too small or large.
+        """
+        value = self.config.get(name)
+        if type(value) is not int or not 1 <= value <= maximum:
+            raise self.error(f"{CONFIG} is damaged: {name} must be a whole number from 1 to {maximum:,}, got {value!r}")
+        return value
+
+    def token(self, name: str, size: int) -> int:
+        """Return an id of generation_config.json, which transformers heeds first, or of config.json.
+
+        Raises:
+            RunError: it is missing or not below the size of the vocabulary.
+        """
+        value = self.generation.get(name, self.config.get(name))
+        if type(value) is not int or not 0 <= value < size:
+            raise self.error(f"{name} must be an id below {size:,}, got {value!r}")
+        return value
+
+    @property
+    def licence(self) -> str | None:
+        """The licence that the model card names, or the first line of a file LICENSE."""
+        card, text = (self._text(name) for name in ("README.md", "LICENSE"))
+        named = re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card) if card.startswith("---\n") else None
+        return named[1].strip("\"' ") if named else next(filter(None, map(str.strip, text.splitlines())), None)
+
+    @cached_property
+    def weights(self) -> SourceWeights:
+        """The tensors, of one file or of several with an index.
+
+        Raises:
+            RunError: they are missing, pickled or damaged.
+        """
+        if (self.path / INDEX).is_file():
+            names = self.json(INDEX).get("weight_map")
+            files = sorted(set(names.values())) if isinstance(names, dict) and all(isinstance(name, str) for name in names.values()) else []
+            if not files or any(Path(name).name != name or not name.endswith(".safetensors") for name in files):
+                raise self.error(f"{INDEX} is damaged: its weight_map must name files of safetensors in the folder")
+            return SourceWeights(self, [self.path / name for name in files])
+        if (self.path / WEIGHTS).exists():
+            return SourceWeights(self, [self.path / WEIGHTS])
+        pickled = sorted(file.name for pattern in PICKLED for file in self.path.glob(pattern))
+        advice = "load it where you trust it, and model.save_pretrained(FOLDER) writes safetensors"
+        raise self.error(f"its weights are pickled ({pickled[0]}), which can run code; {advice}" if pickled else f"{WEIGHTS} is missing")
+
+    def _text(self, name: str) -> str:
+        try:
+            return read_text(self.path / name, LARGEST_TEXT)
+        except (OSError, DataError):
+            return ""
+
+
+class SourceWeights:
+    """Tensors by name, read from mapped files when they are asked for.
+
+    Args:
+        folder: for messages.
+        files: of safetensors.
+
+    Attributes:
+        shapes: of every tensor, by name.
+
+    Raises:
+        RunError: a file is missing or damaged, or a tensor is in two of them.
+    """
+
+    def __init__(self, folder: SourceFolder, files: list[Path]) -> None:
+        self._folder = folder
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._files: dict[str, Path] = {}
+        for file in files:
+            for name, shape in shapes_in(file).items():
+                if name in self._files:
+                    raise folder.error(f"{name} is in two files")
+                self.shapes[name], self._files[name] = shape, file
+        self._opened: dict[Path, Any] = {}
+        self._stack = ExitStack()
+
+    def check(self, expected: Mapping[str, tuple[int, ...]], optional: Mapping[str, tuple[int, ...]]) -> None:
+        """Compare the tensors with those that a model of the config's sizes has, before taking memory for any.
+
+        Args:
+            expected: shapes by name.
+            optional: those of tensors that may be missing.
+
+        Raises:
+            RunError: a tensor is missing, has another shape, or has no place in the model.
+        """
+        for name, shape in self.shapes.items():
+            if name not in expected and name not in optional:
+                foreign = next((kind for part, kind in FOREIGN.items() if part in name.lower()), None)
+                reason = f"is of {foreign}, which attent has not" if foreign else "has no place in its model"
+                raise self._folder.error(f"{name} {reason}")
+            shape_expected = expected.get(name, optional.get(name))
+            if shape != shape_expected:
+                raise self._folder.error(f"{name} must be {shape_expected} by {CONFIG}, got {shape}")
+        if missing := [name for name in expected if name not in self.shapes]:
+            raise self._folder.error(f"{missing[0]} is missing in its weights")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.shapes
+
+    def get(self, name: str, default: Tensor) -> Tensor:
+        """Read a tensor, or return the default if there is none."""
+        return self[name] if name in self.shapes else default
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Read a tensor in float32.
+
+        Raises:
+            RunError: it is damaged, or holds no floating-point numbers or values that are not finite.
+        """
+        file = self._files[name]
+        if file not in self._opened:
+            self._opened[file] = self._stack.enter_context(opened(file))
+        tensor = self._opened[file].get_tensor(name)
+        if not tensor.is_floating_point() or tensor.element_size() < torch.float16.itemsize:
+            raise self._folder.error(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+        tensor = tensor.float()
+        if not tensor.isfinite().all():
+            raise self._folder.error(f"{name} holds values that are not finite")
+        return tensor

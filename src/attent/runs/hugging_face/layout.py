@@ -1,0 +1,199 @@
+"""The map between the names of transformers' tensors and ours, and the order of features that sinusoidal positions need.
+
+Theirs writes all sines, then all cosines; ours interleaves them: feature 2i is their i, feature 2i + 1 their E/2 + i. Reordering every
+axis of the residual stream so is exact, as a layer norm takes all features alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attent.attention.positions.sinusoidal import waves
+from attent.data.tokenizer import Tokenizer
+from attent.models.settings import TransformerSettings
+from attent.runs.hugging_face.folder import SourceFolder
+from attent.runs.hugging_face.vocabulary import Vocabulary
+
+# Our parts of layers, and theirs.
+ATTENTION = {"query_projection": "q_proj", "key_projection": "k_proj", "value_projection": "v_proj", "output": "out_proj"}
+FEED_FORWARD = {"feed_forward.widen": "fc1", "feed_forward.narrow": "fc2", "around_feed_forward.norm": "final_layer_norm"}
+SELF = {f"self_attention.{name}": f"self_attn.{key}" for name, key in ATTENTION.items()}
+CROSS = {f"cross_attention.{name}": f"encoder_attn.{key}" for name, key in ATTENTION.items()}
+ENCODER = SELF | {"around_attention.norm": "self_attn_layer_norm"} | FEED_FORWARD
+DECODER = SELF | CROSS | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"} | FEED_FORWARD
+# Their activations by their names.
+ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+FIRST = "model.encoder.layers.0.self_attn.q_proj.weight"
+SHARED, LM_HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+SIDES = {"source": "encoder", "target": "decoder"}
+
+
+@dataclass(frozen=True)
+class TranslatorSource:
+    """A translator of a folder, ready to be read.
+
+    Args:
+        folder: its files.
+        settings: of our model.
+        tokenizers: of source and target.
+        vocabularies: of source and target.
+        positions: their tables (T, E) by side, in the order of their features, where positions are learned.
+        languages: by side, where they are known.
+    """
+
+    folder: SourceFolder
+    settings: TransformerSettings
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    vocabularies: tuple[Vocabulary, Vocabulary]
+    positions: dict[str, Tensor]
+    languages: dict[str, str]
+
+
+def common_settings(folder: SourceFolder) -> dict[str, Any]:
+    """Return the settings of our model that both families say alike.
+
+    Raises:
+        RunError: config.json says what attent cannot express.
+    """
+    config = folder.config
+    activation = config.get("activation_function")
+    if activation not in ACTIVATIONS:
+        raise folder.error(f"activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    for name in ("attention_heads", "ffn_dim"):
+        if (encoder := folder.number(f"encoder_{name}")) != (decoder := folder.number(f"decoder_{name}")):
+            raise folder.error(f"encoder_{name} and decoder_{name} must be equal, got {encoder} and {decoder}")
+    width, heads = folder.number("d_model"), folder.number("encoder_attention_heads")
+    if width % 2 or width % heads:
+        raise folder.error(f"d_model must be even and divisible by encoder_attention_heads = {heads}, got {width}")
+    # before anything of that width is made
+    if (shape := folder.weights.shapes.get(FIRST)) != (width, width):
+        raise folder.error(f"{FIRST} must be ({width}, {width}) by config.json, got {shape}")
+    is_shared, is_tied = config.get("share_encoder_decoder_embeddings", True) is True, config.get("tie_word_embeddings", True) is True
+    return {
+        "width": width,
+        "heads": heads,
+        "feed_forward": folder.number("encoder_ffn_dim"),
+        # each layer has tensors
+        "encoder_layers": folder.number("encoder_layers", len(folder.weights.shapes)),
+        "decoder_layers": folder.number("decoder_layers", len(folder.weights.shapes)),
+        "activation": ACTIVATIONS[activation],
+        "scale_embeddings": config.get("scale_embedding") is True,
+        "share_embeddings": ("all" if is_shared else "target") if is_tied else "none",
+        "output_bias": True,
+        "dropout": _share(config.get("dropout", 0.1)),
+        "attention_dropout": _share(config.get("attention_dropout", 0.0)),
+    }
+
+
+def _share(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1 else 0.0
+
+
+def layer_names(settings: TransformerSettings) -> dict[str, str]:
+    """Return their name of each parameter of layers, by ours."""
+    parts = {"encoder": (settings.encoder_layers, ENCODER), "decoder": (settings.decoder_layers, DECODER)}
+    modules = {
+        f"{stack}.layers.{layer}.{name}": f"model.{stack}.layers.{layer}.{key}"
+        for stack, (count, names) in parts.items()
+        for layer in range(count)
+        for name, key in names.items()
+    }
+    if settings.norm == "pre":
+        modules |= {f"{stack}.norm": f"model.{stack}.layer_norm" for stack in parts}
+    return {f"{name}.{kind}": f"{key}.{kind}" for name, key in modules.items() for kind in ("weight", "bias")}
+
+
+def shape_of(name: str, settings: TransformerSettings) -> tuple[int, ...]:
+    """Return the shape of one of our parameters of layers, whatever the order of its features."""
+    module, kind = name.split(".")[-2:]
+    width, hidden = settings.width, settings.feed_forward
+    rows, columns = {"widen": (hidden, width), "narrow": (width, hidden)}.get(module, (width, width))
+    return (rows, columns) if kind == "weight" and module != "norm" else (rows,)
+
+
+def stream_axes(name: str) -> tuple[int, ...]:
+    """Return the axes of one of our parameters that lie along the residual stream."""
+    module, kind = name.split(".")[-2:]
+    if module in ("norm", "narrow", "output"):
+        return (0,)
+    return (1,) if kind in ("weight", "table") else ()
+
+
+def interleaved(width: int) -> Tensor:
+    """Return the index of their feature for each of ours, (E,)."""
+    return torch.arange(width).view(2, -1).T.flatten()
+
+
+def sines_first(width: int) -> Tensor:
+    """Return the index of our feature for each of theirs, (E,): the inverse of `interleaved`."""
+    return torch.arange(width).view(-1, 2).T.flatten()
+
+
+def reordered(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
+    """Return a tensor with the features of some axes in an order, or as it is."""
+    if order is not None:
+        for axis in axes:
+            tensor = tensor.index_select(axis, order)
+    return tensor
+
+
+def sinusoids(count: int, width: int) -> Tensor:
+    """Return Marian's sinusoidal positions (T, E), in the order of its features."""
+    return waves(torch.arange(count), width)[:, sines_first(width)]
+
+
+def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str, list[str]]:
+    """Return the names that each embedding and the output may have, the one that is read first; tied ones have the same names."""
+    names = {side: [f"model.{stack}.embed_tokens.weight"] for side, stack in SIDES.items()}
+    if settings.share_embeddings == "none":
+        return {side: [*own, *([SHARED] if is_shared else ())] for side, own in names.items()} | {"output": [LM_HEAD]}
+    if settings.share_embeddings == "all":
+        return dict.fromkeys((*names, "output"), [SHARED, *names["source"], *names["target"], LM_HEAD])  # noqa: RUF024 - nobody changes it
+    return names | dict.fromkeys(("target", "output"), [*names["target"], LM_HEAD])  # noqa: RUF024
+
+
+def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
+    """Iterate over the tensors of our model by name, read one after another; tied ones come once.
+
+    Raises:
+        RunError: a tensor is missing, damaged or of another shape, or tied ones differ.
+    """
+    folder, settings, weights = source.folder, source.settings, source.folder.weights
+    is_shared = folder.config.get("share_encoder_decoder_embeddings", True) is True
+    names, layers = embedding_names(settings, is_shared), layer_names(settings)
+    (source_side, target_side), width = source.vocabularies, settings.width
+    sides = {"source": source_side, "target": target_side, "output": target_side}
+    optional = {name: (sides[side].size, width) for side, keys in names.items() for name in keys}
+    optional[BIAS] = (1, target_side.size)
+    maximum = folder.number("max_position_embeddings")
+    optional |= {f"model.{stack}.embed_positions.weight": (maximum, width) for stack in SIDES.values()}
+    weights.check({key: shape_of(name, settings) for name, key in layers.items()}, optional)
+    order = interleaved(width) if settings.position == "sinusoidal" else None
+    is_tied = settings.share_embeddings != "none"
+    matrices = {side: _one_of(folder, keys, is_tied=is_tied) for side, keys in names.items()}
+    targets = {"source": "source_embedding.tokens.weight", "target": "target_embedding.tokens.weight", "output": "to_logits.weight"}
+    for side, name in matrices.items():
+        if not (side == "output" and is_tied) and not (side == "target" and settings.share_embeddings == "all"):
+            yield targets[side], reordered(sides[side].rows(weights[name]), (1,), order)
+    bias = weights[BIAS][0] if BIAS in weights else torch.zeros(target_side.size)
+    yield "to_logits.bias", target_side.bias(bias)
+    for side, table in source.positions.items():
+        yield f"{side}_embedding.positions.table", table
+    for name, key in layers.items():
+        yield name, reordered(weights[key], stream_axes(name), order)
+
+
+def _one_of(folder: SourceFolder, names: list[str], *, is_tied: bool) -> str:
+    """Return the first of the names that the folder has; tied tensors must be the same."""
+    present = [name for name in names if name in folder.weights]
+    if not present:
+        raise folder.error(f"{names[0]} is missing in its weights")
+    for name in present[1:] if is_tied else ():
+        if not torch.equal(folder.weights[name], folder.weights[present[0]]):
+            raise folder.error(f"{name} differs from {present[0]}, which config.json says are one")
+    return present[0]

@@ -1,0 +1,57 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import random_translators
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+IMPORT = "attent import makes a run of it"
+LINE = "The dog runs."
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    random_translators.m2m100(folder, nllb=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from attent.runs.hugging_face.importing import import_run
+
+    import_run(model, out := tmp_path_factory.mktemp("run") / "run", "eng_Latn", "deu_Latn")
+    return out
+
+
+def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> None:
+    done = attent("import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn")
+    assert done.code == 0
+    assert done.out == [f"model (transformers m2m_100, licence: not named): {tmp_path / 'run'}"]
+    assert done.err[-1].startswith(f"attent translate {tmp_path / 'run'} --beam 5 --length-penalty 1 --length-form length")
+    again = attent("import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn")
+    assert (again.code, again.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
+
+
+def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> None:
+    done = attent("import", model, "--out", tmp_path / "run")
+    assert done.code == 2
+    assert "--source-language" in done.err[-1]
+    assert attent("translate", model, LINE).err == [f"attent: {model} is a Hugging Face model and no run folder: {IMPORT}"]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_every_command_takes_the_run(attent: Any, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"{LINE}\tEin Hund läuft.\nL'été\tDer Sommer\n", "utf-8")
+    (tmp_path / "lines.txt").write_text(f"{LINE}\nL'été\n", "utf-8")
+    translated = attent("translate", run, tmp_path / "lines.txt", "--beam", 4, "--length-form", "length", "--alignments")
+    assert (translated.code, len(translated.out)) == (0, 2)
+    assert attent("score", run, tmp_path / "pairs.tsv").code == 0
+    assert attent("evaluate", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt").code == 0
+    aligned = attent("align", run, tmp_path / "pairs.tsv")
+    assert (aligned.code, len(aligned.out)) == (0, 2)
+    # links of the three words, none of the marks around them
+    assert {int(end) for link in aligned.out[0].split() for end in link.split("-")} <= {0, 1, 2}
+    assert attent("show", run, LINE, "--out", tmp_path / "page.html").code == 0
+    assert attent("walk", run, LINE).code == 0
+    assert attent("describe", run).code == 0

@@ -1,0 +1,153 @@
+"""Folders that are refused: one line each, which says why, and nothing of them is run."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import random_translators
+import torch
+from safetensors.torch import load_file, save_file
+
+from attent.errors import RunError
+from attent.runs.hugging_face.folder import SourceFolder
+from attent.runs.hugging_face.importing import import_run, read
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+Change = Callable[[Path], object]
+
+
+def config(**values: object) -> Change:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / "config.json").read_text("utf-8"))
+        (folder / "config.json").write_text(json.dumps(content | values), "utf-8")
+
+    return change
+
+
+def tensors(change_tensors: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Change:
+    def change(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        save_file(change_tensors(load_file(file)), file)
+
+    return change
+
+
+def without(name: str) -> Change:
+    return lambda folder: (folder / name).unlink()
+
+
+def text(name: str, content: str) -> Change:
+    return lambda folder: (folder / name).write_text(content, "utf-8")
+
+
+def truncated(name: str) -> Change:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-100])
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    # reading it by pickle would run what it names
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch imported'\ntR.")
+
+
+def marian_itself(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "model.npz").write_bytes(b"")
+
+
+def indexed(files: object) -> Change:
+    return text("model.safetensors.index.json", json.dumps({"weight_map": files}))
+
+
+SHARED = "model.shared.weight"
+REFUSED: dict[str, tuple[Change, str]] = {
+    "pickled": (pickled, r"its weights are pickled \(pytorch_model.bin\), which can run code"),
+    "no weights": (without("model.safetensors"), "model.safetensors is missing"),
+    "truncated": (truncated("model.safetensors"), "model.safetensors is missing or damaged"),
+    "no vocabulary": (without("vocab.json"), "vocab.json is missing or damaged"),
+    "no pieces": (without("source.spm"), "source.spm is missing"),
+    "truncated pieces": (truncated("target.spm"), "target.spm: not a SentencePiece model"),
+    "no config": (without("config.json"), "config.json is missing"),
+    "no json": (text("config.json", "{"), "config.json is missing or damaged: it is no JSON"),
+    "marian itself": (marian_itself, "Marian's own .npz"),
+    "another family": (config(model_type="t5"), "model_type must be one of marian, m2m_100, got 't5'"),
+    "lying width": (config(d_model=4096), "must be .* by config.json, got"),
+    "huge": (config(d_model=2**40, max_position_embeddings=2**40), "max_position_embeddings must be|d_model must be"),
+    "many layers": (config(encoder_layers=3), "model.encoder.layers.2.* is missing in its weights"),
+    "endless layers": (config(encoder_layers=10**12), "encoder_layers must be"),
+    "few layers": (config(decoder_layers=1), "has no place in its model"),
+    "lying vocabulary": (config(vocab_size=10, decoder_vocab_size=10), "vocabulary has ids up to|must be an id below 10"),
+    "no number": (config(encoder_ffn_dim="48"), "encoder_ffn_dim must be a whole number"),
+    "another activation": (config(activation_function="tanh"), "activation_function must be one of .*, got 'tanh'"),
+    "heads that differ": (config(decoder_attention_heads=2), "encoder_attention_heads and decoder_attention_heads must be equal"),
+    "pre-norm": (config(normalize_before=True), "normalize_before"),
+    "an end that is none": (
+        lambda folder: (config(eos_token_id=9)(folder), (folder / "generation_config.json").unlink()),
+        "eos_token_id is 9",
+    ),
+    "ssru": (
+        tensors(lambda given: given | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
+        r"a recurrent decoder \(SSRU\)",
+    ),
+    "whole numbers": (tensors(lambda given: given | {SHARED: given[SHARED].to(torch.int8)}), "must hold floating-point numbers"),
+    "not finite": (tensors(lambda given: given | {SHARED: given[SHARED] / 0}), "not finite"),
+    "untied": (tensors(lambda given: given | {"lm_head.weight": given[SHARED] + 1}), "differs from model.shared.weight"),
+    "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name files of safetensors in the folder"),
+    "index without its file": (indexed({SHARED: "model-1.safetensors"}), "model-1.safetensors is missing"),
+    "ids that are none": (text("vocab.json", '{"a": "b"}'), "must map pieces to ids"),
+    "ids twice": (text("vocab.json", '{"a": 1, "b": 1}'), "two pieces have one id"),
+    "no end": (text("vocab.json", '{"<unk>": 1}'), "</s> is missing in its vocabulary"),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    random_translators.marian(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_folder_that_cannot_be_imported_is_refused_in_one_line(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    change, says = REFUSED[name]
+    shutil.copytree(model, tmp_path / "model")
+    change(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=says) as refusal:
+        import_run(tmp_path / "model", tmp_path / "run")
+    assert "\n" not in str(refusal.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+def test_languages_are_asked_for_and_known(tmp_path: Path) -> None:
+    random_translators.m2m100(tmp_path / "model")
+    with pytest.raises(RunError, match=r"100 languages .*the source's is not given: --source-language"):
+        read(tmp_path / "model")
+    with pytest.raises(RunError, match="the target's 'xx' is not known: --target-language"):
+        read(tmp_path / "model", "en", "xx")
+
+
+def test_several_files_are_one_model(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    given = load_file(tmp_path / "model" / "model.safetensors")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    names = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(given)}
+    for file in set(names.values()):
+        save_file({name: given[name] for name in given if names[name] == file}, tmp_path / "model" / file)
+    indexed(names)(tmp_path / "model")
+    for one, other in zip(read(model).model.parameters(), read(tmp_path / "model").model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [("---\nlicense: apache-2.0\ntags:\n- x\n---\n", "apache-2.0"), ("# A model\n", None), ("---\ntags: x\n---\nlicense: mit\n", None)],
+)
+def test_the_licence_is_the_cards(model: Path, tmp_path: Path, card: str, licence: str | None) -> None:
+    shutil.copy(model / "config.json", tmp_path)
+    (tmp_path / "README.md").write_text(card, "utf-8")
+    assert SourceFolder(tmp_path).licence == licence

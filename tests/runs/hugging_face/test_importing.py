@@ -1,0 +1,212 @@
+"""Imported models against transformers: the same logits, and the same translations by its own search.
+
+Its beam search stops early unless early_stopping is "never", which ours is; at the longest length it takes what has not ended, where
+ours ends it: by beam search, translations that reach that length are left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import random_translators
+import torch
+from torch import Tensor
+
+import attent
+from attent.attention.positions.sinusoidal import waves
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Translator, of_run
+from attent.runs.config import read_config
+from attent.runs.hugging_face.families import m2m100_positions
+from attent.runs.hugging_face.folder import SourceFolder
+from attent.runs.hugging_face.importing import FAMILIES, import_run, is_translator, read
+from attent.runs.hugging_face.layout import interleaved, sines_first
+from attent.runs.hugging_face.vocabulary import SpecialIds, Vocabulary
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+MARIAN = {
+    "shared": {},
+    "end": {"eos": 17, "seed": 1},
+    "apart": {"separate": True, "eos": 5},
+    "untied": {"tie_word_embeddings": False},
+    "apart-untied": {"separate": True, "tie_word_embeddings": False, "activation_function": "gelu"},
+    "learned": {"learned": True},
+    "unscaled": {"scale_embedding": False, "activation_function": "relu", "encoder_layers": 1, "decoder_layers": 3},
+}
+M2M100 = {"m2m100": {}, "nllb": {"nllb": True}, "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"}}
+LANGUAGES = {"m2m100": ("en", "fr"), "nllb": ("eng_Latn", "fra_Latn"), "nllb-untied": ("eng_Latn", "deu_Latn")}
+SOURCES = random_translators.sources(24)
+LIMIT = 30
+# Below this difference of two scores, in nats a token, either may be the best.
+MARGIN = 1e-3
+
+
+@dataclass
+class Both:
+    """A model of transformers, ours, and their ids by ours for source and target."""
+
+    theirs: Any
+    tokenizer: Any
+    ours: Translator
+    source_ids: list[int]
+    target_ids: list[int]
+    forced: int | None
+
+    def read(self, text: str) -> list[int]:
+        return self.tokenizer(text)["input_ids"]
+
+
+@pytest.fixture(scope="module", params=[*MARIAN, *M2M100])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    from transformers import AutoTokenizer
+
+    name = request.param
+    folder = tmp_path_factory.mktemp(name) / "model"
+    write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
+    theirs = write(folder, **(MARIAN | M2M100)[name])
+    languages = LANGUAGES.get(name, (None, None))
+    run = read(folder, *languages)
+    source = FAMILIES[theirs.config.model_type](SourceFolder(folder), *languages)
+    ids = [[side.special.pad, side.special.unk, side.special.start, side.special.eos, *side.ordinary] for side in source.vocabularies]
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    marks = [mark for mark in (languages[1], f"__{languages[1]}__") if languages[1] and mark in source.vocabularies[1].names.values()]
+    forced = tokenizer.convert_tokens_to_ids(marks[0]) if marks else None
+    return Both(theirs, tokenizer, of_run(run), *ids, forced)
+
+
+def logits(both: Both, text: str, target: list[int]) -> tuple[Tensor, Tensor]:
+    """Return both models' logits (T, V) after each token of a target that has our ids, for the ids that both have."""
+    model, ids = both.ours.model, both.target_ids
+    source = both.ours.source_tokenizer.encode(text)
+    known = [token for token, bias in enumerate(model.to_logits.bias.tolist()) if bias > -99]
+    with torch.inference_mode():
+        memory = model.encode(torch.tensor([source]), torch.tensor([len(source)]))
+        ours = model.output(model.decode(memory, torch.tensor([[2, *target]])))[0]
+        read = torch.tensor([[both.source_ids[token] for token in source]])
+        written = torch.tensor([[ids[token] for token in (2, *target)]])
+        theirs = both.theirs(input_ids=read, decoder_input_ids=written).logits[0]
+    return ours[:, known], theirs[:, [ids[token] for token in known]]
+
+
+def test_the_same_text_has_the_same_tokens(both: Both) -> None:
+    for text in random_translators.texts(200):
+        if ours := both.ours.source_tokenizer.encode(text):
+            assert [both.source_ids[token] for token in ours] == both.read(text), text
+
+
+def test_logits_are_the_same(both: Both) -> None:
+    for row, text in enumerate(SOURCES[:8]):
+        target = torch.randint(4, len(both.target_ids), (3 + row,)).tolist()
+        ours, theirs = logits(both, text, target)
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+def translations(both: Both, beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
+    """Yield for each source, by beam search only where both end within the limit, their tokens, ours, and both scores by our model."""
+    settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
+    eos = both.theirs.generation_config.eos_token_id
+    options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
+    for text, found in zip(SOURCES, both.ours.search(SOURCES, settings), strict=True):
+        ids = torch.tensor([both.read(text)])
+        result = both.theirs.generate(
+            ids,
+            num_beams=beam,
+            max_length=LIMIT + 2,
+            forced_bos_token_id=both.forced,
+            return_dict_in_generate=True,
+            output_scores=True,
+            **options,
+        )
+        written = result.sequences[0].tolist()[1:]
+        written = written[: written.index(eos) if eos in written else LIMIT]
+        if beam > 1 and max(len(written), len(found[0].tokens)) >= LIMIT:
+            continue
+        yield (
+            written[:LIMIT],
+            [both.target_ids[token] for token in found[0].tokens],
+            float(result.sequences_scores[0]) if beam > 1 else 0.0,
+            found[0].score,
+        )
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_translations_are_the_same(both: Both, beam: int) -> None:
+    compared = list(translations(both, beam))
+    assert len(compared) >= (1 if beam > 1 else len(SOURCES))
+    different = [
+        (theirs, ours) for theirs, ours, *scores in compared if theirs != ours and (beam == 1 or abs(scores[0] - scores[1]) > MARGIN)
+    ]
+    assert not different
+    for theirs, ours, score, ours_score in compared:
+        if beam > 1 and theirs == ours:
+            assert ours_score == pytest.approx(score, abs=1e-4)
+
+
+def test_a_translation_does_not_depend_on_its_batch(both: Both) -> None:
+    settings = SearchSettings(beam=4, length_penalty=1, length_form="length", maximum_length=LIMIT)
+    assert both.ours.search(SOURCES, settings, batch=7) == [both.ours.search([text], settings)[0] for text in SOURCES]
+
+
+def test_decoding_is_theirs_but_for_spaces_around(both: Both) -> None:
+    size = len(both.target_ids)
+    special = set(both.ours.target_tokenizer.marks) | set(range(4))  # pyright: ignore[reportAttributeAccessIssue]
+    for _ in range(50):
+        tokens = [token for token in torch.randint(4, size, (9,)).tolist() if token not in special]
+        theirs = both.tokenizer.decode([both.target_ids[token] for token in tokens], skip_special_tokens=True)
+        assert both.ours.target_tokenizer.decode(tokens) == theirs.strip()
+
+
+def test_a_run_is_written_that_suffices(tmp_path: Path) -> None:
+    random_translators.marian(tmp_path / "model", separate=True)
+    (tmp_path / "model" / "README.md").write_text("---\nlanguage: en\nlicense: cc-by-4.0\n---\n# A model\n", "utf-8")
+    (tmp_path / "model" / "LICENSE").write_text("Attribution 4.0 International\n", "utf-8")
+    assert is_translator(tmp_path / "model")
+    config = import_run(tmp_path / "model", tmp_path / "run", "en", "fr")
+    for file in (tmp_path / "model").iterdir():
+        file.unlink()
+    translator = attent.load(tmp_path / "run")
+    assert read_config(tmp_path / "run").origin == config.origin
+    assert config.origin["licence"] == "cc-by-4.0"
+    assert config.origin["search"]["num_beams"] == 4
+    assert (config.source_language, config.target_language) == ("en", "fr")
+    assert (tmp_path / "run" / "LICENSE").read_text("utf-8") == "Attribution 4.0 International\n"
+    assert "licence: cc-by-4.0" in repr(translator)
+    assert translator.translate("The dog runs.") == translator.translate(["The dog runs."])[0]
+    assert not is_translator(tmp_path / "run")
+
+
+def test_a_folder_is_loaded_as_it_is(tmp_path: Path) -> None:
+    random_translators.m2m100(tmp_path / "model", nllb=True)
+    import_run(tmp_path / "model", tmp_path / "run", "eng_Latn", "deu_Latn")
+    folder = attent.load(tmp_path / "model", source_language="eng_Latn", target_language="deu_Latn")
+    assert folder.translate(SOURCES) == attent.load(tmp_path / "run").translate(SOURCES)
+    (score,) = folder.score([("The dog runs.", "Ein Hund")])
+    assert score.tokens == len(folder.target_tokenizer.encode("Ein Hund"))  # EOS for the language's token
+
+
+def test_features_are_interleaved_and_back() -> None:
+    order = interleaved(6)
+    assert order.tolist() == [0, 3, 1, 4, 2, 5]
+    assert order[sines_first(6)].tolist() == [*range(6)]
+    # sine and cosine of one frequency are neighbours
+    assert torch.equal(waves(torch.arange(3), 6)[:, sines_first(6)][:, order], waves(torch.arange(3), 6))
+
+
+def test_positions_of_m2m100_begin_after_padding() -> None:
+    table = m2m100_positions(3, 4, 1)
+    # frequencies 1 and 1/10000: sines, then cosines
+    torch.testing.assert_close(table[1], torch.tensor([0.14112, 0.0003, -0.98999, 1.0]), atol=1e-5, rtol=0)
+
+
+def test_rows_are_those_of_our_ids() -> None:
+    table = torch.arange(5.0)[:, None].expand(5, 2)
+    marian = Vocabulary({0: "</s>", 1: "<unk>", 2: "a", 4: "<pad>"}, 5, SpecialIds(4, 1, 4, 0))
+    assert marian.pieces == ["a", "<unused 3>"]
+    assert marian.rows(table)[:, 0].tolist() == [0, 1, 4, 0, 2, 3]
+    assert marian.bias(table[:, 0]).tolist() == [-100, 1, 4, 0, 2, 3]
+    nllb = Vocabulary({0: "<s>", 1: "<pad>", 2: "</s>", 3: "<unk>", 4: "a"}, 5, SpecialIds(1, 3, 2, 2))
+    assert nllb.pieces == ["<s>", "a"]
+    assert nllb.rows(table)[:, 0].tolist() == [1, 3, 2, 2, 0, 4]
+    assert nllb.bias(table[:, 0]).tolist() == [1, 3, -100, 2, 0, 4]
