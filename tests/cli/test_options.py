@@ -19,7 +19,7 @@ from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 
 COMPUTES = {"translate", "fill", "generate", "classify", "score", "align", "evaluate", "show", "explore", "walk", "train", "demo"}
-READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe"}
+READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize", "serve"}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,18 @@ def test_code_is_imported_only_where_it_is_trusted(
     assert command([*named, "--trust-code"]) in (0, 2)
     assert "attent:" not in capsys.readouterr().err
     assert mark.exists()
+
+
+@pytest.mark.parametrize("words", [["serve", "--languages", "en:de", "--port", "0"], ["quantize"]], ids=lambda words: words[0])
+def test_code_is_not_imported_to_serve_or_to_quantize(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(stranger.parent))
+    monkeypatch.delitem(sys.modules, "stranger_code", raising=False)
+    (stranger.parent / "imported").unlink(missing_ok=True)
+    assert command([words[0], str(stranger), *words[1:]]) == 2
+    assert "would import and run the module stranger_code" in capsys.readouterr().err
+    assert not (stranger.parent / "imported").exists()
 
 
 def _settings(folder: Path) -> Path:

@@ -1,0 +1,106 @@
+"""Imported translators against transformers: logits, and the translations of its `generate`, counted over random models of every layout.
+
+    benchmarks/importing.py [--sources 60] [--variants shared,nllb]
+
+Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are compared: equal;
+other by less than the margin, 1e-3 nats a token between the two scores by beam search, and between the two best logits greedily, where
+either may be the best; or other. Beam search has early_stopping="never" there, which is the exact stop of ours; its translations that
+reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from _sides import head, table
+
+from attent.decoding.loading import load
+from attent.decoding.settings import SearchSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+import random_translators
+
+MARIAN: dict[str, dict[str, Any]] = {
+    "Marian, shared": {},
+    "Marian, end token 17": {"eos": 17, "seed": 1},
+    "Marian, vocabularies apart": {"separate": True, "eos": 5},
+    "Marian, untied": {"tie_word_embeddings": False},
+    "Marian, apart and untied": {"separate": True, "tie_word_embeddings": False, "activation_function": "gelu"},
+    "Marian, learned positions": {"learned": True},
+    "Marian, unscaled, 1 + 3 layers": {"scale_embedding": False, "activation_function": "relu", "encoder_layers": 1, "decoder_layers": 3},
+}
+M2M100: dict[str, dict[str, Any]] = {
+    "M2M100": {},
+    "NLLB": {"nllb": True},
+    "NLLB, untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"},
+}
+LANGUAGES = {"M2M100": ("en", "fr"), "NLLB": ("eng_Latn", "fra_Latn"), "NLLB, untied": ("eng_Latn", "deu_Latn")}
+LIMIT, MARGIN = 60, 1e-3
+COLUMNS = ["equal", "other, below the margin", "other", "at the limit"]
+
+
+def compare(name: str, sources: list[str], folder: Path) -> list[str]:
+    """Return the cells of a model's row."""
+    from transformers import AutoTokenizer
+
+    write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
+    theirs = write(folder, **(MARIAN | M2M100)[name])
+    languages = dict(zip(("source_language", "target_language"), LANGUAGES.get(name, ()), strict=False))
+    ours, tokenizer = load(folder, **languages), AutoTokenizer.from_pretrained(folder)
+    marks = [mark for mark in (languages.get("target_language"), f"__{languages.get('target_language')}__") if mark]
+    vocabulary = tokenizer.get_vocab()
+    forced = next((vocabulary[mark] for mark in marks if mark in vocabulary), None)
+    cells = [name]
+    for beam in (1, 4):
+        counts = dict.fromkeys(COLUMNS, 0)
+        settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
+        for text, found in zip(sources, ours.search(sources, settings), strict=True):
+            counts[outcome(theirs, tokenizer, text, found[0], beam, forced)] += 1
+        cells += [str(counts[column]) for column in COLUMNS]
+    return cells
+
+
+def outcome(theirs: Any, tokenizer: Any, text: str, found: Any, beam: int, forced: int | None) -> str:
+    """Return the column that a source is counted in."""
+    options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
+    result = theirs.generate(
+        torch.tensor([tokenizer(text)["input_ids"]]), num_beams=beam, max_length=LIMIT + 2, forced_bos_token_id=forced,
+        return_dict_in_generate=True, output_scores=True, output_logits=True, **options,
+    )  # fmt: skip
+    written, eos = result.sequences[0].tolist()[1:], theirs.generation_config.eos_token_id
+    length = written.index(eos) if eos in written else LIMIT
+    # greedily the tokens before the limit are the same whatever happens there
+    if beam > 1 and max(length, len(found.tokens)) >= LIMIT:
+        return COLUMNS[3]
+    if tokenizer.decode(written[:LIMIT], skip_special_tokens=True).strip() == found.text.strip():
+        return COLUMNS[0]
+    if beam > 1:
+        return COLUMNS[1] if abs(float(result.sequences_scores[0]) - found.score) <= MARGIN else COLUMNS[2]
+    margins = [float(pair[0] - pair[1]) for pair in (step[0].topk(2).values for step in result.logits)]
+    return COLUMNS[1] if min(margins) <= MARGIN else COLUMNS[2]
+
+
+def main() -> None:
+    """Count, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sources", type=int, default=60)
+    parser.add_argument("--variants", default=",,".join(MARIAN | M2M100), help="separated by two commas")
+    options = parser.parse_args()
+    sources = random_translators.sources(options.sources, seed=1)
+    head("Imported translators against transformers")
+    rows = []
+    for name in options.variants.split(",,"):
+        print(name, file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(compare(name, sources, Path(folder) / "model"))
+    totals = [str(sum(int(row[number]) for row in rows)) for number in range(1, 9)]
+    table(["model", *(f"greedy: {column}" for column in COLUMNS), *(f"beam 4: {column}" for column in COLUMNS)], [*rows, ["all", *totals]])
+
+
+if __name__ == "__main__":
+    main()
