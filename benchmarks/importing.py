@@ -5,7 +5,8 @@
 Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are compared: equal;
 other by less than the margin, 1e-3 nats a token between the two scores by beam search, and between the two best logits greedily, where
 either may be the best; or other. Beam search has early_stopping="never" there, which is the exact stop of ours; its translations that
-reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all.
+reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all. Ours never writes the
+padding token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from _sides import head, table
 
 from attent.decoding.loading import load
 from attent.decoding.settings import SearchSettings
+from attent.runs.hugging_face.folder import SourceFolder
+from attent.runs.hugging_face.importing import FAMILIES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import random_translators
@@ -50,26 +53,30 @@ def compare(name: str, sources: list[str], folder: Path) -> list[str]:
 
     write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
     theirs = write(folder, **(MARIAN | M2M100)[name])
-    languages = dict(zip(("source_language", "target_language"), LANGUAGES.get(name, ()), strict=False))
-    ours, tokenizer = load(folder, **languages), AutoTokenizer.from_pretrained(folder)
-    marks = [mark for mark in (languages.get("target_language"), f"__{languages.get('target_language')}__") if mark]
-    vocabulary = tokenizer.get_vocab()
-    forced = next((vocabulary[mark] for mark in marks if mark in vocabulary), None)
+    languages = LANGUAGES.get(name, (None, None))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ours = load(folder, source_language=languages[0], target_language=languages[1])
+    target = FAMILIES[theirs.config.model_type](SourceFolder(folder), *languages).vocabularies[1]
+    special = target.special
+    # their ids by ours
+    ids = [special.pad, special.unk, special.start, special.eos, *target.ordinary]
+    marks = [mark for mark in (f"__{languages[1]}__", languages[1]) if mark in target.names.values()]
+    forced = tokenizer.convert_tokens_to_ids(marks[0]) if languages[1] else None
     cells = [name]
     for beam in (1, 4):
         counts = dict.fromkeys(COLUMNS, 0)
         settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
         for text, found in zip(sources, ours.search(sources, settings), strict=True):
-            counts[outcome(theirs, tokenizer, text, found[0], beam, forced)] += 1
+            counts[outcome(theirs, tokenizer(text)["input_ids"], found[0], ids, beam, forced)] += 1
         cells += [str(counts[column]) for column in COLUMNS]
     return cells
 
 
-def outcome(theirs: Any, tokenizer: Any, text: str, found: Any, beam: int, forced: int | None) -> str:
+def outcome(theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None) -> str:
     """Return the column that a source is counted in."""
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
     result = theirs.generate(
-        torch.tensor([tokenizer(text)["input_ids"]]), num_beams=beam, max_length=LIMIT + 2, forced_bos_token_id=forced,
+        torch.tensor([source]), num_beams=beam, max_length=LIMIT + 2, forced_bos_token_id=forced,
         return_dict_in_generate=True, output_scores=True, output_logits=True, **options,
     )  # fmt: skip
     written, eos = result.sequences[0].tolist()[1:], theirs.generation_config.eos_token_id
@@ -77,7 +84,7 @@ def outcome(theirs: Any, tokenizer: Any, text: str, found: Any, beam: int, force
     # greedily the tokens before the limit are the same whatever happens there
     if beam > 1 and max(length, len(found.tokens)) >= LIMIT:
         return COLUMNS[3]
-    if tokenizer.decode(written[:LIMIT], skip_special_tokens=True).strip() == found.text.strip():
+    if written[:length] == [ids[token] for token in found.tokens]:
         return COLUMNS[0]
     if beam > 1:
         return COLUMNS[1] if abs(float(result.sequences_scores[0]) - found.score) <= MARGIN else COLUMNS[2]
