@@ -26,7 +26,7 @@ from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.importing import FAMILIES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-import random_translators
+import random_translators  # pyright: ignore[reportMissingImports]
 
 MARIAN: dict[str, dict[str, Any]] = {
     "Marian, shared": {},

@@ -31,7 +31,7 @@ Translate = Callable[[Sequence[Sequence[int]], int, int], None]
 def make(folder: Path) -> None:
     """Write the Marian folder, its import, and the export of that."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
-    from random_translators import learn, write_vocabulary
+    from random_translators import learn, write_vocabulary  # pyright: ignore[reportMissingImports]
     from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
 
     model_folder = folder / "marian"
@@ -40,8 +40,9 @@ def make(folder: Path) -> None:
         pieces = [piece for side in ("source", "target") for piece in learn(model_folder / f"{side}.spm", "unigram", 1_000)]
         names = [*dict.fromkeys(pieces)]
         ids = write_vocabulary(model_folder / "vocab.json", [*names, *(f"filler{number}" for number in range(PIECES - len(names) - 3))], 0)
-        files = {"vocab": "vocab.json", "source_spm": "source.spm", "target_spm": "target.spm"}
-        MarianTokenizer(**{name: str(model_folder / file) for name, file in files.items()}).save_pretrained(model_folder)
+        files: dict[str, Any] = {"vocab": "vocab.json", "source_spm": "source.spm", "target_spm": "target.spm"}
+        paths: dict[str, Any] = {name: str(model_folder / file) for name, file in files.items()}
+        MarianTokenizer(**paths).save_pretrained(model_folder)
         torch.manual_seed(0)
         special: dict[str, Any] = {
             "pad_token_id": len(ids) - 1,
@@ -78,7 +79,7 @@ def sources(count: int) -> list[list[int]]:
     return [torch.randint(2, PIECES - 2, (length,), generator=generator).tolist() for length in lengths]
 
 
-def attent_engine(folder: Path, dtype: str, threads: int) -> Translate:
+def attent_engine(folder: Path, dtype: Any, threads: int) -> Translate:
     """Load attent's engine."""
     from attent.decoding.loading import load
     from attent.decoding.settings import SearchSettings
@@ -165,7 +166,7 @@ def measure(folder: Path, dtypes: Sequence[str], lines: int, rounds: int, thread
         if name != "Hugging Face" or dtype == "float32"
     }
     for search, beam in SEARCHES.items():
-        best = dict.fromkeys(engines, (0.0, 0))
+        best: dict[str, tuple[float, int]] = dict.fromkeys(engines, (0.0, 0))
         for _ in range(rounds + 1):  # the first round warms up
             for batch in BATCHES[beam]:
                 for name, translate in engines.items():
