@@ -147,6 +147,7 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
     ],
 )
 def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "attent", "serve", str(run), *options], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "attent", "serve", str(run), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and problem in done.stderr

@@ -77,7 +77,10 @@ class Batcher:
         self._condition = threading.Condition()
         self._is_closing, self.running = False, 0
         self._pace = [0.01 / settings.batch]
-        self._threads = [threading.Thread(target=self._work, name=f"attent-batch-{number}") for number in range(settings.threads)]
+        # a server that cannot start must end without waiting for them; `close` ends them in order
+        self._threads = [
+            threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True) for number in range(settings.threads)
+        ]
         for thread in self._threads:
             thread.start()
 
