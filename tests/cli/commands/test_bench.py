@@ -21,7 +21,7 @@ def test_the_measurements_are_listed(attent) -> None:
 def test_a_calibration_stands_alone(attent, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     monkeypatch.setattr("attent.experiments.calibration.calibrate", lambda say: calls.append(say) or Report("Calibrated", {}, []))
-    monkeypatch.setattr("attent.experiments.report.machine_sentence", lambda machine, commit: "on a machine")
+    monkeypatch.setattr("attent.experiments.report.machine_sentence", lambda machine: "on a machine")
     assert attent("bench", "--calibrate").out[0] == "## Calibrated"
     assert len(calls) == 1
     done = attent("bench", "--calibrate", "attention")
