@@ -2,13 +2,16 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: demo test check bench docs gallery format wheel clean
+.PHONY: demo test coverage check bench docs gallery format wheel clean
 
 demo: .venv/installed-plot
 	.venv/bin/attent demo
 
 test: .venv/installed-dev
 	scripts/test
+
+coverage: .venv/installed-dev
+	scripts/test coverage
 
 check: .venv/installed-dev
 	scripts/check

@@ -1,12 +1,12 @@
 """Imported translators against transformers: logits, and the translations of its `generate`, counted over random models of every layout.
 
-    benchmarks/importing.py [--sources 60] [--variants shared,nllb]
+    benchmarks/importing.py [--sources 60] [--ends 0.5] [--length-penalty 0] [--variants "Marian, shared,,NLLB"]
 
 Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are compared: equal;
-other by less than the margin, 1e-3 nats a token between the two scores by beam search, and between the two best logits greedily, where
-either may be the best; or other. Beam search has early_stopping="never" there, which is the exact stop of ours; its translations that
-reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all. Ours never writes the
-padding token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
+other by less than the margin, where either may be the best: 1e-3 between both scores by beam search (nats a token where the penalty is
+1), and between the two best logits greedily; or other. Beam search has early_stopping="never" there, which is the exact stop of ours; its
+translations that reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all. Ours
+never writes the padding token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ LIMIT, MARGIN = 60, 1e-3
 COLUMNS = ["equal", "other, below the margin", "other", "at the limit"]
 
 
-def compare(name: str, sources: list[str], folder: Path) -> list[str]:
+def compare(name: str, sources: list[str], folder: Path, ends: float, penalty: float) -> list[str]:
     """Return the cells of a model's row."""
     from transformers import AutoTokenizer
 
     write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
-    theirs = write(folder, **(MARIAN | M2M100)[name])
+    theirs = write(folder, ends=ends, **(MARIAN | M2M100)[name])
     languages = LANGUAGES.get(name, (None, None))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     ours = load(folder, source_language=languages[0], target_language=languages[1])
@@ -65,16 +65,16 @@ def compare(name: str, sources: list[str], folder: Path) -> list[str]:
     cells = [name]
     for beam in (1, 4):
         counts = dict.fromkeys(COLUMNS, 0)
-        settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
+        settings = SearchSettings(beam=beam, length_penalty=penalty, length_form="length", maximum_length=LIMIT)
         for text, found in zip(sources, ours.search(sources, settings), strict=True):
-            counts[outcome(theirs, tokenizer(text)["input_ids"], found[0], ids, beam, forced)] += 1
+            counts[outcome(theirs, tokenizer(text)["input_ids"], found[0], ids, beam, forced, penalty)] += 1
         cells += [str(counts[column]) for column in COLUMNS]
     return cells
 
 
-def outcome(theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None) -> str:
+def outcome(theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None, penalty: float) -> str:
     """Return the column that a source is counted in."""
-    options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
+    options: dict[str, Any] = {"early_stopping": "never", "length_penalty": penalty} if beam > 1 else {}
     result = theirs.generate(
         torch.tensor([source]), num_beams=beam, max_length=LIMIT + 2, forced_bos_token_id=forced,
         return_dict_in_generate=True, output_scores=True, output_logits=True, **options,
@@ -97,6 +97,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=60)
     parser.add_argument("--variants", default=",,".join(MARIAN | M2M100), help="separated by two commas")
+    parser.add_argument("--ends", type=float, default=1 / 6, help="share of greedy steps at which the end token is the likeliest")
+    parser.add_argument("--length-penalty", type=float, default=1.0, help="by which lengths' powers scores of beam search are divided")
     options = parser.parse_args()
     sources = random_translators.sources(options.sources, seed=1)
     head("Imported translators against transformers")
@@ -104,7 +106,7 @@ def main() -> None:
     for name in options.variants.split(",,"):
         print(name, file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(compare(name, sources, Path(folder) / "model"))
+            rows.append(compare(name, sources, Path(folder) / "model", options.ends, options.length_penalty))
     totals = [str(sum(int(row[number]) for row in rows)) for number in range(1, 9)]
     table(["model", *(f"greedy: {column}" for column in COLUMNS), *(f"beam 4: {column}" for column in COLUMNS)], [*rows, ["all", *totals]])
 

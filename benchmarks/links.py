@@ -30,8 +30,7 @@ def main() -> None:
     parser.add_argument("--more-source")
     parser.add_argument("--more-target")
     options = parser.parse_args()
-    aligner = python("eflomal").parent / "eflomal-align"
-    if not aligner.is_file():
+    if not (python("eflomal").parent / "eflomal-align").is_file():
         sys.exit("there is no eflomal: scripts/peers eflomal makes its environment")
     if (options.more_source is None) != (options.more_target is None):
         sys.exit("--more-source and --more-target go together")
@@ -42,7 +41,7 @@ def main() -> None:
         sys.exit(str(error))
     if not pairs:
         sys.exit(f"there are no lines in {options.source}")
-    forward, backward = _align(aligner, corpus)
+    forward, backward = eflomal_links(corpus)
     for number in range(len(pairs)):
         forward_links, backward_links = parse(forward[number]).sure, parse(backward[number]).sure
         sure = symmetrize(forward_links, backward_links, "intersection")
@@ -56,8 +55,9 @@ def _pairs(source: str, target: str) -> list[tuple[str, str]]:
         raise DataError(f"{source} and {target} do not have as many lines") from None
 
 
-def _align(aligner: Path, pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Return the links of each pair by the model of each direction, both as source-target."""
+def eflomal_links(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the links of each pair by the model of each direction, both as source-target; eflomal must be there."""
+    aligner = python("eflomal").parent / "eflomal-align"
     with tempfile.TemporaryDirectory() as folder:
         names = {side: Path(folder, side) for side in ("source", "target", "forward", "backward")}
         for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):

@@ -90,7 +90,15 @@ def write_vocabulary(file: Path, pieces: list[str], eos: int) -> dict[str, int]:
 
 
 def marian(
-    folder: Path, *, separate: bool = False, eos: int = 0, learned: bool = False, size: int = 300, seed: int = 0, **options: Any
+    folder: Path,
+    *,
+    separate: bool = False,
+    eos: int = 0,
+    learned: bool = False,
+    size: int = 300,
+    seed: int = 0,
+    ends: float = 1 / 6,
+    **options: Any,
 ) -> Any:
     """Write a Marian folder with its tokenizer, and return the model.
 
@@ -101,6 +109,7 @@ def marian(
         learned: whether positions are other than the formula's.
         size: of a vocabulary.
         seed: of the weights.
+        ends: the share of greedy steps at which the end token is the likeliest.
         options: of MarianConfig.
     """
     from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
@@ -137,7 +146,7 @@ def marian(
         tables: dict[str, Any] = {f"model.{name}.embed_positions.weight": stack.embed_positions.weight for name, stack in stacks.items()}
         for table in tables.values() if learned else ():
             table.normal_(std=0.5)
-        model.final_logits_bias[0, eos] += lead(model, eos)
+        model.final_logits_bias[0, eos] += lead(model, eos, ends)
     model.generation_config = GenerationConfig(
         num_beams=4,
         max_length=100,
@@ -155,7 +164,7 @@ def marian(
     return model
 
 
-def m2m100(folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, **options: Any) -> Any:
+def m2m100(folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, ends: float = 1 / 6, **options: Any) -> Any:
     """Write a folder of M2M100, or of NLLB, with its tokenizer, and return the model; arguments as for `marian`."""
     from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
 
@@ -179,7 +188,7 @@ def m2m100(folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, 
     with torch.no_grad():
         # Without a bias of the output, the last norm's bias raises the end token's logit.
         row = model.lm_head.weight[2]
-        model.model.decoder.layer_norm.bias.add_(lead(model, 2) * row / row.square().sum())
+        model.model.decoder.layer_norm.bias.add_(lead(model, 2, ends) * row / row.square().sum())
     model.generation_config = GenerationConfig(
         num_beams=5, max_length=100, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2
     )
@@ -188,14 +197,14 @@ def m2m100(folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, 
 
 
 @torch.no_grad()
-def lead(model: Any, eos: int) -> float:
-    """Return what the end's logit lacks to be the largest at one step in six, for some sources at random."""
+def lead(model: Any, eos: int, share: float) -> float:
+    """Return what the end's logit lacks to be the largest at this share of steps, for some sources at random."""
     ids = torch.randint(4, min(model.config.vocab_size, 250), (32, 9))
     result = model.generate(
         ids, max_length=25, num_beams=1, suppress_tokens=[eos], output_logits=True, return_dict_in_generate=True, forced_eos_token_id=None
     )
     logits = torch.cat(result.logits)
-    return float((logits.amax(-1) - logits[:, eos]).quantile(1 / 6))
+    return float((logits.amax(-1) - logits[:, eos]).quantile(share))
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 
 from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import PAD, SPECIALS
@@ -183,3 +184,15 @@ def test_digits_stand_beside_others_of_the_same_rows(
     (found,) = json.loads((tmp_path / "a.json").read_text())["found"]
     assert found["attent"] < 90 < found["1-NN"]
     assert found["RBF SVM"] > 98
+
+
+def test_precision_of_explanations_at_the_size_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    explanations = importlib.import_module("explanations")
+    numbers = torch.tensor([0.1, -0.9, 0.5, 0.4])
+    assert explanations.precision(numbers, frozenset({2, 3})) == 1.0
+    assert explanations.precision(numbers, frozenset({1, 2})) == 0.5
+    scores = explanations.Scores(dict.fromkeys(explanations.METHODS[:-1], 0.5), 0.25, 1.0)
+    lines = explanations.table([("dates", [scores, scores])]).splitlines()
+    assert lines[2] == "| weights, last layer, mean over heads | 0.500 ± 0.000 |"
+    assert lines[-3:] == ["| rollout | – |", "| chance | 0.250 ± 0.000 |", "| steps that are right, by seed | 1.000, 1.000 |"]

@@ -78,16 +78,6 @@ def test_the_example_of_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert capsys.readouterr().out == "few.vec: 4 lines read, 3 vectors of 2 numbers kept\n"
 
 
-def test_the_page_of_the_database_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    page = (ROOT / "docs" / "database.md").read_text(encoding="utf-8")
-    namespace: dict[str, Any] = {}
-    for example, shown in re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.DOTALL):
-        exec(example, namespace)
-        assert capsys.readouterr().out == shown
-    assert "model" in namespace
-
-
 def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import attent.attention.scores as scores
     from attent import registry

@@ -83,6 +83,7 @@ class Oracle:
         return {"decoder.cross_attention": LabelledMap(weights, rows, columns)}  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 def test_stories_are_judged_beside_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = stories(StoriesSettings(kinds=("one", "two"), training_stories=30, held_out_stories=6))
     corpus.write(tmp_path, with_support=True)

@@ -21,7 +21,7 @@ attention
 layers · testing · mask_text
 models | data
 runs · training | decoding
-evaluation · markup · views · database · regression · export · integrations
+evaluation · markup · documents · views · database · regression · export · integrations
 serve
 tasks · experiments · cli · __main__
 """

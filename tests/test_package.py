@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -93,15 +92,10 @@ def test_type_checkers_see_the_same_names() -> None:
     assert {*homes, "__version__"} == set(attent.__all__)
 
 
-def test_help_is_instant() -> None:
+def test_the_installed_command_helps() -> None:
     command = shutil.which("attent", path=str(Path(sys.executable).parent))
     assert command is not None, "attent is not installed beside this interpreter: run scripts/install dev"
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run([command, "--help"], capture_output=True, check=True)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.5
+    assert b"translate" in subprocess.run([command, "--help"], capture_output=True, check=True).stdout
 
 
 def guarded(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
@@ -271,6 +265,6 @@ def test_attend_and_watch_need_torch_and_numpy_alone() -> None:
     python(TORCH_AND_NUMPY_ALONE)
 
 
-@pytest.mark.parametrize("module", ["attent.decoding.loading", "attent.tasks.recipe", "attent.cli.evaluation", "attent.experiments.report"])
-def test_libraries_of_single_uses_are_imported_where_they_are_used(module: str) -> None:
-    python(f"import sys, {module}; assert not {{'babel', 'sacrebleu', 'sentencepiece'}} & set(sys.modules)")
+def test_libraries_of_single_uses_are_imported_where_they_are_used() -> None:
+    modules = "attent.decoding.loading, attent.tasks.recipe, attent.cli.evaluation, attent.experiments.report"
+    python(f"import sys, {modules}; assert not {{'babel', 'sacrebleu', 'sentencepiece'}} & set(sys.modules)")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attent import attention, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
+    from attent.attention.capture.intervene import head_means, intervene
     from attent.attention.capture.watch import watch
     from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
@@ -43,6 +44,8 @@ __all__ = [
     "explain",
     "explore",
     "flex_attention",
+    "head_means",
+    "intervene",
     "load",
     "load_ipython_extension",
     "lookup",
@@ -66,6 +69,8 @@ _HOMES = {
     "explain": "attent.attention.attend",
     "explore": "attent.serve.server",
     "flex_attention": "attent.integrations.flex_attention",
+    "head_means": "attent.attention.capture.intervene",
+    "intervene": "attent.attention.capture.intervene",
     "load": "attent.decoding.loading",
     "load_ipython_extension": "attent.views.pages.page",
     "lookup": "attent.database.lookup",

@@ -41,13 +41,20 @@ def test_help_imports_nothing_slow() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_help_is_instant() -> None:
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        assert python("-m", "attent", "--help").returncode == 0
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 0.5
+    def least(*words: str) -> float:
+        seconds = []
+        for _ in range(3):
+            started = time.perf_counter()
+            assert python(*words).returncode == 0
+            seconds.append(time.perf_counter() - started)
+        return min(seconds)
+
+    # on a slow machine too, PyTorch's import is what one would wait for
+    assert least("-m", "attent", "--help") < 0.6 * least("-c", "import torch")
+    loaded = python("-c", "import sys, attent.cli.commands.translate; print(*({'torch', 'pydantic'} & set(sys.modules)))")
+    assert loaded.stdout.split() == []
 
 
 def test_version(attent) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from attent.errors import ArgumentError
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import AttentionSelector
-from attent.runs.config import RunConfig
+from attent.runs.config import AlignmentHead, RunConfig, read_config
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),
@@ -151,3 +152,37 @@ def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pyt
     monkeypatch.setattr("attent.cli.links.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}}))
     with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
         judge_generated(run_folder, load(run_folder), AttentionSelector(), None, choose=False)
+
+
+def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_folder, run)
+    text = "fr | mardi 3 mars 2026"
+    options = ("translate", run, text, "--prefix", "2026-", "--max-length", 9, "--alignments", "--no-repeat-ngram", 2)
+    before = attent(*options).out[0]
+    done = attent("align", run, "--best")
+    assert (done.code, done.out[0]) == (0, "chosen on 8 pairs of validation:")
+    chosen = read_config(run).alignment
+    assert chosen is not None
+    layer, head, *_ = done.out[2].split()
+    assert (str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)) == (layer, head)
+    assert f"{run} aligns by layer {layer}" in done.err[-1]
+    pair = tmp_path / "pair.tsv"
+    translation, alignment = attent(*options).out[0].split(" ||| ")
+    pair.write_text(f"{text}\t{translation}\n", encoding="utf-8")
+    own = attent("align", run, pair).out
+    assert own == [alignment]
+    # the choice is another attention than the default, which options still select
+    assert chosen != AlignmentHead()
+    explicit = ("--layer", layer, "--head", head, "--about", chosen.about)
+    assert attent("align", run, pair, *explicit).out == own
+    assert attent("align", run, pair, "--about", "produced").out == [before.split(" ||| ")[1]]
+    assert attent("align", run, "--gold", "dates").out == done.out[-2:]
+
+
+def test_the_best_of_a_run_without_known_links_needs_some(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.tasks.generated.generated_name", lambda corpus: None)
+    done = attent("align", run_folder, "--best")
+    names = "--gold FILE names some; or by pairs: name a file of them"
+    says = f"attent: --best chooses by known links, which the corpus of this run has not: {names}"
+    assert (done.code, done.err) == (2, [says])

@@ -18,8 +18,23 @@ from attent.runs.config import CONFIG
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 
-COMPUTES = {"translate", "fill", "generate", "classify", "score", "align", "evaluate", "show", "explore", "walk", "train", "demo"}
-READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize", "serve"}
+COMPUTES = {
+    "translate",
+    "fill",
+    "generate",
+    "classify",
+    "score",
+    "align",
+    "evaluate",
+    "show",
+    "explore",
+    "walk",
+    "train",
+    "demo",
+    "ablate",
+    "serve",
+}
+READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize"}
 
 
 @pytest.fixture(scope="module")

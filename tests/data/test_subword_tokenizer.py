@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attent.data import subword_tokenizer
 from attent.data.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
-from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, encode_pieces
 from attent.errors import ArgumentError, DataError
 
 STRANGE = [
@@ -39,6 +39,13 @@ def test_strange_text_comes_back(kind: str, line: str) -> None:
     for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
         assert tokenizer.decode(tokenizer.encode(line)) == line
         assert all(SPECIALS <= token < tokenizer.size for token in tokenizer.encode(line))
+
+
+@every
+@pytest.mark.parametrize("line", STRANGE)
+def test_ids_and_pieces_in_one_pass_are_those_of_two(kind: str, line: str) -> None:
+    for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
+        assert encode_pieces(line, tokenizer) == (tokenizer.encode(line), tokenizer.pieces(line))
 
 
 @every

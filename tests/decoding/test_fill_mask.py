@@ -64,6 +64,11 @@ def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
     for shown in maps.values():
         assert shown.rows == shown.columns == (" the", "[MASK]", " slept")
         assert shown.weights.shape == (1, 2, 3, 3)
+        assert shown.gradients is None
+    for shown in filler.map("the [MASK] slept", gradients=True).values():
+        assert shown.gradients is not None
+        # the guess is made from the position of the mask
+        assert bool(shown.gradients.dense()[:, :, 1].any())
 
 
 def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:

@@ -153,6 +153,11 @@ def test_maps_have_the_tokens_that_are_read() -> None:
     assert list(maps) == ["decoder.layers.0.self_attention", "decoder.layers.1.self_attention"]
     labelled = maps["decoder.layers.1.self_attention"]
     assert labelled.rows == labelled.columns == ("<s>", " the", " dog", " slept")
+    assert labelled.gradients is None
+    gradients = small().map("the dog slept", gradients=True)["decoder.layers.1.self_attention"].gradients
+    assert gradients is not None
+    # the last position predicts a token that is not there
+    assert [bool(row.abs().sum() > 0) for row in gradients.dense()[0].sum(0)] == [True, True, True, False]
     with pytest.raises(DataError, match="the text has 4 tokens, more than the 3 that this model can read"):
         small(position="learned", maximum_length=3).map("the dog slept")
 

@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from attent.attention.capture.watch import watch
 from attent.data.batches import BatchSize
 from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
+from attent.data.tokenizer import BOS, EOS, CharTokenizer
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator, load
@@ -125,6 +126,25 @@ def test_maps_are_labelled_by_what_their_rows_emit() -> None:
     for labelled in maps.values():
         assert labelled.weights.shape == (1, 2, len(labelled.rows), len(labelled.columns))
         torch.testing.assert_close(labelled.weights.dense().sum(-1), torch.ones(1, 2, len(labelled.rows)))
+
+
+def test_gradients_are_those_of_the_log_probability() -> None:
+    made = translator()
+    maps = made.map("bad", "10", gradients=True)
+    labelled = maps["decoder.layers.1.cross_attention"]
+    assert labelled.gradients is not None
+    with watch(made.model, gradients=True) as seen:
+        tokens = torch.tensor([[BOS, *TARGET.encode("10")]])
+        log_probs = made.model.output(made.model.decode(made.encode(SOURCE.encode("bad")), tokens))[0].log_softmax(-1)
+    total = log_probs[0, TARGET.encode("10")[0]] + log_probs[1, TARGET.encode("10")[1]] + log_probs[2, EOS]
+    assert total.item() == pytest.approx(made.score(("bad", "10")).log_probability, abs=1e-5)
+    torch.testing.assert_close(
+        labelled.gradients.dense(), seen.gradients(total)["decoder.layers.1.cross_attention"].dense(), atol=1e-6, rtol=1e-4
+    )
+    # the graph is not kept with the maps
+    assert labelled.weights.outputs is not None
+    assert labelled.weights.outputs.context is None
+    assert made.map("bad", "10")["decoder.layers.1.cross_attention"].gradients is None
 
 
 def test_a_map_is_of_the_models_own_translation_unless_one_is_given() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,11 +10,15 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
+from attent.evaluation.aligner import all_selectors
 from attent.evaluation.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_decoding, source_attention
+from attent.evaluation.word_links import extract_links
 from attent.models.model import EncoderDecoder
 from attent.models.rnn import RNN
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
 
 SOURCES = [[4, 5, 6], [], [7, 8, 9, 10, 4], [5], [6, 4] * 9]
 TARGETS = [[6, 7], [8], [], [4, 4, 4], [5, 9, 10] * 7]
@@ -63,6 +68,42 @@ def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
     torch.testing.assert_close(AttentionSelector(head=0).of(attentions), last[0, :2])
     # what is told of the token read in stands a step later
     torch.testing.assert_close(AttentionSelector(about="read").of(attentions), last.mean(0)[1:])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_selected_attention_is_that_of_the_whole_model(name: str) -> None:
+    """A Transformer computes it alone, without padding of targets; links are the same, bit for bit."""
+    model, random = MODELS[name](), Random(0)
+    sources, targets = ([random.choices(range(4, 11), k=random.randrange(30)) for _ in range(70)] for _ in range(2))
+    whole = dict(forced_decoding(model, sources, targets))
+    assert len(whole) == sum(bool(source and target) for source, target in zip(sources, targets, strict=True))
+    heads = [len(weights) for weights in next(iter(whole.values())).values()]
+    for selector in all_selectors(heads):
+        for row, weights in enumerate(source_attention(model, sources, targets, selector)):
+            expected = selector.of(whole[row]) if row in whole else torch.zeros(len(targets[row]), len(sources[row]))
+            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
+            assert extract_links(weights) == extract_links(expected)
+
+
+def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformer()
+    expected = source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0))
+    monkeypatch.setattr(model.decoder.layers[0].cross_attention, "value_projection", None)
+    monkeypatch.setattr(model.decoder.layers[1], "self_attention", None)
+    monkeypatch.setattr(model, "to_logits", None)
+    assert all(map(torch.equal, source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0)), expected))
+
+
+def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:
+    model = transformer()
+    expected = [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)]
+    packed_linear.set_kind(model, Kind.INT8)
+    assert model.source_attention_layers == 0
+    assert all(map(torch.equal, [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)], expected))
+
+
+def forced_decoding_items(model: Transformer) -> list[tuple[int, list[Tensor]]]:
+    return [(row, list(attentions.values())) for row, attentions in forced_decoding(model, SOURCES, TARGETS)]
 
 
 def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:

@@ -1,7 +1,14 @@
+import re
+from bisect import bisect_right
+from itertools import pairwise
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from attent.evaluation.aligner import merge_to_words, word_indices
+from attent.evaluation.aligner import piece_starts, word_indices
+from attent.evaluation.word_links import merge_to_words
 
 
 @pytest.mark.parametrize(
@@ -20,6 +27,20 @@ from attent.evaluation.aligner import merge_to_words, word_indices
     ],
 )
 def test_each_piece_lies_in_a_word(text: str, pieces: list[str], expected: list[int | None]) -> None:
+    assert word_indices(text, pieces) == expected
+
+
+WORDS = st.lists(st.text(st.sampled_from("ab▁#@ \u00a0é"), max_size=5), max_size=5).map(" ".join)
+
+
+@pytest.mark.parametrize("first", ["", "▁"])
+@given(text=WORDS, data=st.data())
+def test_pieces_that_spell_a_text_lie_where_any_pieces_do(first: str, text: str, data: st.DataObject) -> None:
+    spelling = first + text.replace(" ", "▁")
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(spelling)))) | {0, len(spelling)})
+    pieces = [spelling[begin:end] for begin, end in pairwise(cuts)]
+    begins = [match.start() for match in re.finditer(r"\S+", text)]
+    expected = [None if start is None else max(bisect_right(begins, start) - 1, 0) for start in piece_starts(text, pieces)]
     assert word_indices(text, pieces) == expected
 
 

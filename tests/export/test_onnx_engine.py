@@ -14,6 +14,9 @@ from attent.export.manifest import Manifest
 from attent.export.onnx import OnnxModel, load, write
 from attent.runs.folder import Run, read
 
+# the exporter alone takes half a minute on a slow machine
+pytestmark = pytest.mark.slow
+
 # lengths that leave padding, an empty text, and a character that nobody knows
 TEXTS = ["abc", "", "jihgfedcba", "a", "hüh", "bad", "cabbage", "dig", "fade"]
 SEARCHES = [
@@ -102,7 +105,6 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", MODELS, ids=lambda settings: "-".join(str(value) for value in settings.values()))
 def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")

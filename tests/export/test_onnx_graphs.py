@@ -10,6 +10,9 @@ from attent.export import onnx_graphs as graphs
 from attent.export.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, StepGraph, TraceInputs, write
 from attent.runs.folder import read
 
+# the exporter alone takes half a minute on a slow machine
+pytestmark = pytest.mark.slow
+
 
 def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
     import onnx

@@ -18,6 +18,9 @@ from attent.tasks.settings import RunSettings
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.progress import Progress
 
+# an emulated GPU takes a minute for each
+pytestmark = pytest.mark.slow
+
 TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
 DATES = {
     "locales": ["en", "fr"],
@@ -47,10 +50,10 @@ def outcome(run: Path) -> dict[str, Any]:
     ("model", "training"),
     [
         (TRANSFORMER, {"averaging": "ema", "accumulate": 2, "clip": 0.5}),
-        pytest.param(TRANSFORMER | {"score": "additive", "position": "relative_bias"}, {"averaging": "last"}, marks=pytest.mark.slow),
-        pytest.param(TRANSFORMER | {"position": "rotary", "norm": "pre"}, {"schedule": "noam"}, marks=pytest.mark.slow),
-        pytest.param({"kind": "rnn", "attention": "bahdanau", "width": 8, "embedding_width": 6}, {}, marks=pytest.mark.slow),
-        pytest.param({"kind": "rnn", "attention": "luong", "width": 8, "embedding_width": 6}, {}, marks=pytest.mark.slow),
+        (TRANSFORMER | {"score": "additive", "position": "relative_bias"}, {"averaging": "last"}),
+        (TRANSFORMER | {"position": "rotary", "norm": "pre"}, {"schedule": "noam"}),
+        ({"kind": "rnn", "attention": "bahdanau", "width": 8, "embedding_width": 6}, {}),
+        ({"kind": "rnn", "attention": "luong", "width": 8, "embedding_width": 6}, {}),
     ],
 )
 def test_a_training_is_the_one_of_the_cpu(
@@ -66,7 +69,7 @@ def test_a_training_is_the_one_of_the_cpu(
     assert there["validation"]["loss"] == pytest.approx(here["validation"]["loss"], rel=1e-3)
 
 
-@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), pytest.param("cpu", "cuda", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cpu", "cuda")])
 def test_a_run_goes_on_on_another_device(gpu: torch.device, tmp_path: Path, first: str, then: str) -> None:
     """With the moments, the means and the place in the data that it had."""
     follow(settings("cpu", updates=4, averaging="ema"), tmp_path / "whole", progress=quiet())
@@ -88,7 +91,6 @@ def test_a_run_folder_keeps_the_device_as_an_outcome_alone(gpu: torch.device, tm
     assert training["outcome"]["device"].startswith("cuda:0 (")
 
 
-@pytest.mark.slow
 def test_the_precision_is_measured_on_the_gpu(gpu: torch.device, tmp_path: Path) -> None:
     """On as many threads as there are: they are not what is measured there."""
     follow(settings("auto", precision="auto", threads="auto"), tmp_path / "run", progress=quiet())
@@ -97,7 +99,6 @@ def test_the_precision_is_measured_on_the_gpu(gpu: torch.device, tmp_path: Path)
     assert outcome(tmp_path / "run")["device"].startswith("cuda:0 (")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lines", "labelled", "images"])
 def test_other_tasks_train_there_too(gpu: torch.device, tmp_path: Path, kind: str) -> None:
     texts = [f"the {animal} number {number} was {mood}" for number in range(20) for animal in ("dog", "cat") for mood in ("tired", "happy")]

@@ -197,6 +197,7 @@ def test_a_gradient_that_would_be_lost_is_refused(monkeypatch: pytest.MonkeyPatc
         attent.flex_attention(*given(), lambda s, b, h, i, j: score_mod(s))
 
 
+@pytest.mark.slow
 def test_derivatives_by_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, numbers in (("TILE", 20), ("WHOLE", 1)):
         monkeypatch.setattr(row_tiles, name, numbers)

@@ -46,14 +46,16 @@ def shown(models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.
 
 def test_an_encoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene, _ = shown(models, "bert", "encoder", tmp_path, monkeypatch)
-    assert [(group["name"], len(group["layers"]), group["heads"]) for group in scene["groups"]] == [("self", 2, 3)]
+    groups = [(group["name"], len(group["layers"]), group["heads"]) for group in scene["groups"]]
+    assert groups == [("self", 2, 3), ("self.norms", 2, 3)]
     assert scene["texts"]["tokens"]["labels"] == ["t5", "t9", "t3", "t7"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     scene, written = shown(models, name, "decoder", tmp_path, monkeypatch)
-    (group,) = scene["groups"]
+    group, norms = scene["groups"]
+    assert norms["name"] == "self.norms"
     assert (group["name"], group["height"], group["width"], group["about"]) == ("self", 8, 8, "the token read in")
     # what was written last was not read again
     assert scene["texts"]["tokens"]["labels"] == written[:-1]
@@ -62,8 +64,9 @@ def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("name", ["t5", "marian"])
 def test_an_encoder_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     scene, written = shown(models, name, "both", tmp_path, monkeypatch)
-    cross, encoder, decoder = scene["groups"]
-    assert [group["name"] for group in scene["groups"]] == ["cross", "encoder", "decoder"]
+    names = ["cross", "encoder", "decoder"]
+    assert sorted(group["name"] for group in scene["groups"]) == sorted([*names, *(f"{name}.norms" for name in names)])
+    cross, encoder, decoder = (group for name in names for group in scene["groups"] if group["name"] == name)
     assert (cross["height"], cross["width"], cross["about"]) == (5, 4, "the token produced")
     assert scene["texts"][cross["rows"]]["labels"] == written[1:]
     assert scene["texts"][cross["columns"]]["labels"] == ["t5", "t9", "t3", "t7"]

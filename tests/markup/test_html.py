@@ -2,7 +2,7 @@
 
 import pytest
 
-from attent.evaluation.translation_links import units
+from attent.data.units import units
 from attent.markup.html import parse_html
 from attent.markup.inline import AlignedText
 
@@ -42,3 +42,9 @@ def test_text_is_translated_and_nothing_else(document: str, translation: str) ->
 
 def test_tags_that_cross_stay_all() -> None:
     assert "".join(render("a <b>b <i>c</b> d</i> e").split()) == "A<b>B<i>C</b>D</i>E"
+
+
+def test_a_line_end_within_a_sentence_is_a_space() -> None:
+    marked = parse_html("<p>\n  Two men\n  are <b>talking\n now</b>.\n</p>\n")
+    assert marked.texts == ["Two men are talking now."]
+    assert marked.render([AlignedText("Zwei", [])]) == "<p>\n  <b></b>Zwei\n</p>\n"

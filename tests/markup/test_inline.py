@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.evaluation.translation_links import Span, units
+from attent.data.units import Span, units
 from attent.markup.html import parse_html
 from attent.markup.inline import AlignedText
 
@@ -133,3 +133,36 @@ def test_any_text_comes_back_with_all_its_tags(document: str, order: list[int]) 
     marked = parse_html(document)
     translation = marked.render([permuted(text, order) for text in marked.texts])
     assert Counter(re.findall(r"</?[ab](?=[\s/>])[^<>]*>", translation)) == Counter(re.findall(r"</?[ab](?=[\s/>])[^<>]*>", document))
+
+
+def test_an_outer_element_takes_a_foreign_word_in_rather_than_that_an_inner_one_loses_its_own() -> None:
+    # the translation has the fourth word last
+    result = render("the <span>very big <b>runs</b></span> now", lambda text: permuted(text, [0, 1, 2, 4, 3]))
+    assert result.split() == ["the", "<span>very", "big", "now", "<b>runs</b></span>"]
+
+
+def linked(text: str, translation: str, words: dict[str, str]) -> AlignedText:
+    """Return a translation whose units are linked to a word of the text each, the first of its kind."""
+    spans = {text[span.begin : span.end]: span for span in reversed(units(text))}
+    return AlignedText(translation, [(spans[words[translation[span.begin : span.end]]], span) for span in units(translation)])
+
+
+def test_an_element_bridges_a_sign_that_attention_gives_to_another() -> None:
+    words = {"1860": "1860", "-": "1860", "07": "Jul", "05": "5"}
+    result = render("<span><em>Jul</em> <b>5</b></span>, <i>1860</i>", lambda text: linked(text, "1860-07-05", words))
+    assert result == "<i>1860-</i><span><em>07</em>-<b>05</b></span>"
+
+
+def test_an_element_around_a_sign_alone_has_it() -> None:
+    assert render("<b>stop</b><i>!</i> now") == "<b>stop</b><i>!</i> now"
+
+
+def test_half_a_word_has_the_word_s_translation() -> None:
+    words = {"2026": "2026년", "05": "5월"}
+    assert render("<i>2026</i>년 <b>5</b>월", lambda text: linked(text, "2026 05", words)) == "<i>2026</i> <b>05</b>"
+
+
+def test_words_of_scripts_without_spaces() -> None:
+    words = {"2000": "2000", "-": "年", "01": "1", "28": "28"}
+    result = render("<i>2000</i>年<b>1</b>月<u>28</u>日", lambda text: linked(text, "2000-01-28", words))
+    assert result == "<i>2000</i>-<b>01</b>-<u>28</u>"

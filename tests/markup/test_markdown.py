@@ -2,7 +2,7 @@
 
 import pytest
 
-from attent.evaluation.translation_links import units
+from attent.data.units import units
 from attent.markup.inline import AlignedText
 from attent.markup.markdown import parse_markdown
 

@@ -9,7 +9,7 @@ import torch
 
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.translator import Translator
-from attent.errors import UnknownNameError
+from attent.errors import DataError, UnknownNameError
 from attent.markup.translate import translate_markup
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -40,3 +40,15 @@ def test_text_without_tags_is_translated_as_ever(translator: Translator) -> None
 def test_an_unknown_markup_is_said(translator: Translator) -> None:
     with pytest.raises(UnknownNameError, match="unknown markup 'xml'"):
         translate_markup(translator, ["a"], "xml")
+
+
+def test_what_is_refused_stays_as_it_was(translator: Translator) -> None:
+    refused: list[tuple[int, str, str]] = []
+    translator.input_check = lambda text: "no b" if "b" not in text else None
+    documents = ["<p>a <i>cat</i></p><p>a <b>big</b> dog</p>", "<![foo bar]>"]
+    first, second = translate_markup(translator, documents, "html", refuse=lambda *refusal: refused.append(refusal))
+    assert first.startswith("<p>a <i>cat</i></p><p>") and first.count("<b>") == 1 and "dog" not in first
+    assert (second, [number for number, _, _ in refused]) == (documents[1], [1, 0])
+    assert refused[1] == (0, "a cat", "no b")
+    with pytest.raises(DataError):
+        translate_markup(translator, documents[1:], "html")

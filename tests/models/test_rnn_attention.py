@@ -40,7 +40,7 @@ def test_the_map_is_of_the_queries_told() -> None:
     attention, queries = RecurrentAttention(6, 6, "dot"), torch.randn(2, 4, 6)
     source = attention.cache_kv(Memory(torch.randn(2, 5, 6), LENGTHS))
     with watch(attention) as seen:
-        attention.report_map(queries, source, LENGTHS)
+        attention.report_map(queries, queries, source, LENGTHS)
     weights = seen[""].dense()
     assert weights.shape == (2, 1, 4, 5)
     torch.testing.assert_close((weights @ source.value)[:, 0], attention.context(attention.prepare(queries, source, LENGTHS), queries))

@@ -51,6 +51,19 @@ def test_all_steps_at_once_equal_one_step_after_another(variant: dict[str, objec
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
 @torch.no_grad()
+def test_the_attention_of_a_layer_is_that_of_decode(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = make(variant), some_source(), torch.randint(2, 11, (3, 5))
+    memory = model.encode(source, lengths)
+    with watch(model) as maps:
+        model.decode(memory, tokens)
+    assert model.source_attention_layers == 2
+    for layer in range(2):
+        weights = model.source_attention(memory, tokens, layer).dense()
+        assert torch.equal(weights, maps[f"decoder.layers.{layer}.cross_attention"].dense())
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+@torch.no_grad()
 def test_units_are_needed_one_after_another(variant: dict[str, object], weights_are_needed_within) -> None:
     weights_are_needed_within(make(variant), *some_source(), torch.randint(2, 11, (3, 5)))
 

@@ -62,6 +62,7 @@ def test_where_no_key_is_near_the_classes_have_their_shares() -> None:
     np.testing.assert_allclose(found, [[0, 1], [2 / 3, 1 / 3]])
 
 
+@pytest.mark.slow
 def test_irises_are_told_apart() -> None:
     x, y = load_iris(return_X_y=True)
     # three classes of fifty: a constant would have 1/3

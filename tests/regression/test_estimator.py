@@ -167,7 +167,7 @@ def test_one_weighted_mean_by_hand() -> None:
         AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, -3])
 
 
-@pytest.mark.parametrize("bandwidth", ["loo", "rule", 0.3])
+@pytest.mark.parametrize("bandwidth", ["loo", pytest.param("rule", marks=pytest.mark.slow), pytest.param(0.3, marks=pytest.mark.slow)])
 def test_arrays_that_cannot_be_written_to(bandwidth: Any) -> None:
     # warnings are errors, but PyTorch gives this one once in a process: hence a process of its own
     code = f"""import warnings; warnings.simplefilter("error")

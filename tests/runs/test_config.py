@@ -57,6 +57,11 @@ def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -
         ({"task": "fill-mask", "tokenizers": {"text": "word"}}, "a run that fills blanks has no model of kind 'transformer'"),
         ({"sizes": (10**30, 5)}, "sizes.0"),
         ({"sizes": (7, 0)}, "sizes.1"),
+        ({"alignment": {"layer": 4}}, "alignment.layer must be from 0 to 3, got 4"),
+        ({"alignment": {"head": 4}}, "alignment.head must be from 0 to 3, got 4"),
+        ({"model": {"kind": "rnn"}, "alignment": {"layer": 1}}, "alignment.layer must be from 0 to 0, got 1"),
+        ({"alignment": {"layer": -1}}, "alignment.layer"),
+        ({"alignment": {"about": "said"}}, "alignment.about"),
     ],
 )
 def test_what_does_not_go_together_is_refused(values: dict[str, object], message: str) -> None:

@@ -140,7 +140,7 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     value = float(page.locator(".zoom .readout").get_attribute("data-value"))
     size = 2**level
     assert value == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
-    assert "the mean of these weights" in page.locator(".zoom .readout").inner_text()
+    assert f"the mean of these {size} × {size} weights" in page.locator(".zoom .readout").inner_text()
     box = canvas.bounding_box()
     place = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
     page.mouse.move(*place)
@@ -167,7 +167,7 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     exploring, weights = long
     page = window.open(exploring.address)
     # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
-    page.locator(".grid select").select_option("first")
+    page.locator(".grid select").first.select_option("first")
     assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
     assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
     page.locator(".columns li").nth(1).focus()
@@ -185,7 +185,7 @@ def test_figures_are_those_of_the_group_that_is_shown(served: ExploreServer, win
     held: list[Any] = []
     page.route(re.compile("/summary"), lambda route: held.append(route))
     page.locator(".choices select").first.select_option("encoder")
-    page.locator(".grid select").select_option("first")
+    page.locator(".grid select").first.select_option("first")
     arrived(page, held, 1)
     assert page.locator(".summary").inner_text() == ""
     held[0].continue_()

@@ -63,3 +63,30 @@ def test_an_emptied_text_leaves_nothing_behind(window: Any, translator: Translat
         # seen as before
         assert [page.locator(".choices select").nth(which).input_value() for which in (1, 2)] == ["0", "1"]
         window.check()
+
+
+def test_numbers_are_chosen_and_stay(window: Any, translator: Translator) -> None:
+    with serve(translator, "abc") as exploring:
+        page = window.open(exploring.address)
+        shown(page)
+        numbers = page.locator(".choices select").nth(3)
+        assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
+        for measure in ("gradients", "norms"):
+            page.locator(".choices select").nth(3).select_option(measure)
+            shown(page)
+            window.picture(page, f"explore-{measure}", whole=True)
+        # the next text is shown by the same numbers
+        page.fill("#text", "bad")
+        said(page, translated := translator.translate("bad"))
+        assert page.locator(".choices select").nth(3).input_value() == "norms"
+        maps = translator.map("bad", translated)
+        norms = maps[[name for name in maps if name.endswith("cross_attention")][-1]].weights.norms()
+        page.wait_for_timeout(1000)
+        shown(page)
+        page.locator(".zoom canvas").first.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        page.locator(".zoom .readout").filter(has_text="(1) → ").wait_for()
+        page.wait_for_timeout(500)
+        value = page.locator(".zoom .readout").get_attribute("data-value")
+        assert float(value) == pytest.approx(norms[0, :, 1, 1].mean().item(), rel=1e-3)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from attent.cli.app import run as command
 
 TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
 
@@ -25,14 +29,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
     sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
     names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
-    command = [sys.executable, "-m", "attent", "train", "--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), *sizes, *names]
-    subprocess.run(command, check=True, capture_output=True)
+    assert command(["train", "--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), "--threads", "1", *sizes, *names]) == 0
     return folder / "run"
 
 
 def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", *options]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return process, process.stdout.readline().strip()
 
 
@@ -66,7 +69,7 @@ def test_libretranslatepy(address: str) -> None:
     assert isinstance(api.translate("the dog 3", "en", "de"), str)
 
 
-def test_libretranslate_aio(address: str) -> None:
+def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
     library = pytest.importorskip("libretranslate_aio")
     with library.LibreTranslate(address) as client:
         assert isinstance(client.translate("the dog 3", "en", "de").translated_text, str)
@@ -77,6 +80,12 @@ def test_libretranslate_aio(address: str) -> None:
         assert client.detect("the dog")[0].language == "en"
         assert client.frontend_settings().char_limit == 5_000
         assert client.health()
+        document = tmp_path / "a page.html"
+        document.write_text("<p>the <b>dog</b> 3</p>")
+        with urllib.request.urlopen(client.translate_file(document, "en", "de").translated_file_url, timeout=60) as answer:
+            assert answer.headers.get_filename() == "a_page.html" and answer.read().startswith(b"<p>")
+        with pytest.raises(library.BadRequestError, match="file format not supported"):
+            client.translate_file(Path(__file__), "en", "de")
         with pytest.raises(library.BadRequestError, match="zz is not supported"):
             client.translate("a", "en", "zz")
         with pytest.raises(library.ForbiddenError, match="disabled"):
@@ -108,6 +117,7 @@ def test_answers_under_load_are_those_of_the_run(address: str, run: Path) -> Non
     assert answers == load(run).translate(texts)
 
 
+@pytest.mark.slow
 def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
@@ -126,6 +136,27 @@ def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
         stop(process)
 
 
+def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Path) -> None:
+    from attent.serve.translation.engines import RunCatalog
+    from attent.serve.translation.settings import ServerSettings
+    from attent.serve.translation_server import TranslationServer, listen
+
+    frozen, interval = list[int](), sys.getswitchinterval()
+
+    def stop_at_once() -> None:
+        frozen.append(gc.get_freeze_count())
+        signal.raise_signal(signal.SIGTERM)
+
+    server = TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
+    try:
+        server.run(listen("127.0.0.1", 0), stop_at_once)
+    finally:
+        sys.setswitchinterval(interval)
+    assert frozen[0] > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.slow
 def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
     process, address = start(run, "--window", "1000", "--threads", "1")
     with ThreadPoolExecutor(1) as pool:
@@ -146,8 +177,24 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
         (["--host", "203.0.113.1"], "cannot be listened on"),
     ],
 )
-def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str) -> None:
-    command = [sys.executable, "-m", "attent", "serve", str(run), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and problem in done.stderr
+def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["serve", str(run), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and problem in error
+
+
+@pytest.mark.slow
+def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> None:
+    def ask_from(address: str, forwarded: str) -> int:
+        body = json.dumps({"q": "the dog", "source": "en", "target": "de"}).encode()
+        headers = {"Content-Type": "application/json", "X-Forwarded-For": forwarded}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{address}/translate", body, headers), timeout=60) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    process, address = start(run, "--req-limit", "1")
+    assert [ask_from(address, f"198.51.100.{number}") for number in range(2)] == [200, 429]
+    stop(process)

@@ -134,6 +134,7 @@ def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> N
         assert process.wait() == -signal.SIGKILL, (folder.parent / "printed").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
 def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     settings = longer(updates=250, save_every=20, validate_every=50)
@@ -159,6 +160,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     assert updates == sorted(set(updates))
 
 
+@pytest.mark.slow
 def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path) -> None:
     run, file = tmp_path / "run", tmp_path / "tiny.toml"
     settings = longer(updates=10**6, save_every=5)
@@ -182,6 +184,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
     assert read_config(run).training["outcome"]["updates"] == reached + 3
 
 
+@pytest.mark.slow
 def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -43,9 +43,8 @@ TOKENIZER = CharTokenizer("ab")
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        ("transformer", {}),
         ("transformer", {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20}),
-        ("transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}),
+        pytest.param("transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}, marks=pytest.mark.slow),
         pytest.param("bahdanau", {"batch_pairs": 5}, marks=pytest.mark.slow),
         pytest.param("luong", {"batch_pairs": 4, "optimizer": "adam"}, marks=pytest.mark.slow),
         pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
@@ -105,8 +104,8 @@ def test_all_end_with_the_same_weights(small, together) -> None:
     ("before", "after", "end"),
     [
         (2, 1, "killed"),
-        (1, 2, "killed"),
-        (2, 1, signal.SIGTERM),
+        pytest.param(1, 2, "killed", marks=pytest.mark.slow),
+        pytest.param(2, 1, signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(1, 2, signal.SIGINT, marks=pytest.mark.slow),
         pytest.param(2, 3, "killed", marks=pytest.mark.slow),
     ],
@@ -294,6 +293,7 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_own_parts_are_built_by_every_process_where_the_first_may(together, settings_file: Path, tmp_path: Path) -> None:
     own = settings_file.read_text(encoding="utf-8").replace("[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"')
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
@@ -304,7 +304,8 @@ def test_own_parts_are_built_by_every_process_where_the_first_may(together, sett
     assert together(2, gone_on, tmp_path / "run", True) == [read_config(tmp_path / "run").results] * 2
 
 
-@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sharded", [False, True])
 def test_frozen_embeddings_stay_as_they_start_in_every_process(together, settings_file: Path, tmp_path: Path, sharded: bool) -> None:
     vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
     vectors.write_text(

@@ -29,8 +29,12 @@ EVERY = EXACT | {"averaging": "ema", "clip": 0.1, "validate_every": 20}
     ("kind", "values"),
     [
         ("transformer", EVERY | {"batch_pairs": None, "batch_tokens": 9}),
-        ("transformer", EXACT | {"batch_pairs": 2, "accumulate": 3, "clip": None, "averaging": "last", "last": 3, "last_every": 7}),
-        ("bahdanau", EXACT | {"batch_pairs": 5, "optimizer": "adam"}),
+        pytest.param(
+            "transformer",
+            EXACT | {"batch_pairs": 2, "accumulate": 3, "clip": None, "averaging": "last", "last": 3, "last_every": 7},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("bahdanau", EXACT | {"batch_pairs": 5, "optimizer": "adam"}, marks=pytest.mark.slow),
         pytest.param("luong", EVERY | {"batch_pairs": 4}, marks=pytest.mark.slow),
         pytest.param("none", EXACT | {"batch_pairs": 1}, marks=pytest.mark.slow),
     ],
@@ -50,9 +54,9 @@ def test_losses_scores_and_weights_are_those_of_one_process(small, together, kin
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ((2, True), (1, False)),
-        ((1, False), (2, True)),
-        ((2, True), (2, True)),
+        pytest.param((2, True), (1, False), marks=pytest.mark.slow),
+        pytest.param((1, False), (2, True), marks=pytest.mark.slow),
+        pytest.param((2, True), (2, True), marks=pytest.mark.slow),
         pytest.param((2, True), (2, False), marks=pytest.mark.slow),
         pytest.param((2, False), (3, True), marks=pytest.mark.slow),
         pytest.param((2, True), (1, True), marks=pytest.mark.slow),
@@ -81,6 +85,7 @@ def test_a_run_goes_on_divided_or_not(small, together, tmp_path: Path, before: t
     assert ("whole weights instead of divided weights" in said) == (before[1] and not held)
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) -> None:
     values = EVERY | {"sharded": True, "updates": 20}
     ended = together(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))

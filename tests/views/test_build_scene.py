@@ -8,6 +8,7 @@ from torch import nn
 import attent
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_tensor import LazyTensor
+from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, ShapeError
 from attent.views.build_scene import build_scene, forward_passes, select_pass
 from attent.views.scene import PRODUCED, READ, Picture
@@ -183,3 +184,26 @@ def test_one_pass_is_chosen() -> None:
     assert select_pass(found, 0)["a"].shape[2:] == (3, 3)
     with pytest.raises(ArgumentError, match="a ran 2 times, numbered from 0, got 2"):
         select_pass(found, 2)
+
+
+def test_norms_and_gradients_come_along_where_they_are_known(translator: Translator) -> None:
+    scene = build_scene(translator.map("abc", "65", gradients=True))
+    for group in scene.groups:
+        assert [each.name for each in group.measures] == [f"{group.name}.norms", f"{group.name}.gradients"]
+        assert all(each.base == group.name and each.shape == group.shape and each.rows == group.rows for each in group.measures)
+        assert not any(each.is_distribution for each in group.measures)
+    layer = scene.group("cross.gradients").layers[0]
+    assert bool((layer.rows(torch.arange(3)) < 0).any())
+    assert scene.describe()["groups"][1]["measure"] == "norms"
+    assert [group.name for group in build_scene(torch.rand(2, 3, 3).softmax(-1), "abc").all_groups] == ["self"]
+
+
+def test_gradients_are_those_of_the_pass_that_is_shown() -> None:
+    model = nn.ModuleDict({"self": attent.MultiHeadAttention(6, 2)})
+    with attent.watch(model, gradients=True) as seen:
+        outputs = [model["self"](torch.randn(1, 3, 6)) for _ in range(2)]
+    gradients = seen.gradients(outputs[0].sum() + outputs[1].square().sum())
+    for call, path in ((0, "self"), (1, "self#2")):
+        (group,) = build_scene(seen, "abc", call=call, gradients=gradients).groups
+        assert [each.measure for each in group.measures] == ["norms", "gradients"]
+        torch.testing.assert_close(group.measures[1].layers[0].rows(torch.arange(3)), gradients[path].dense()[0])

@@ -61,6 +61,7 @@ def test_a_character_that_no_font_has_is_written_as_its_code_point() -> None:
     assert fonts("aя")[0] == "DejaVu Sans"
 
 
+@pytest.mark.slow
 def test_nothing_global_is_touched() -> None:
     # asking for the backend would import pyplot
     code = (

@@ -48,3 +48,10 @@ def test_vectors_have_numbers() -> None:
 
 def test_an_empty_text_is_the_vector_in_front_alone() -> None:
     assert scene_of_example(classifier(TextInputs(), CharTokenizer("ab")), [""]).groups[0].shape == (3, 1, 1)
+
+
+def test_gradients_come_along_on_request() -> None:
+    reads_text = classifier(TextInputs(), CharTokenizer("ab"))
+    for gradients, measures in ((True, ["norms", "gradients"]), (False, ["norms"])):
+        scene = scene_of_example(reads_text, ["abba"], gradients=gradients)
+        assert [each.measure for each in scene.groups[0].measures] == measures

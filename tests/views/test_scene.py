@@ -51,6 +51,8 @@ def test_what_is_described_is_json() -> None:
         "distribution": True,
         "itself": True,
         "causal": False,
+        "measure": "weights",
+        "base": "cross",
     }
     assert described["texts"]["target"] == {"labels": ["x", "y"], "direction": "ltr"}
     assert described["notes"] == ["One."]

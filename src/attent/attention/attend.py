@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -16,6 +17,8 @@ from attent.attention.backends import dense, sdpa, select, tanh, tiled
 from attent.attention.backends.heuristics import current_row
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Prepared
+from attent.attention.capture.interventions import INTERVENTIONS, change_context
+from attent.attention.capture.running import running_modules
 from attent.attention.capture.watch import WATCHERS, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.ops.eligibility import without_autocast
@@ -144,15 +147,18 @@ def attend(
         return context
     weights = AttentionMap.of(prepared)
     if is_watched:
-        report(None, weights)
+        report(None, weights, prepared.value, context)
     return (context, weights) if return_map else context
 
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
-    """Plan and compute a call whose arguments are checked."""
+    """Plan and compute a call whose arguments are checked, with the interventions on the module that calls."""
     call, plan = prepared.call, select.plan(prepared, IMPLEMENTATIONS, implementation)
     with without_autocast(call.device):
-        return call.restore_axes(plan.variant.run(*prepared))
+        context = plan.variant.run(*prepared)
+        if not torch.compiler.is_compiling() and INTERVENTIONS:
+            context = change_context(running_modules(sys._getframe(1)), context, lambda: prepared)
+        return call.restore_axes(context)
 
 
 @dataclass(frozen=True)

@@ -217,9 +217,10 @@ class Weighting:
     """A factor on each weight after normalising; rows then need not sum to one."""
 
     aliases: ClassVar[tuple[str, ...]] = ()
+    is_nonnegative: ClassVar[bool] = True  # no factor is less than 0
 
     def factors(self, pairs: Pairs) -> Tensor:
-        """Return this tile's factors, ≥ 0, broadcasting to (B, H, Tq, Tk)."""
+        """Return this tile's factors, broadcasting to (B, H, Tq, Tk)."""
         raise NotImplementedError
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
@@ -371,9 +372,8 @@ class Position(FormerNames, nn.Module):
 
     former_names: ClassVar[dict[str, str]] = {"turn": "rotate", "turns": "rotates"}
     aliases: ClassVar[tuple[str, ...]] = ()
-    # True if `rotate` does anything; True if `bias` does
-    rotates: ClassVar[bool] = False
-    biases: ClassVar[bool] = False
+    rotates: ClassVar[bool] = False  # True if `rotate` does anything
+    biases: ClassVar[bool] = False  # True if `bias` does
 
     @classmethod
     def for_heads(cls, heads: int) -> Self:

@@ -13,7 +13,7 @@ from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score
 from attent.attention.cache import KeyValueCache
-from attent.attention.call import lower_key
+from attent.attention.call import Prepared, lower_key
 from attent.attention.capture.watch import is_watched, report, watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
@@ -122,6 +122,11 @@ class MultiHeadAttention(nn.Module):
                     layer.bias.copy_(part)
         return module.to(original.out_proj.weight).train(original.training)
 
+    @property
+    def context_projection(self) -> Tensor | nn.Module | None:
+        """The weight W^O by which merged contexts are multiplied, (E, H·Dv); None if they are the output; a module that is not linear."""
+        return self.output.weight if isinstance(self.output, nn.Linear) else self.output
+
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         return self.query_projection, self.key_projection, self.value_projection
 
@@ -170,11 +175,7 @@ class MultiHeadAttention(nn.Module):
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
         """Project and lower the keys and values of a memory (B, Tk, memory_width) once, and append them to a cache if one is given."""
         key, value = self._project_key_value(memory, value_memory)
-        start = 0 if cache is None else cache.length
-        if self.position is not None and self.position.rotates:
-            key = self.position.rotate(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
-        with without_autocast(key.device):
-            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.center, start)
+        lowered = self._lower(key, cache)
         # a score with parameters for each head has a key side for each
         value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)
         return KeyValueCache(lowered, value) if cache is None else cache.append(lowered, value)
@@ -193,6 +194,27 @@ class MultiHeadAttention(nn.Module):
         (query,) = self._project_and_split_heads(query, self.query_projection)
         return self._attend(query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
+    def recall_map(self, query: Tensor, memory: Tensor, *, lengths: Tensor | None = None) -> AttentionMap:
+        """Return the map of `recall` of a remembered memory alone: no values are projected, and no contexts computed.
+
+        Args:
+            query: (B, Tq, query_width).
+            memory: (B, Tk, memory_width).
+            lengths: as in attend.
+        """
+        (query,) = self._project_and_split_heads(query, self.query_projection)
+        (key,) = self._project_and_split_heads(memory, self.key_projection)
+        lowered = self._lower(key)
+        return AttentionMap.of(self._prepared(query, lowered, lowered.features, lengths=lengths))
+
+    def _lower(self, key: Tensor, cache: KeyValueCache | None = None) -> LoweredSide:
+        """Lower projected keys (B, heads, T, D), rotated if positions rotate, to follow those of a cache."""
+        start = 0 if cache is None else cache.length
+        if self.position is not None and self.position.rotates:
+            key = self.position.rotate(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
+        with without_autocast(key.device):
+            return lower_key(self.score, key, self.heads, None if cache is None else cache.key.center, start)
+
     def _attend(
         self,
         query: Tensor,
@@ -204,8 +226,29 @@ class MultiHeadAttention(nn.Module):
         lengths: Tensor | None,
         query_start: int | Tensor | None,
     ) -> Tensor:
+        prepared = self._prepared(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+        context = run(prepared)  # (B, H, Tq, Dv)
+        if is_watched():
+            report(self, AttentionMap.of(prepared), prepared.value, context)
+        merged = context.transpose(1, 2).flatten(2)  # (B, Tq, H·Dv)
+        if isinstance(self.output, nn.Linear):
+            return project(merged, self.output)[0]
+        return merged if self.output is None else self.output(merged)
+
+    def _prepared(
+        self,
+        query: Tensor,
+        key: Tensor | LoweredSide,
+        value: Tensor,
+        *,
+        mask: str | Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+        query_start: int | Tensor | None = None,
+    ) -> Prepared:
+        """Return the call of projected queries, keys and values."""
         dropout = self.dropout if self.training else 0.0
-        prepared = prepare(
+        return prepare(
             query,
             key,
             value,
@@ -221,13 +264,6 @@ class MultiHeadAttention(nn.Module):
             # from torch's default generator, so that the seed of a run determines it
             seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
         )
-        context = run(prepared)  # (B, H, Tq, Dv)
-        if is_watched():
-            report(self, AttentionMap.of(prepared))
-        merged = context.transpose(1, 2).flatten(2)  # (B, Tq, H·Dv)
-        if isinstance(self.output, nn.Linear):
-            return project(merged, self.output)[0]
-        return merged if self.output is None else self.output(merged)
 
     def _project_query_key_value(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
         """Project queries, keys and values, (B, heads, T, D) each; those of the same features in one product."""

@@ -250,6 +250,18 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
     _write(values, lines, as_json=as_json)
 
 
+def classified_examples(classifier: Classifier, source: str) -> LabelledExamples:
+    """Read labelled texts of a .tsv, or pictures or vectors with their labels, whichever the run reads, without those that are too long.
+
+    Raises:
+        ArgumentError: the examples are not of the kind that the run reads.
+        DataError: they cannot be read, have a label that the run does not know, or are all too long.
+    """
+    if classifier.tokenizer is not None:
+        return _drop_long(classifier, *_read_texts(classifier, Path(source)))
+    return _drop_long(classifier, _read_images(classifier, source), ())
+
+
 def _drop_long(classifier: Classifier, examples: LabelledExamples, line_numbers: Sequence[int]) -> LabelledExamples:
     """Return the examples that the model can read, and report the others."""
     if classifier.longest is None or not len(long := classifier.too_long(examples)):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
-import typer
+import torch
 
-from attent.cli.inputs import TextPair, check_file
+from attent.cli.inputs import TextPair, check_file, chunks
 from attent.cli.output import say
 from attent.data.readers import display_name
 from attent.data.text import Gold, Link
@@ -19,13 +22,22 @@ from attent.errors import ArgumentError, DataError
 from attent.evaluation.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import ABOUT_LABELS, AttentionSelector
+from attent.evaluation.head_selection import rank_by_consistency, rank_directions
 from attent.evaluation.pharaoh import check, read_gold
 from attent.evaluation.symmetrization import symmetrize
-from attent.runs.config import read_config
+from attent.runs.config import AlignmentHead, read_config, write_config
+from attent.runs.folder import held
 from attent.tasks.generated import regenerate
 
+# Pairs aligned at once: enough to sort them by length, few enough to see results soon.
+LINES = 2048
 # Layers and heads that are listed with the best one.
 LISTED = 10
+HEAD = f"layer  head  {'a row is about':18}"
+# Pairs without gold links that a choice takes: with more of them it hardly changes.
+CHOSEN_BY = 1000
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,7 @@ class PairLinker:
     Args:
         forward: the run whose attention is read.
         backward: a run for the other direction, whose links are joined to these; None without one.
-        selector: layer, head and meaning of the rows.
+        selector: layer, head and meaning of the rows; each run's own choice for None.
         threshold: as for `attent.evaluation.aligner.extract_links`.
         units: words or tokens.
         symmetrization: the way to join the links of both directions.
@@ -43,7 +55,7 @@ class PairLinker:
 
     forward: Translator
     backward: Translator | None
-    selector: AttentionSelector
+    selector: AttentionSelector | None
     threshold: float | None
     units: Units
     symmetrization: str
@@ -54,14 +66,40 @@ class PairLinker:
 
     def links(self, pairs: Sequence[TextPair]) -> list[list[Link]]:
         """Return the links of each pair."""
-        forward = align(self.forward.model, [self.tokenize(pair) for pair in pairs], self.selector, threshold=self.threshold)
+        selector = self.selector_of(self.forward)
+        forward = align(self.forward.model, [self.tokenize(pair) for pair in pairs], selector, threshold=self.threshold)
         if self.backward is None:
             return forward
-        tokenizers = self.backward.source_tokenizer, self.backward.target_tokenizer
-        reversed_pairs = [tokenize_pair(target, source, tokenizers) for source, target in pairs]
-        backward = align(self.backward.model, reversed_pairs, self.selector, threshold=self.threshold)
+        selector = self.selector_of(self.backward)
+        backward = align(self.backward.model, reversed_pairs(self.backward, pairs), selector, threshold=self.threshold)
         flipped = ([(source, target) for target, source in links] for links in backward)
         return [symmetrize(links, reverse, self.symmetrization) for links, reverse in zip(forward, flipped, strict=True)]
+
+    def stream(self, read: Iterator[TextPair]) -> Iterator[tuple[list[list[Link]], bool]]:
+        """Return the links of pairs in order, many pairs at a time, each time with whether all of them could be read.
+
+        Neither links nor their order depend on the number of threads.
+        """
+
+        def readable_chunks() -> Iterator[tuple[list[TextPair], bool]]:
+            number = 1
+            for chunk in chunks(read, LINES):
+                readable = self.blank_long(chunk, number)
+                yield readable, readable == chunk
+                number += len(chunk)
+
+        return map_in_order(lambda chunk: (self.links(chunk[0]), chunk[1]), readable_chunks(), self.threads)
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that align: torch's on a CPU; one where attention has to be watched, which sees every thread's calls."""
+        translators = [translator for translator in (self.forward, self.backward) if translator is not None]
+        are_parallel = all(translator.device.type == "cpu" and translator.model.source_attention_layers for translator in translators)
+        return torch.get_num_threads() if are_parallel else 1
+
+    def selector_of(self, translator: Translator) -> AttentionSelector:
+        """Return the attention of one of the runs that links are read from."""
+        return self.selector or AttentionSelector.of_run(translator.config)
 
     def blank_long(self, pairs: Sequence[TextPair], first: int) -> list[TextPair]:
         """Return the pairs, with empty texts in the place of those too long for a model, which are reported.
@@ -85,8 +123,79 @@ class PairLinker:
         return None
 
 
-def judge_generated(run: Path, translator: Translator, selector: AttentionSelector, threshold: float | None, *, choose: bool) -> None:
+def reversed_pairs(backward: Translator, pairs: Sequence[TextPair]) -> list[TokenizedPair]:
+    """Encode pairs of source and target for a run from target to source."""
+    tokenizers = backward.source_tokenizer, backward.target_tokenizer
+    return [tokenize_pair(target, source, tokenizers) for source, target in pairs]
+
+
+def map_in_order(function: Callable[[Item], Result], items: Iterator[Item], threads: int) -> Iterator[Result]:
+    """Map a function over items by threads, of which each computes by itself, and return results in order.
+
+    Args:
+        function: what it returns must not depend on torch's number of threads, which is one.
+        items: read no further ahead than threads need; their error comes after the results of the items before it.
+        threads: how many.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
+    pending: deque[Future[Result]] = deque()
+    failure: StopIteration | DataError | None = None
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            while failure is None:
+                try:
+                    pending.append(pool.submit(function, next(items)))
+                except (StopIteration, DataError) as error:
+                    failure = error
+                while pending and (failure is not None or len(pending) > threads):
+                    yield pending.popleft().result()
+    finally:
+        # each thread has a number of its own, but a new one takes the last that was set anywhere
+        torch.set_num_threads(threads)
+    if isinstance(failure, DataError):
+        raise failure
+
+
+def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tuple[AttentionSelector, ...], bool]:
+    """Choose layer, head and meaning of the rows by pairs without gold links, the first of those read, and print the best choices.
+
+    Returns:
+        The choice, or with a run for the other direction that of each run; and whether every pair was read.
+
+    Raises:
+        DataError: there is nothing to choose by.
+    """
+    pairs = list(islice(read, CHOSEN_BY))
+    readable = linker.blank_long(pairs, 1)
+    title = f"{len(pairs):,} {'pair' if len(pairs) == 1 else 'pairs'} without gold links"
+    say(f"looking at every layer and head on {title}")
+    tokenized = [linker.tokenize(pair) for pair in readable]
+    if linker.backward is None:
+        ranking = rank_by_consistency(linker.forward.model, tokenized)
+        rows = [f"{_cells(selector)}  {scores.score:5.2f}  {scores.agreement:9.3f}" for selector, scores in ranking[:LISTED]]
+        choices = [(selector,) for selector, _ in ranking[:1]]
+        head = f"chosen on {title}:", f"{HEAD}  score  agreement"
+    else:
+        backward = linker.backward.model, reversed_pairs(linker.backward, readable)
+        pairings = rank_directions((linker.forward.model, tokenized), backward)
+        rows = [f"{_cells(first)}  {_cells(second)}  {rate:.3f}" for first, second, rate in pairings[:LISTED]]
+        choices = [(first, second) for first, second, _ in pairings[:1]]
+        head = f"chosen on {title}, of each run and of the one for the other direction:", f"{HEAD}  {HEAD}    AER"
+    if not choices:
+        raise DataError("there is nothing to choose by: every pair has an empty side")
+    print("\n".join((*head, *rows)))
+    return choices[0], readable == pairs
+
+
+def judge_generated(
+    run: Path, translator: Translator, selector: AttentionSelector | None, threshold: float | None, *, choose: bool
+) -> AttentionSelector:
     """Judge a run by the gold links of the held-out sets of its generated corpus, after choosing on its validation if wanted.
+
+    Returns:
+        What was judged: the choice, or the given or the run's own selector.
 
     Raises:
         ArgumentError: the corpus of the run was read from files.
@@ -96,13 +205,27 @@ def judge_generated(run: Path, translator: Translator, selector: AttentionSelect
     if choose:
         pairs, gold = corpus.with_gold(corpus.validation, tokenizers)
         selector = _choose(translator, pairs, gold, threshold, f"{len(gold):,} pairs of validation")
+    selector = selector or AttentionSelector.of_run(translator.config)
     width = max(map(len, corpus.held_out))
     for name, test in corpus.held_out.items():
         pairs, gold = corpus.with_gold(test, tokenizers)
         print(f"{name:{width}}  {_agreement(align(translator.model, pairs, selector, threshold=threshold), gold, selector)}")
+    return selector
 
 
-def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first: int, choose: bool) -> None:
+def keep_choice(run: Path, selector: AttentionSelector) -> None:
+    """Write the attention that words are aligned by into a run's config.
+
+    Raises:
+        RunError: another process trains the run, or it cannot be written.
+    """
+    with held(run):
+        chosen = AlignmentHead(layer=selector.layer, head=selector.head, about=selector.about)
+        write_config(read_config(run).model_copy(update={"alignment": chosen}), run)
+    say(f"{run} aligns by {selector} from now on")
+
+
+def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first: int, choose: bool) -> tuple[AttentionSelector, bool]:
     """Judge the links of pairs by those of a file, after choosing on half of the pairs if wanted.
 
     Args:
@@ -111,6 +234,9 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
         gold: the file.
         first: number of a sentence's first word in the file, 0 or 1.
         choose: whether the best layer, head and meaning of the rows are chosen on half of the pairs, and the other half judged.
+
+    Returns:
+        What was judged, and whether every pair was read.
 
     Raises:
         ArgumentError: there is no such file, or only one pair to choose by.
@@ -131,9 +257,9 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
         linker = replace(linker, selector=_choose(linker.forward, tokenized, gold_of_chosen, linker.threshold, title))
     suffix = "" if linker.backward is None else f"; {linker.symmetrization} of both directions"
     links = linker.links([readable[row] for row in judged])
-    print(_agreement(links, [gold_links[row] for row in judged], linker.selector, suffix))
-    if readable != pairs:
-        raise typer.Exit(2)
+    selector = linker.selector_of(linker.forward)
+    print(_agreement(links, [gold_links[row] for row in judged], selector, suffix))
+    return selector, readable == pairs
 
 
 def random_halves(count: int) -> tuple[list[int], list[int]]:
@@ -168,11 +294,15 @@ def _choose(
     if not ranking:
         raise DataError("there is nothing to choose by: every pair has an empty side")
     print(f"chosen on {title}:")
-    print("layer  head  a row is about        AER  precision  recall")
+    print(f"{HEAD}    AER  precision  recall")
     for selector, scores in ranking[:LISTED]:
-        head, about = "mean" if selector.head is None else selector.head, ABOUT_LABELS[selector.about]
-        print(f"{selector.layer:5}  {head:>4}  {about:18}  {scores.error_rate:.3f}  {scores.precision:9.3f}  {scores.recall:6.3f}")
+        print(f"{_cells(selector)}  {scores.error_rate:.3f}  {scores.precision:9.3f}  {scores.recall:6.3f}")
     return ranking[0][0]
+
+
+def _cells(selector: AttentionSelector) -> str:
+    """Return a selector as a row below HEAD."""
+    return f"{selector.layer:5}  {'mean' if selector.head is None else selector.head:>4}  {ABOUT_LABELS[selector.about]:18}"
 
 
 def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = "") -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Collection
+from functools import cache
 from typing import Any, NamedTuple
 
 
@@ -22,9 +24,8 @@ class LanguageDetector:
     """
 
     def __init__(self, languages: Collection[str]) -> None:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-        self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        # a copy may choose languages of its own; the model, which takes most of a second to read, is shared
+        self._identifier = copy.copy(_identifier())
         supported = {*self._identifier.nb_classes}
         # several codes of one language are told apart by nothing here: the first in order is meant
         self._codes = {base: code for code in sorted(languages, reverse=True) if (base := _base(code)) in supported}
@@ -41,6 +42,13 @@ class LanguageDetector:
             ranked = self._identifier.rank(text)
         detections = [Detection(self._codes[code], round(100 * float(share), 1)) for code, share in ranked if code in self._codes]
         return [best for best in detections if best.confidence >= 1] or detections[:1] or [Detection(self._only, 0.0)]
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def _base(code: str) -> str:

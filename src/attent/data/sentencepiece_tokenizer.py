@@ -80,8 +80,7 @@ class SentencePieceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of the pieces and of the marks around them, UNK for unknown pieces."""
-        ids = [self._ids.get(piece, UNK) for piece in self._split(text)]
-        return [*self.prompt, *ids, *self._end] if ids or not self._end else []
+        return self.encode_pieces(text)[0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS, without marks, PAD, UNK and BOS, and without spaces around it.
@@ -94,8 +93,15 @@ class SentencePieceTokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces and marks, one per id of `encode(text)`, with "▁" for a space."""
+        return self.encode_pieces(text)[1]
+
+    def encode_pieces(self, text: str) -> tuple[list[int], list[str]]:
+        """Return `encode` and `pieces` of a text in one pass."""
         pieces = self._split(text)
-        return [*self._before, *pieces, *self._after] if pieces or not self._end else []
+        if not pieces and self._end:
+            return [], []
+        ids = (self._ids.get(piece, UNK) for piece in pieces)
+        return [*self.prompt, *ids, *self._end], [*self._before, *pieces, *self._after]
 
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""

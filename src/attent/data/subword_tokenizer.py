@@ -121,6 +121,12 @@ class SubwordTokenizer:
         """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
         return self._processor.EncodeAsPieces(text.translate(ESCAPED))
 
+    def encode_pieces(self, text: str) -> tuple[list[int], list[str]]:
+        """Return `encode` and `pieces` of a text in one pass."""
+        ids = self.encode(text)
+        # an unknown piece is spelt as in the text, not by its id
+        return ids, self.pieces(text) if UNK in ids else self._processor.IdToPiece(ids)
+
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""
         processor = self._processor

@@ -251,6 +251,12 @@ def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
     return getattr(tokenizer, "marks", frozenset())
 
 
+def encode_pieces(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str]]:
+    """Return `encode` and `pieces` of a text, in one pass where the tokenizer has a method of this name."""
+    method = getattr(tokenizer, "encode_pieces", None)
+    return method(text) if method else (tokenizer.encode(text), tokenizer.pieces(text))
+
+
 def respell(text: str, tokenizer: Tokenizer) -> str:
     """Replace characters that the tokenizer does not know by variants that it knows.
 
@@ -258,7 +264,7 @@ def respell(text: str, tokenizer: Tokenizer) -> str:
     becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind of space), if the tokenizer
     knows that.
     """
-    if not unknown_pieces(text, tokenizer):
+    if UNK not in tokenizer.encode(text):
         return text
     composed = unicodedata.normalize("NFC", text)
     return "".join(next(_known_variants(character, tokenizer), character) for character in composed)

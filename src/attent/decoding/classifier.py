@@ -131,7 +131,6 @@ class Classifier(FromRun):
             log_probs[torch.from_numpy(rows)] = logits.float().log_softmax(-1).cpu()
         return log_probs
 
-    @torch.no_grad()
     def maps(self, examples: Any, row: int = 0) -> dict[str, AttentionMap]:
         """Return the attention map of each layer for one example, the first layer first, (1, H, 1 + T, 1 + T).
 
@@ -144,13 +143,32 @@ class Classifier(FromRun):
         Raises:
             ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can read.
         """
+        return self.maps_and_gradients(examples, row, gradients=False)[0]
+
+    @torch.no_grad()
+    def maps_and_gradients(
+        self, examples: Any, row: int = 0, *, gradients: bool = True
+    ) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap]]:
+        """Return the maps of one example, and the weights times the gradients by them of the log-probability of the likeliest class.
+
+        Args:
+            examples: as `classify` takes them.
+            row: index of the example, from 0.
+            gradients: False for none of these.
+
+        Raises:
+            ArgumentError, DataError: as `maps`.
+        """
         rows = self._input_rows(self.data(examples))
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
-        with watch(self.model) as maps:
-            self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
-        return dict(maps.items())
+        derived: dict[str, AttentionMap] = {}
+        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
+            features = self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
+            if gradients:
+                derived = maps.last_gradients(self.model.output(features[:, 0]).log_softmax(-1).amax())
+        return dict(maps.items()), derived
 
     def forward_pass(self, example: str) -> ForwardPass:
         """Return the forward pass over a text, or of a file of a picture; its output is at the [CLS] vector.

@@ -121,17 +121,24 @@ class FillMask(FromRun):
         return predictions
 
     @torch.no_grad()
-    def map(self, text: str) -> dict[str, LabelledMap]:
+    def map(self, text: str, *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of a masked text, by the name of its module, in the order of computation.
+
+        Args:
+            text: the text.
+            gradients: whether each comes with its weights times the gradients by them of the log-probability of the best guesses.
 
         Raises:
             DataError: as `fill`.
         """
         line = self._tokenize(text)
-        with watch(self.model) as maps:
-            self.logits([line.tokens], [0], [0])
+        derived: dict[str, AttentionMap] = {}
+        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
+            logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
+            if gradients:
+                derived = maps.last_gradients(logits[:, self._words].log_softmax(-1).amax(-1).sum())
         pieces = (*line.pieces,)
-        return {name: LabelledMap(weights, pieces, pieces) for name, weights in maps.items()}
+        return {name: LabelledMap(weights, pieces, pieces, derived.get(name)) for name, weights in maps.items()}
 
     def forward_pass(self, text: str) -> ForwardPass:
         """Return the forward pass over a masked text, whose masks are the positions with an output.

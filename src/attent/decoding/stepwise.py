@@ -15,7 +15,7 @@ from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, prompt_of
 from attent.decoding.constraints import Constraints
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import EOS_LABEL, Translator, label_translation_maps, labels
+from attent.decoding.translator import EOS_LABEL, Translator, labels
 from attent.errors import ArgumentError
 
 TOP_K = 8
@@ -134,19 +134,15 @@ class StepwiseDecoding:
             self.translator.encode(self.sources)
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in maps.items()}
 
-    @torch.no_grad()
-    def map(self, *, with_eos: bool = True) -> dict[str, LabelledMap]:
+    def map(self, *, with_eos: bool = True, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of the tokens written so far, by the name of its module, in the order of computation.
 
         Args:
             with_eos: True if the last row is the step that writes EOS, False if it is the step that wrote the last token.
+            gradients: see `Translator.map`.
         """
         rows = labels(self.translator.target_tokenizer, self.tokens) + (EOS_LABEL,) * with_eos
-        # the last token was written, and read only in the step that writes EOS
-        tokens = [BOS, *(self.tokens if with_eos else self.tokens[:-1])]
-        with watch(self.translator.model) as maps:
-            self.translator.model.decode(self.translator.encode(self.sources), torch.tensor([tokens], device=self.translator.device))
-        return label_translation_maps(maps, self.labels, rows)
+        return self.translator.map_of_tokens(self.sources, [*self.tokens, *[EOS] * with_eos], self.labels, rows, gradients)
 
     def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0

@@ -89,9 +89,9 @@ class StepwiseGeneration:
             self.tokens.append(token)
             yield step
 
-    def map(self) -> dict[str, LabelledMap]:
-        """Return every attention map of the prompt and the tokens written so far, by the name of its module."""
-        return self.generator.map_of_tokens([*self.prompt, *self.tokens])
+    def map(self, *, gradients: bool = False) -> dict[str, LabelledMap]:
+        """Return every attention map of the prompt and the tokens written so far, by the name of its module; see `TextGenerator.map`."""
+        return self.generator.map_of_tokens([*self.prompt, *self.tokens], gradients=gradients)
 
     def _build_step(self, probs: torch.Tensor) -> DecodingStep:
         is_forced = len(self.tokens) < len(self.prefix)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.settings import LinesSettings
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -124,26 +124,34 @@ class TextGenerator(FromRun):
             log_probs = [self._window_log_probs(torch.tensor([part], device=self.device)) for part in parts]
         return torch.cat(log_probs) if log_probs else torch.zeros(0, dtype=torch.float64)
 
-    def map(self, text: str) -> dict[str, LabelledMap]:
+    def map(self, text: str, *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of a text, by the name of its module, in the order of computation.
 
         Row t is of the position that reads token t and predicts the next one.
 
+        Args:
+            text: the text.
+            gradients: whether each comes with its weights times the gradients by them of the text's log-probability.
+
         Raises:
             DataError: as `generate`, or the text has more tokens than the model can read.
         """
-        return self.map_of_tokens(self.encode(text))
+        return self.map_of_tokens(self.encode(text), gradients=gradients)
 
     @torch.no_grad()
-    def map_of_tokens(self, tokens: Sequence[int]) -> dict[str, LabelledMap]:
+    def map_of_tokens(self, tokens: Sequence[int], *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return the maps of a text that is given by its tokens, without BOS; see `map`."""
         tokens = [BOS, *tokens]
         if self.model.longest is not None and len(tokens) > self.model.longest:
             raise DataError(f"the text has {len(tokens)} tokens, more than the {self.model.longest} that this model can read")
-        with watch(self.model) as maps:
-            self.model(torch.tensor([tokens], device=self.device))
+        derived: dict[str, AttentionMap] = {}
+        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
+            features = self.model(torch.tensor([tokens], device=self.device))
+            if gradients and len(tokens) > 1:
+                log_probs = self.model.output(features)[0, :-1].float().log_softmax(-1)  # (T, V)
+                derived = maps.last_gradients(log_probs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])].sum())
         labels = self.labels(tokens)
-        return {name: LabelledMap(weights, labels, labels) for name, weights in maps.items()}
+        return {name: LabelledMap(weights, labels, labels, derived.get(name)) for name, weights in maps.items()}
 
     def forward_pass(self, text: str) -> ForwardPass:
         """Return the forward pass over a text, every position of which predicts the next token.

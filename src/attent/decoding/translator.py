@@ -271,13 +271,13 @@ class Translator(FromRun, Engine):
         tokens = max(len(self.source_tokenizer.encode(source)), len(self.target_tokenizer.encode(target)) + 1)
         return None if tokens <= limit else f"{tokens:,} tokens, more than the {limit:,} that this model can read"
 
-    @torch.no_grad()
-    def map(self, source: str, target: str | None = None) -> dict[str, LabelledMap]:
+    def map(self, source: str, target: str | None = None, *, gradients: bool = False) -> dict[str, LabelledMap]:
         """Return every attention map of one translation, by the name of its module, in the order of computation.
 
         Args:
             source: the text to translate.
             target: its translation; the model's own by default.
+            gradients: whether each comes with its weights times the gradients by them of the translation's log-probability.
 
         Raises:
             ArgumentError: the source is empty, or refused and has no target.
@@ -288,10 +288,30 @@ class Translator(FromRun, Engine):
             if reason := self.refusal(source):
                 raise ArgumentError(reason)
             target = self.translate([source])[0]
-        target_in = torch.tensor([[BOS, *self.target_tokenizer.encode(target)]], device=self.device)
-        with watch(self.model) as maps:
-            self.model.decode(self.encode(self.source_tokenizer.encode(source)), target_in)
-        return label_translation_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
+        tokens = [*self.target_tokenizer.encode(target), EOS]
+        rows = (*self.target_tokenizer.pieces(target), EOS_LABEL)
+        return self.map_of_tokens(self.source_tokenizer.encode(source), tokens, self.source_tokenizer.pieces(source), rows, gradients)
+
+    @torch.no_grad()
+    def map_of_tokens(
+        self, source: Sequence[int], target: Sequence[int], columns: Sequence[str], rows: Sequence[str], gradients: bool = False
+    ) -> dict[str, LabelledMap]:
+        """Return the maps of a translation that is given by its tokens; see `map`.
+
+        Args:
+            source: the tokens read.
+            target: the tokens written, EOS included if it is.
+            columns: labels of the source.
+            rows: labels of the target.
+            gradients: see `map`.
+        """
+        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
+            features = self.model.decode(self.encode(source), torch.tensor([[BOS, *target[:-1]]], device=self.device))
+            derived: dict[str, AttentionMap] = {}
+            if gradients:
+                log_probs = self.model.output(features)[0].float().log_softmax(-1)  # (T, V)
+                derived = maps.last_gradients(log_probs[torch.arange(len(target)), torch.tensor(target)].sum())
+        return label_translation_maps(maps, (*columns,), (*rows,), derived)
 
     def forward_pass(self, text: str) -> ForwardPass:
         """Return the forward pass over a text that is translated; errors as for `map`."""
@@ -313,14 +333,15 @@ class Translator(FromRun, Engine):
         return self.model.encode(torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
 
 
-def label_translation_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...]) -> dict[str, LabelledMap]:
+def label_translation_maps(
+    maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...], gradients: Mapping[str, AttentionMap] | None = None
+) -> dict[str, LabelledMap]:
     """Label the maps of a translator by name: source pieces in the encoder, the tokens produced and read in the decoder."""
     labelled = {}
     for name, weights in maps.items():
-        if name.startswith("encoder."):
-            labelled[name] = LabelledMap(weights, source, source)
-        else:
-            labelled[name] = LabelledMap(weights, target, source if name.endswith("cross_attention") else (BOS_LABEL, *target[:-1]))
+        columns = source if name.startswith("encoder.") or name.endswith("cross_attention") else (BOS_LABEL, *target[:-1])
+        rows = source if name.startswith("encoder.") else target
+        labelled[name] = LabelledMap(weights, rows, columns, (gradients or {}).get(name))
     return labelled
 
 

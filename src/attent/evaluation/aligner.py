@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from attent.data.dates.corpus import target_words
 from attent.data.text import Gold, Link
-from attent.data.tokenizer import Tokenizer, marks_of
+from attent.data.tokenizer import Tokenizer, encode_pieces, marks_of
 from attent.errors import ShapeError
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import ABOUT, AttentionSelector, forced_decoding, source_attention
+from attent.evaluation.forced_decoding import ABOUT, AttentionSelector, forced_batches, selected_batches
+from attent.evaluation.word_links import Words, extract_batch, merge_batch
 from attent.models.model import EncoderDecoder
 
 Units = Literal["words", "tokens"]
-Words = Sequence[int | None]
 
 # The marks by which tokenizers of subwords show where words begin or end.
-MARKS = ("▁", "##", "@@", "</w>")
+SPACE = "▁"
+MARKS = (SPACE, "##", "@@", "</w>")
+WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -50,15 +54,19 @@ def tokenize_pair(source: str, target: str, tokenizers: tuple[Tokenizer, Tokeniz
         tokenizers: the model's, of the source and of the target.
         units: the ends of the links.
     """
-    sides = [(text, tokenizer, tokenizer.encode(text)) for text, tokenizer in zip((source, target), tokenizers, strict=True)]
-    words = (range(len(ids)) if units == "tokens" else word_indices(text, _text_pieces(text, tokenizer)) for text, tokenizer, ids in sides)
-    return TokenizedPair(*(ids for _, _, ids in sides), *words)
+    sides = [_ids_and_words(text, tokenizer, units) for text, tokenizer in zip((source, target), tokenizers, strict=True)]
+    return TokenizedPair(*(ids for ids, _ in sides), *(words for _, words in sides))
 
 
-def _text_pieces(text: str, tokenizer: Tokenizer) -> list[str]:
-    """Return the pieces of a text, and an empty one for each token that is none of its pieces."""
-    marks = marks_of(tokenizer)
-    return ["" if token in marks else piece for piece, token in zip(tokenizer.pieces(text), tokenizer.encode(text), strict=True)]
+def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[int], Words]:
+    if units == "tokens":
+        ids = tokenizer.encode(text)
+        return ids, range(len(ids))
+    ids, pieces = encode_pieces(text, tokenizer)
+    if marks := marks_of(tokenizer):
+        # a token that is no piece of the text has none
+        pieces = ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)]
+    return ids, word_indices(text, pieces)
 
 
 def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
@@ -81,11 +89,31 @@ def align(
         selector: layer, head and row token of the weights; the default of `source_attention` unless given.
         threshold: as for `extract_links`.
     """
-    maps = source_attention(model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector)
-    return [
-        extract_links(merge_to_words(weights, pair.source_words, pair.target_words), threshold)
-        for weights, pair in zip(maps, pairs, strict=True)
-    ]
+    result: list[list[Link]] = [[] for _ in pairs]
+    for rows, matrices in word_matrices(model, pairs, selector or AttentionSelector()):
+        for row, links in zip(rows.tolist(), extract_batch(matrices, threshold), strict=True):
+            result[row] = links
+    return result
+
+
+def word_matrices(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], selector: AttentionSelector
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Return the selected weights between words, a batch of pairs at a time, in any order: the pairs' indices (N,) and `merge_batch`."""
+    for rows, weights in selected_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector):
+        yield rows, _merge(weights, [pairs[row] for row in rows])
+
+
+def all_word_matrices(model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
+    """Return `word_matrices` of every selector of the model: the pairs' indices, the selector, and the weights of these pairs by it."""
+    for rows, attentions in forced_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
+        batch = [pairs[row] for row in rows]
+        for selector in all_selectors([weights.shape[1] for weights in attentions.values()]):
+            yield rows, selector, _merge(selector.of(attentions), batch)
+
+
+def _merge(weights: Tensor, pairs: Sequence[TokenizedPair]) -> Tensor:
+    return merge_batch(weights, [pair.source_words for pair in pairs], [pair.target_words for pair in pairs])
 
 
 def rank_selectors(
@@ -109,11 +137,9 @@ def rank_selectors(
     # the sure links of all pairs, also of those without weights
     total = sum((agreement((), links) for links in gold), Agreement())
     results: dict[AttentionSelector, Agreement] = {}
-    for row, attentions in forced_decoding(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
-        for selector in all_selectors([len(weights) for weights in attentions.values()]):
-            weights = merge_to_words(selector.of(attentions), pairs[row].source_words, pairs[row].target_words)
-            counts = replace(agreement(extract_links(weights, threshold), gold[row]), sure=0)
-            results[selector] = results.get(selector, total) + counts
+    for rows, selector, matrices in all_word_matrices(model, pairs):
+        counts = (agreement(links, gold[row]) for row, links in zip(rows, extract_batch(matrices, threshold), strict=True))
+        results[selector] = results.get(selector, total) + replace(sum(counts, Agreement()), sure=0)
     return sorted(results.items(), key=lambda item: item[1].error_rate)
 
 
@@ -134,8 +160,26 @@ def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
         text: the text.
         pieces: its pieces in order: characters, subwords or words, with or without marks and spaces.
     """
-    starts = piece_starts(text, pieces)
-    return [None if start is None else max(len(text[: start + 1].split()) - 1, 0) for start in starts]
+    if (indices := _indices_by_spaces(text, pieces)) is not None:
+        return indices
+    begins = [match.start() for match in WORD.finditer(text)]
+    return [None if start is None else max(bisect_right(begins, start) - 1, 0) for start in piece_starts(text, pieces)]
+
+
+def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | None:
+    """Return `word_indices` of pieces that spell the text with "▁" for each of its spaces, at the beginning of a piece; None of others."""
+    words = text.split()
+    if " ".join(words) != text or any(mark in text for mark in MARKS):
+        return None
+    spelling, joined = SPACE.join(words), "".join(pieces)
+    if joined not in (spelling, SPACE + spelling):
+        return None
+    word, indices = 0 if joined == spelling else -1, list[int | None]()
+    for piece in pieces:
+        word += piece.startswith(SPACE)
+        indices.append(None if piece in ("", SPACE) else word)
+    # no piece has a space within
+    return indices if word + 1 == len(words) else None
 
 
 def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
@@ -159,54 +203,3 @@ def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
             position = start + len(core)
         starts.append(start)
     return starts
-
-
-def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
-    """Return the weights between words: summed over the pieces of the source word, averaged over those of the target word.
-
-        A(w, u) = 1/|w| Σ_{t ∈ w} Σ_{i ∈ u} α(t, i)
-
-    A row that sums to 1 still does, except for weight on pieces outside words. Source: Clark et al. (2019), §4.1, arXiv
-    1906.04341.
-
-    Args:
-        weights: (Tq, Tk); row t is about target piece t.
-        source: the word index of each source piece; None for pieces to leave out.
-        target: the word index of each target piece, likewise.
-
-    Returns:
-        (target words, source words); a row of zeros for a word without pieces.
-    """
-    rows, columns = _piece_shares(target), _piece_shares(source)
-    return rows @ weights.double() @ (columns > 0).double().T
-
-
-def _piece_shares(words: Words) -> Tensor:
-    """Return the share of each piece in each word, (words, pieces)."""
-    inside = [(word, piece) for piece, word in enumerate(words) if word is not None]
-    shares = torch.zeros(max((word for word, _ in inside), default=-1) + 1, len(words), dtype=torch.float64)
-    if inside:
-        shares[tuple(torch.tensor(inside).T)] = 1
-    return shares / shares.sum(1, keepdim=True).clamp(min=1)
-
-
-def extract_links(weights: Tensor, threshold: float | None = None) -> list[Link]:
-    """Link each target word to the source word of the largest weight, or to all whose weight is above a threshold.
-
-        a(t) = argmax_i A(t, i),  or  {(i, t) : A(t, i) > θ}
-
-    Source of the first: Luong et al. (2015), §5.4, arXiv 1508.04025; of equal weights the first one counts.
-
-    Args:
-        weights: (Tq, Tk); row t is about target word t.
-        threshold: θ; the largest weight alone by default.
-
-    Returns:
-        (source word, target word), from 0, in the order of the target; a row of zeros has no link.
-    """
-    if not weights.numel():
-        return []
-    if threshold is not None:
-        return [(source, target) for target, source in (weights > threshold).nonzero().tolist()]
-    maxima, indices = (part.tolist() for part in weights.max(1))
-    return [(index, target) for target, (weight, index) in enumerate(zip(maxima, indices, strict=True)) if weight > 0]

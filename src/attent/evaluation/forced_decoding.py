@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, check_index, check_known
 from attent.models.model import EncoderDecoder
+from attent.runs.config import RunConfig
 
 About = Literal["produced", "read"]
 ABOUT: tuple[About, ...] = get_args(About)
@@ -57,18 +58,43 @@ class AttentionSelector:
     def __post_init__(self) -> None:
         check_known("token that a row is about", self.about, ABOUT)
 
-    def of(self, attentions: Mapping[str, Tensor]) -> Tensor:
-        """Return the selected weights, (Tq, Tk): a row for each target token but EOS.
+    @classmethod
+    def of_run(cls, config: RunConfig | None) -> AttentionSelector:
+        """Return the choice that is kept with a run; the default without one.
 
         Args:
-            attentions: to the source by name, (H, Tq + 1, Tk) each, a row for each step.
+            config: of the run; None for a model that did not come from one.
+        """
+        chosen = None if config is None else config.alignment
+        return cls() if chosen is None else cls(chosen.layer, chosen.head, chosen.about)
+
+    def of(self, attentions: Mapping[str, Tensor]) -> Tensor:
+        """Return the selected weights, (…, Tq, Tk): a row for each target token but EOS.
+
+        Args:
+            attentions: to the source by name, (…, H, Tq + 1, Tk) each, a row for each step.
 
         Raises:
             ArgumentError: there is no such layer or no such head.
         """
-        weights = list(attentions.values())[-1 if self.layer is None else check_index("layer", self.layer, len(attentions))]
-        rows = weights.mean(0) if self.head is None else weights[check_index("head", self.head, len(weights))]
-        return rows[:-1] if self.about == "produced" else rows[1:]
+        weights = self.of_layer(list(attentions.values())[self.layer_index(len(attentions))])
+        return weights[..., :-1, :] if self.about == "produced" else weights[..., 1:, :]
+
+    def layer_index(self, count: int) -> int:
+        """Return the layer, from 0, of so many.
+
+        Raises:
+            ArgumentError: there is no such layer.
+        """
+        return count - 1 if self.layer is None else check_index("layer", self.layer, count)
+
+    def of_layer(self, weights: Tensor) -> Tensor:
+        """Return the weights (…, T, Tk) of the head among those of a layer, (…, H, T, Tk).
+
+        Raises:
+            ArgumentError: there is no such head.
+        """
+        return weights.mean(-3) if self.head is None else weights[..., check_index("head", self.head, weights.shape[-3]), :, :]
 
     def __str__(self) -> str:
         layer = "last layer" if self.layer is None else f"layer {self.layer}"
@@ -76,7 +102,18 @@ class AttentionSelector:
         return f"{layer}, {head}, rows about {ABOUT_LABELS[self.about]}"
 
 
-@torch.no_grad()
+class AttentionBatch(NamedTuple):
+    """The attention of a batch of pairs to their sources.
+
+    Args:
+        rows: the pairs' indices, (N,).
+        weights: (N, Tq, Tk) in float32 on the CPU; a row for each token of a target, padded to the longest, and so are sources.
+    """
+
+    rows: np.ndarray
+    weights: Tensor
+
+
 def forced_decoding(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
@@ -97,13 +134,22 @@ def forced_decoding(
     Raises:
         ArgumentError: the model has no attention to the source.
     """
+    for rows, attentions in forced_batches(model, sources, targets):
+        for index, row in enumerate(rows.tolist()):
+            steps, keys = len(targets[row]) + 1, len(sources[row])
+            yield row, {name: weights[index, :, :steps, :keys] for name, weights in attentions.items()}
+
+
+@torch.no_grad()
+def forced_batches(
+    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
+    """Return what `forced_decoding` does a batch at a time: the pairs' indices (N,), and weights (N, H, T, Tk) of every layer, padded."""
     device = next(model.parameters()).device
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
-    lengths = np.maximum(source.lengths, target.lengths)
-    order = (source.lengths * (target.lengths - 1)).nonzero()[0]
-    order = order[lengths[order].argsort(kind="stable")]
-    for rows in cut_batches(order, lengths, BATCH):
-        filled = np.pad(rows, (0, round_up(len(rows), ROW_MULTIPLE) - len(rows)), "edge")
+    lengths, order = np.maximum(source.lengths, target.lengths), _full_pairs(source, target)
+    for rows in cut_batches(order[lengths[order].argsort(kind="stable")], lengths, BATCH):
+        filled = _filled(rows)
         source_ids, target_ids = (
             torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device) for sequences in (source, target)
         )
@@ -112,8 +158,50 @@ def forced_decoding(
         attentions = {name: weights.dense().float().cpu() for name, weights in maps.items() if name.endswith("cross_attention")}
         if not attentions:
             raise ArgumentError("a model without attention to the source has no alignment")
-        for index, row in enumerate(rows.tolist()):
-            yield row, {name: weights[index, :, : target.lengths[row], : source.lengths[row]] for name, weights in attentions.items()}
+        steps = int(target.lengths[rows].max())
+        yield rows, {name: weights[: len(rows), :, :steps] for name, weights in attentions.items()}
+
+
+@torch.inference_mode()
+def selected_batches(
+    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], selector: AttentionSelector
+) -> Iterator[AttentionBatch]:
+    """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time; see `forced_decoding`.
+
+    A model that computes a layer's attention by itself computes nothing beyond it, and pads targets by nothing: neither changes a row
+    by more than the last bits. In inference mode, where the compiled library encodes sources without their padding.
+
+    Args:
+        model: in evaluation mode.
+        sources: tokens.
+        targets: tokens, without BOS and EOS.
+        selector: layer, head and meaning of the rows.
+
+    Returns:
+        Batches in any order, without pairs with an empty side.
+
+    Raises:
+        ArgumentError: the model has no attention to the source, or not this layer or head.
+    """
+    layers = model.source_attention_layers
+    if not layers:
+        for rows, attentions in forced_batches(model, sources, targets):
+            yield AttentionBatch(rows, selector.of(attentions))
+        return
+    device, longest, layer = next(model.parameters()).device, model.longest, selector.layer_index(layers)
+    source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
+    order = _full_pairs(source, target)
+    # sources are padded in any case; targets of one length side by side need no padding
+    order = order[np.lexsort((target.lengths[order], -(-source.lengths[order] // KEY_MULTIPLE)))]
+    for rows in cut_batches(order, np.maximum(source.lengths, target.lengths), BATCH):
+        filled = _filled(rows)
+        source_ids = torch.from_numpy(source.pad(filled, KEY_MULTIPLE)[:, :longest]).to(device)
+        tokens = torch.from_numpy(target.pad(filled)).to(device)
+        # what follows a step changes nothing: the last one produces EOS, which no row is about
+        tokens = tokens[:, :-1] if selector.about == "produced" else tokens
+        memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
+        weights = selector.of_layer(model.source_attention(memory, tokens, layer).dense())[: len(rows)].float().cpu()
+        yield AttentionBatch(rows, weights if selector.about == "produced" else weights[:, 1:])
 
 
 def source_attention(
@@ -133,8 +221,18 @@ def source_attention(
     Returns:
         For each pair (Tq, Tk), a row for each target token; either side may be empty.
     """
-    selector = selector or AttentionSelector()
     maps = [torch.zeros(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
-    for row, attentions in forced_decoding(model, sources, targets):
-        maps[row] = selector.of(attentions)
+    for batch in selected_batches(model, sources, targets, selector or AttentionSelector()):
+        for row, weights in zip(batch.rows.tolist(), batch.weights, strict=True):
+            maps[row] = weights[: len(targets[row]), : len(sources[row])]
     return maps
+
+
+def _full_pairs(source: Sequences, target: Sequences) -> np.ndarray:
+    """Return the indices of the pairs without an empty side; targets begin with BOS."""
+    return (source.lengths * (target.lengths - 1)).nonzero()[0]
+
+
+def _filled(rows: np.ndarray) -> np.ndarray:
+    """Return rows with the last one repeated up to a multiple, by which products do not depend on their number."""
+    return np.pad(rows, (0, round_up(len(rows), ROW_MULTIPLE) - len(rows)), "edge")

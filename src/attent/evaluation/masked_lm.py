@@ -63,10 +63,9 @@ class ScoreSum:
             logits: of every word for each mask, (N, V).
             labels: the right words, (N,).
         """
-        maxima = logits.max(-1, keepdims=True)
-        log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
-        self.nats += float((log_sums - logits[np.arange(len(labels)), labels]).sum())
-        self.correct += int((logits.argmax(-1) == labels).sum())
+        is_correct, nats = _judged(logits, labels)
+        self.nats += float(nats.sum())
+        self.correct += int(is_correct.sum())
         self.count += len(labels)
 
     def result(self) -> MaskedLMScore:
@@ -90,7 +89,7 @@ def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigram
     encoded = [filler.tokenizer.encode(line) for line in lines]
     longest = filler.longest or math.inf
     readable = [line for line in encoded if 0 < len(line) <= longest]
-    masks = [(line, index) for line in sorted(readable, key=len) for index, token in enumerate(line) if token >= SPECIALS]
+    masks = [(line, index) for line in sorted(readable, key=len) for index in known_words(line)]
     if not masks:
         return None
     sums = {name: ScoreSum() for name in ("model", *(() if trigrams is None else BASELINES))}
@@ -103,6 +102,38 @@ def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigram
     unknown = sum(map(len, readable)) - len(masks)
     long = sum(len(line) > longest for line in encoded)
     return MaskedLMReport(len(readable), len(masks), unknown, long, {name: score.result() for name, score in sums.items()})
+
+
+def known_words(tokens: Sequence[int]) -> list[int]:
+    """Return the indices of the tokens of a line that are words of the vocabulary."""
+    return [index for index, token in enumerate(tokens) if token >= SPECIALS]
+
+
+def line_sums(filler: FillMask, lines: Sequence[list[int]]) -> np.ndarray:
+    """Mask every known word of encoded lines as `evaluate_masked_lm` does, and return sums of each line, (N, 3).
+
+    Args:
+        filler: the model.
+        lines: none longer than it can read.
+
+    Returns:
+        The number of words that are guessed, the cross entropy of the right words in nats, and the number of words.
+    """
+    sums = np.zeros((len(lines), 3))
+    masks = [(row, index) for row in sorted(range(len(lines)), key=lambda row: len(lines[row])) for index in known_words(lines[row])]
+    for begin in range(0, len(masks), BATCH):
+        rows = [row for row, _ in masks[begin : begin + BATCH]]
+        batch = [(lines[row], index) for row, index in masks[begin : begin + BATCH]]
+        judged = _judged(_model_logits(filler, batch), np.array([line[index] - SPECIALS for line, index in batch]))
+        np.add.at(sums, rows, np.stack((*judged, np.ones(len(rows))), 1))
+    return sums
+
+
+def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for logits (N, V) whether the largest is the label's, (N,), and the label's cross entropy in nats, (N,)."""
+    maxima = logits.max(-1, keepdims=True)
+    log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
+    return logits.argmax(-1) == labels, log_sums - logits[np.arange(len(labels)), labels]
 
 
 def _model_logits(filler: FillMask, masks: Sequence[tuple[list[int], int]]) -> np.ndarray:

@@ -68,7 +68,7 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
         UnknownNameError: there is no such tokenizer.
         ArgumentError: the numbers of translations and references differ, or are 0.
     """
-    return _score(_bleu(tokenize, lowercase=lowercase), translations, references)
+    return _score(bleu_metric(tokenize, lowercase=lowercase), translations, references)
 
 
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
@@ -98,7 +98,7 @@ def paired_bootstrap(
     """
     from sacrebleu.significance import PairedTest
 
-    metrics = {"BLEU": _bleu(tokenize, lowercase=lowercase), "chrF2": _chrf(lowercase=lowercase)}
+    metrics = {"BLEU": bleu_metric(tokenize, lowercase=lowercase), "chrF2": _chrf(lowercase=lowercase)}
     for translations in systems.values():
         _check_counts("a score", translations, references)
     named: list[tuple[str, Sequence[str]]] = [(name, list(translations)) for name, translations in systems.items()]
@@ -137,7 +137,12 @@ def loss(scores: Sequence[PairScore]) -> float:
     return -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
 
 
-def _bleu(tokenize: str, *, lowercase: bool) -> BLEU:
+def bleu_metric(tokenize: str, *, lowercase: bool) -> BLEU:
+    """Return sacreBLEU's BLEU.
+
+    Raises:
+        UnknownNameError: there is no such tokenizer.
+    """
     check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
     from sacrebleu.metrics.bleu import BLEU
 

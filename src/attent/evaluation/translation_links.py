@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
 from attent.data.text import Link
+from attent.data.units import Span, units
+from attent.decoding.glossary import Glossary
 from attent.decoding.search import Translation
+from attent.decoding.term_search import TermSearch
 from attent.decoding.translator import Translator
-from attent.evaluation.aligner import extract_links, merge_to_words, piece_starts, word_indices
+from attent.evaluation.aligner import piece_starts, word_indices
 from attent.evaluation.forced_decoding import AttentionSelector, source_attention
 from attent.evaluation.unk_replacement import token_texts
-
-# A word, or a sign by itself: 2026-03-03 has three words.
-UNIT = re.compile(r"\w+|[^\w\s]")
-
-
-class Span(NamedTuple):
-    """Characters of a text, from `begin` to before `end`."""
-
-    begin: int
-    end: int
+from attent.evaluation.word_links import extract_links, merge_to_words
 
 
 def translation_links(
@@ -34,9 +27,10 @@ def translation_links(
         translator: wrote the translations.
         texts: the sources.
         translations: of each of them.
-        selector: layer, head and meaning of the rows; the default of `source_attention` unless given.
+        selector: layer, head and meaning of the rows; the run's own choice unless given, see `AttentionSelector.of_run`.
     """
     sources = [translator.source_tokenizer.encode(text) for text in texts]
+    selector = selector or AttentionSelector.of_run(translator.config)
     maps = source_attention(translator.model, sources, [item.tokens for item in translations], selector)
     result = []
     for text, translation, weights in zip(texts, translations, maps, strict=True):
@@ -54,6 +48,7 @@ def translation_spans(
     Arguments as for `translation_links`.
     """
     sources = [translator.source_tokenizer.encode(text) for text in texts]
+    selector = selector or AttentionSelector.of_run(translator.config)
     maps = source_attention(translator.model, sources, [item.tokens for item in translations], selector)
     result = []
     for text, translation, weights in zip(texts, translations, maps, strict=True):
@@ -66,9 +61,10 @@ def translation_spans(
     return result
 
 
-def units(text: str) -> list[Span]:
-    """Return the words and the signs of a text."""
-    return [Span(*match.span()) for match in UNIT.finditer(text)]
+def glossary_search(translator: Translator, glossary: Glossary) -> TermSearch:
+    """Return a search with the terms of a glossary, by the attention that the run's words are aligned by."""
+    attention = partial(source_attention, translator.model, selector=AttentionSelector.of_run(translator.config))
+    return TermSearch(translator, glossary, attention)
 
 
 def _unit_indices(spans: Sequence[Span], starts: Sequence[int | None]) -> list[int | None]:

@@ -91,9 +91,10 @@ class MultiheadAttention(nn.MultiheadAttention):
             dropout=dropout,
             seed=torch.randint(2**31 - 1, ()) if dropout else None,
         )
-        context = run(prepared).transpose(1, 2)  # (B, Tq, H, D)
+        context = run(prepared)
         if is_watched():
-            report(self, AttentionMap.of(prepared))
+            report(self, AttentionMap.of(prepared), prepared.value, context)
+        context = context.transpose(1, 2)  # (B, Tq, H, D)
         context = (context if self.batch_first or not is_batched else context.transpose(0, 1)).flatten(2)
         output = linear(context if is_batched else context[0], self.out_proj.weight, self.out_proj.bias)
         if not need_weights:

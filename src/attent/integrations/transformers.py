@@ -160,7 +160,7 @@ def attention(
     )
     context = run(prepared)
     if is_watched():
-        report(module, AttentionMap.of(prepared))
+        report(module, AttentionMap.of(prepared), prepared.value, context)
     weights = _weights(prepared, keys) if _needs_weights(options) else None
     return context.transpose(1, 2).contiguous(), weights
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
-from attent.markup.inline import AlignedText, Element, note_spaces, place_tags
+from attent.errors import DataError
+from attent.markup.inline import AlignedText, Element, cut_line, place_tags
 from attent.markup.placeholders import cut_placeholders
 
 # Elements that stand within a line of text.
@@ -29,10 +30,22 @@ VERBATIM_INLINE = frozenset(("code", "kbd", "samp", "var"))
 VERBATIM = VERBATIM_INLINE | frozenset(["pre", "script", "style", "textarea", "svg", "math", "template", "noscript"])
 VOID = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"])
 
+# A line's end in a text, with the white space around it.
+BREAK = re.compile(r"[ \t\f]*[\r\n][ \t\f\r\n]*")
+# White space of HTML, which a no-break space is not.
+SPACES = " \t\f\r\n"
+
 
 @dataclass
-class _Token:
-    """A piece of the document: text, or a tag of a kind, with what stands there."""
+class Token:
+    """A piece of a document.
+
+    Args:
+        kind: "text", "open", "close", "point" (a tag without content), or "block", which ends a line.
+        raw: the characters of the document.
+        name: of the tag.
+        is_verbatim: whether its content is not translated.
+    """
 
     kind: str
     raw: str
@@ -46,9 +59,11 @@ class MarkedText:
 
     Args:
         parts: strings that stay as they are, and lines.
+        escape: writes text between tags; as HTML unless given.
     """
 
     parts: list[str | Element] = field(default_factory=list)
+    escape: Callable[[str], str] = field(default_factory=lambda: escape)
 
     @property
     def lines(self) -> list[Element]:
@@ -60,10 +75,10 @@ class MarkedText:
         """The texts to translate, in order."""
         return [line.text for line in self.lines]
 
-    def render(self, translations: Sequence[AlignedText]) -> str:
+    def render(self, translations: Iterable[AlignedText]) -> str:
         """Return the document with the translation of each text in its place."""
         remaining = iter(translations)
-        return "".join(part if isinstance(part, str) else place_tags(part, next(remaining), escape) for part in self.parts)
+        return "".join(part if isinstance(part, str) else place_tags(part, next(remaining), self.escape) for part in self.parts)
 
 
 def escape(text: str) -> str:
@@ -74,10 +89,14 @@ def escape(text: str) -> str:
 def parse_html(text: str) -> MarkedText:
     """Cut HTML into lines to translate, and the rest.
 
-    A tag that is never closed, or never opened, stands where it stood between words, as an empty one does.
+    A tag that is never closed, or never opened, stands where it stood between words, as an empty one does. A line end
+    within a sentence is a space, as browsers show it.
+
+    Raises:
+        DataError: a line has too many tags, or they are nested too deep; a declaration cannot be read.
     """
     tokens = _join_verbatim(_tokens(text))
-    marked, line = MarkedText(), list[_Token]()
+    marked, line = MarkedText(), list[Token]()
     for token in tokens:
         if token.kind == "block":
             _add_line(marked, line)
@@ -95,13 +114,21 @@ class _Reader(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.tokens: list[tuple[int, _Token]] = []
-        self.feed(text)
-        self.close()
+        self.tokens: list[tuple[int, Token]] = []
+        # after the last > there is no tag, however often one seems to begin, and Python would look for its end each time
+        end = text.rfind(">") + 1
+        try:
+            self.feed(text[:end])
+            self.close()
+        # a declaration that Python does not read
+        except AssertionError as error:
+            raise DataError(f"no HTML: {error}") from error
+        if end < len(text):
+            self.tokens.append((end, Token("text", "")))
 
     def _add(self, kind: str, name: str = "", *, is_verbatim: bool = False) -> None:
         line, column = self.getpos()
-        self.tokens.append((self._lines[line - 1] + column, _Token(kind, "", name, is_verbatim)))
+        self.tokens.append((self._lines[line - 1] + column, Token(kind, "", name, is_verbatim)))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         is_verbatim = tag in VERBATIM or any(name == "translate" and (value or "").lower() == "no" for name, value in attrs)
@@ -136,15 +163,15 @@ class _Reader(HTMLParser):
         self._add("block")
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> list[Token]:
     """Return the tokens of a document, each with its characters; together they are the document."""
     positioned = _Reader(text).tokens
     begins = [0, *(begin for begin, _ in positioned[1:]), len(text)]
     if not positioned:
-        return [_Token("text", text)] if text else []
+        return [Token("text", text)] if text else []
     for (_, token), begin, end in zip(positioned, begins, begins[1:], strict=False):
         token.raw = text[begin:end]
-    tokens = list[_Token]()
+    tokens = list[Token]()
     for _, token in positioned:
         # html.parser parts a text at its entities
         if tokens and token.kind == tokens[-1].kind == "text":
@@ -154,69 +181,105 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _join_verbatim(tokens: Sequence[_Token]) -> list[_Token]:
+def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
     """Make one token of each element that is not translated, to its closing tag; of an unclosed one its tag alone."""
-    result, number = list[_Token](), 0
+    result, number, ends = list[Token](), 0, _element_ends(tokens)
     while number < len(tokens):
         token = tokens[number]
-        end = _end_of(tokens, number) if token.is_verbatim else None
+        end = ends.get(number) if token.is_verbatim else None
         if end is None:
             result.append(token)
             number += 1
             continue
         raw = "".join(part.raw for part in tokens[number : end + 1])
         is_block = token.name not in INLINE | VERBATIM_INLINE
-        result.append(_Token("block" if is_block else "point", raw))
+        result.append(Token("block" if is_block else "point", raw))
         number = end + 1
     return result
 
 
-def _end_of(tokens: Sequence[_Token], begin: int) -> int | None:
-    """Return the number of the closing tag of an element; None if there is none."""
-    depth, name = 0, tokens[begin].name
-    for number in range(begin, len(tokens)):
-        if tokens[number].name == name:
-            is_closing = tokens[number].raw.startswith("</")
-            depth += -1 if is_closing else 0 if tokens[number].raw.endswith("/>") else 1
-            if not depth:
-                return number
-    return None
+def _element_ends(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return the number of the closing tag of each opening one, as if elements of other names were not there."""
+    waiting, ends = dict[str, list[int]](), dict[int, int]()
+    for number, token in enumerate(tokens):
+        numbers = waiting.setdefault(token.name, [])
+        if token.raw.startswith("</"):
+            if numbers:
+                ends[numbers.pop()] = number
+        elif token.name and not token.raw.endswith("/>"):
+            numbers.append(number)
+    return ends
 
 
-def _add_line(marked: MarkedText, tokens: Sequence[_Token]) -> None:
-    """Add a line, if it has something to translate."""
+def build_lines(
+    tokens: Sequence[Token], unescape: Callable[[str], str] = html.unescape, escape: Callable[[str], str] = escape
+) -> list[Element]:
+    """Return a line of tokens with its elements; several where it has a great many.
+
+    Args:
+        tokens: without blocks.
+        unescape: reads text between tags.
+        escape: writes it.
+
+    Raises:
+        DataError: it has too many tags, or they are nested too deep.
+    """
     line, open_elements = Element(), list[tuple[Element, str]]()
     current = line
     closed = _matching(tokens)
+    closing = set(closed.values())
     for number, token in enumerate(tokens):
         if token.kind == "text":
-            current.children += cut_placeholders(html.unescape(token.raw), escape)
+            current.children += cut_placeholders(unescape(token.raw), escape)
         elif token.kind == "open" and number in closed:
             element = Element(token.raw, tokens[closed[number]].raw)
             current.children.append(element)
             open_elements.append((current, token.name))
             current = element
-        elif token.kind == "close" and number in closed.values():
+        elif token.kind == "close" and number in closing:
             current, _ = open_elements.pop()
         else:
             current.children.append(Element(token.raw))
-    note_spaces(line)
-    if any(map(str.isalnum, line.text)):
-        marked.parts.append(line)
+    return cut_line(line)
+
+
+def _add_line(marked: MarkedText, tokens: Sequence[Token]) -> None:
+    """Add a line, if it has something to translate."""
+    before, tokens, after = _trimmed(tokens)
+    marked.parts.append(before)
+    lines = build_lines(tokens, lambda raw: html.unescape(BREAK.sub(" ", raw)))
+    if any(any(map(str.isalnum, piece.text)) for piece in lines):
+        marked.parts += lines
     else:
         marked.parts.append("".join(token.raw for token in tokens))
+    marked.parts.append(after)
 
 
-def _matching(tokens: Sequence[_Token]) -> dict[int, int]:
+def _trimmed(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
+    """Return the white space before a line, the line without it, and the white space after it."""
+    result, before, after = list(tokens), "", ""
+    if result and result[0].kind == "text":
+        before = result[0].raw[: len(result[0].raw) - len(result[0].raw.lstrip(SPACES))]
+        result[0] = replace(result[0], raw=result[0].raw[len(before) :])
+    if result and result[-1].kind == "text":
+        text = result[-1].raw.rstrip(SPACES)
+        after = result[-1].raw[len(text) :]
+        result[-1] = replace(result[-1], raw=text)
+    return before, result, after
+
+
+def _matching(tokens: Sequence[Token]) -> dict[int, int]:
     """Return the number of the closing tag of each opening one that has one; tags that cross have none."""
     waiting, closed = list[int](), dict[int, int]()
+    # where tags of a name stand among those that wait
+    indices: dict[str, list[int]] = {}
     for number, token in enumerate(tokens):
         if token.kind == "open":
+            indices.setdefault(token.name, []).append(len(waiting))
             waiting.append(number)
-        elif token.kind == "close":
-            names = [tokens[opening].name for opening in waiting]
-            if token.name in names:
-                index = len(names) - 1 - names[::-1].index(token.name)
-                closed[waiting[index]] = number
-                del waiting[index:]
+        elif token.kind == "close" and (own := indices.get(token.name)):
+            closed[waiting[own[-1]]] = number
+            for crossed in reversed(waiting[own[-1] :]):
+                waiting.pop()
+                indices[tokens[crossed].name].pop()
     return closed

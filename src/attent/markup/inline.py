@@ -7,11 +7,21 @@ where the words before it ended. What is not translated (code, a placeholder, an
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from attent.evaluation.translation_links import Span, units
+from attent.data.units import Span, units
+from attent.errors import DataError
+
+# Elements within elements of a line, and elements of a line in all.
+MAX_DEPTH, MAX_ELEMENTS = 50, 2_000
+# Characters of a line with elements: each is linked, which takes a hundred bytes of memory.
+MAX_CHARACTERS = 100_000
+# Texts and elements after which a line is cut in two: what a list of links without a block's tag between them comes to.
+MAX_CHILDREN = 256
 
 
 class AlignedText(NamedTuple):
@@ -24,6 +34,12 @@ class AlignedText(NamedTuple):
 
     text: str
     links: Sequence[tuple[Span, Span]]
+
+
+# What a word of an innermost element counts, to those around it: they bridge so many foreign words but one for it.
+INNERMOST = 6
+# What a sign counts, to a word's 1: attention to signs says little, and rather does an element bridge one than that it loses a word.
+SIGN = 0.1
 
 
 @dataclass
@@ -72,6 +88,26 @@ class Placed:
     inner: list[Placed] = field(default_factory=list)
 
 
+def cut_line(line: Element) -> list[Element]:
+    """Cut a line that is finished into lines of a size to be aligned, and note the spaces in each.
+
+    Raises:
+        DataError: it has too many elements, they are nested too deep, or the text around them is too long.
+    """
+    pieces = [Element(children=line.children[begin : begin + MAX_CHILDREN]) for begin in range(0, len(line.children), MAX_CHILDREN)]
+    for piece in pieces or [line]:
+        level, count = piece.elements, 0
+        for _ in range(MAX_DEPTH):
+            count += len(level)
+            level = [inner for element in level for inner in element.elements]
+        if level or count > MAX_ELEMENTS:
+            raise DataError(f"a line may have at most {MAX_ELEMENTS:,} tags, nested at most {MAX_DEPTH} deep")
+        if count and len(piece.text) > MAX_CHARACTERS:
+            raise DataError(f"a line with tags may have at most {MAX_CHARACTERS:,} characters")
+        note_spaces(piece)
+    return pieces or [line]
+
+
 def note_spaces(line: Element) -> None:
     """Note the white space around each element without content, and leave one space to the text around it, which parts its words."""
     leaves = _leaves(line)
@@ -117,17 +153,29 @@ def place_tags(line: Element, translation: AlignedText, escape: Callable[[str], 
         escape: writes text between tags.
     """
     spans = units(translation.text)
-    placer = _Placer(_linked_positions(spans, translation.links))
+    weights = [1.0 if translation.text[span.begin].isalnum() else SIGN for span in spans]
+    placer = _Placer(_linked_positions(spans, translation.links), weights, _innermost(line, 0))
     return _write(placer.place(line, 0, 0, len(spans)), translation.text, spans, escape)
 
 
 def _linked_positions(spans: Sequence[Span], links: Sequence[tuple[Span, Span]]) -> list[set[int]]:
     """Return the positions in the source that each unit of the translation is linked to."""
     positions: list[set[int]] = [set() for _ in spans]
+    begins, ends = [span.begin for span in spans], [span.end for span in spans]
     for source, target in links:
-        for number, unit in enumerate(spans):
-            if unit.begin < target.end and target.begin < unit.end:
-                positions[number].update(range(source.begin, source.end))
+        for number in range(bisect_right(ends, target.begin), bisect_left(begins, target.end)):
+            positions[number].update(range(source.begin, source.end))
+    return positions
+
+
+def _innermost(element: Element, offset: int) -> set[int]:
+    """Return the positions within elements that have text and no further element with text; the element's own text begins at `offset`."""
+    positions = set[int]()
+    for child in element.children:
+        size = len(child if isinstance(child, str) else child.text)
+        if isinstance(child, Element) and size:
+            positions |= _innermost(child, offset) if any(inner.text for inner in child.elements) else {*range(offset, offset + size)}
+        offset += size
     return positions
 
 
@@ -136,10 +184,14 @@ class _Placer:
 
     Args:
         positions: in the source, that each unit of the translation is linked to.
+        weights: what each unit counts.
+        innermost: positions in the source within an element that has no further one within.
     """
 
-    def __init__(self, positions: Sequence[set[int]]) -> None:
-        self._positions = positions
+    def __init__(self, positions: Sequence[set[int]], weights: Sequence[float], innermost: set[int]) -> None:
+        self._positions, self._weights, self._innermost = positions, weights, innermost
+        # each linked position with its unit
+        self._links = sorted((position, unit) for unit, linked in enumerate(positions) for position in linked)
 
     def place(self, element: Element, offset: int, begin: int, end: int) -> Placed:
         """Place the elements within one.
@@ -172,50 +224,70 @@ class _Placer:
             begin: the first unit to choose from.
             end: the unit after the last one.
         """
-        free, stretches = [(begin, end)], dict[int, tuple[int, int]]()
-        waiting = {number for number, own in enumerate(owned) if own}
+        is_free, stretches = bytearray(len(self._positions)), dict[int, tuple[int, int]]()
+        is_free[begin:end] = b"\1" * (end - begin)
+        waiting = [self._best_stretch(is_free, own, number) for number, own in enumerate(owned) if own]
+        heapq.heapify(waiting)
         while waiting:
-            score, _, number, stretch = max(self._best_stretch(free, owned[number], number) for number in waiting)
-            if score <= 0:
+            score, number, (low, high) = heapq.heappop(waiting)
+            if score >= 0:
                 break
-            stretches[number] = stretch
-            waiting.remove(number)
-            free = [part for low, high in free for part in _without(low, high, *stretch)]
+            if is_free.find(0, low, high) >= 0:
+                # units that have gone to another element: what is left for this one cannot be clearer
+                heapq.heappush(waiting, self._best_stretch(is_free, owned[number], number))
+                continue
+            stretches[number] = low, high
+            is_free[low:high] = bytes(high - low)
         return stretches
 
-    def _best_stretch(self, free: Sequence[tuple[int, int]], own: range, number: int) -> tuple[float, int, int, tuple[int, int]]:
-        """Return the stretch with the most own units beyond those of others, after that number, and the element's, negative and as it is.
+    def _best_stretch(self, is_free: bytearray, own: range, number: int) -> tuple[float, int, tuple[int, int]]:
+        """Return minus the own units beyond those of others in the stretch that has the most, the element's number, and the stretch.
 
-        A unit without a link counts nothing, and belongs to whatever surrounds it. The maximum subarray: Kadane (Bentley 1984).
+        A unit without a link counts nothing, and belongs to whatever surrounds it; one that is linked to a word half within the element
+        is worth a sign. For an element around others, words of innermost
+        elements count as several: rather does it take a foreign word in than that one of these loses its own.
+
+        The maximum subarray: Kadane (Bentley 1984).
         """
         best, stretch = 0.0, (0, 0)
-        for low, high in free:
-            total, first = 0.0, low
-            for unit in range(low, high):
-                positions = self._positions[unit]
-                share = sum(position in own for position in positions) / len(positions) if positions else 0.5
-                if total <= 0:
-                    total, first = 0.0, unit
-                total += 2 * share - 1
-                if total > best:
-                    best, stretch = total, (first, unit + 1)
-        return best, -number, number, stretch
+        linked = [unit for _, unit in self._links[bisect_left(self._links, (own.start,)) : bisect_left(self._links, (own.stop,))]]
+        total, first = 0.0, 0
+        is_outer = not self._innermost.issuperset(own)
+        for unit in range(min(linked, default=0), max(linked, default=-1) + 1):
+            positions = self._positions[unit]
+            share = sum(position in own for position in positions) / len(positions) if positions else 0.5
+            if not is_free[unit]:
+                total = 0.0
+                continue
+            if total <= 0:
+                total, first = 0.0, unit
+            factor = INNERMOST if is_outer and not self._innermost.isdisjoint(positions) else 1
+            excess = 2 * share - 1 or SIGN * bool(positions)
+            total += excess * factor * self._weights[unit]
+            if total > best:
+                best, stretch = total, (first, unit + 1)
+        return -best, number, stretch
 
     def _point(self, start: int, begin: int, end: int, stretches: Iterable[tuple[int, int]]) -> int:
         """Return the unit before which an element without words stands: after the word that was before it, or before the next one."""
-        linked = [(unit, self._positions[unit]) for unit in range(begin, end) if self._positions[unit]]
-        before = [(start - max(left), unit + 1) for unit, positions in linked if (left := {item for item in positions if item < start})]
-        after = [(min(right) - start + 1, unit) for unit, positions in linked if (right := {item for item in positions if item >= start})]
-        point = min(before + after, default=(0, begin))[1]
+        index = bisect_left(self._links, (start,))
+        before = self._nearest(range(index - 1, -1, -1), begin, end)
+        after = self._nearest(range(index, len(self._links)), begin, end)
+        points = [(start - position, unit + 1) for position, unit in before] + [(position - start + 1, unit) for position, unit in after]
+        point = min(points, default=(0, begin))[1]
         # not within a neighbor, which stays whole
         return next((high for low, high in stretches if low < point < high), point)
 
-
-def _without(low: int, high: int, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return what is left of the units from `low` to before `high` without those from `begin` to before `end`."""
-    if end <= low or high <= begin:
-        return [(low, high)]
-    return [(first, last) for first, last in ((low, begin), (end, high)) if first < last]
+    def _nearest(self, indices: range, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the first link in this order to units from `begin` to before `end`, and those of the same position."""
+        nearest = list[tuple[int, int]]()
+        for index in indices:
+            position, unit = self._links[index]
+            if nearest and nearest[0][0] != position:
+                break
+            if begin <= unit < end:
+                nearest.append((position, unit))
+        return nearest
 
 
 def _write(line: Placed, text: str, spans: Sequence[Span], escape: Callable[[str], str]) -> str:

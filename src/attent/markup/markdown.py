@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import re
 
+from attent.errors import DataError
 from attent.markup.html import MarkedText
-from attent.markup.inline import Element, note_spaces
+from attent.markup.inline import Element, cut_line
 from attent.markup.placeholders import cut_placeholders
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 # What may stand before the text of a line: spaces, quotes, a bullet or a number, a task's box, a heading's signs, a table's bar.
 PREFIX = re.compile(r"\s*(?:>\s?)*(?:(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?)?(?:#{1,6}\s+)?(?:\|\s*)?")
-SUFFIX = re.compile(r"(?:\s+#+)?(?:\s*\|)?(?: {2,}|\\)?\s*\Z")
-# Lines without text: rules, underlines of headings, the line below a table's head, definitions of links.
-RULE = re.compile(r"\s*(?:[-*_=]\s*){2,}\Z|\s*\|?[\s:|-]+\|[\s:|-]*\Z|\s*\[[^\]]+\]:\s+\S.*\Z|\s*\Z")
+# Lines without text, spaces at both ends aside: rules, underlines of headings, the line below a table's head, definitions of links.
+RULE = re.compile(r"(?:[-*_=]\s*){2,}\Z|(?=\|?[\s:|-]+\|)[\s:|-]+\Z|\[[^\]]+\]:\s+\S.*\Z|\Z")
+# Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
+MAX_LINE, MAX_SPAN = 20_000, 1_000
 INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    r"|(?P<code>(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))"
-    r"|(?P<image>!\[[^\]]*\]\([^()\s]*(?:\s+\"[^\"]*\")?\))"
-    r"|(?P<html><(?:/?[A-Za-z][^<>]*|https?://[^<>\s]+|!--.*?--)>)"
-    r"|(?P<link>\[(?=[^\]]*\](?:\(|\[)))"
-    r"|(?P<end>\](?:\([^()\s]*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\]))"
+    rf"|(?P<code>(?P<ticks>`+)(?!`).{{1,{MAX_SPAN}}}?(?<!`)(?P=ticks)(?!`))"
+    rf"|(?P<image>!\[[^\]]{{0,{MAX_SPAN}}}\]\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\))"
+    rf"|(?P<html><(?:/?[A-Za-z][^<>]{{0,{MAX_SPAN}}}|https?://[^<>\s]{{1,{MAX_SPAN}}}|!--.{{0,{MAX_SPAN}}}?--)>)"
+    rf"|(?P<link>\[(?=[^\]]{{0,{MAX_SPAN}}}\](?:\(|\[)))"
+    rf"|(?P<end>\](?:\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\)|\[[^\]]{{0,{MAX_SPAN}}}\]))"
     r"|(?P<mark>\*\*|__|~~|\*|(?<!\w)_|_(?!\w))"
     r"|(?P<bar>\|)"
 )
 
 
 def parse_markdown(text: str) -> MarkedText:
-    """Cut Markdown into lines to translate, and the rest. A mark that is never closed is text."""
+    """Cut Markdown into lines to translate, and the rest. A mark that is never closed is text.
+
+    Raises:
+        DataError: a line is too long, or has too many marks, or they are nested too deep.
+    """
     marked, fence, in_front_matter = MarkedText(), "", False
     for number, line in enumerate(text.splitlines(keepends=True)):
         body = line.rstrip("\r\n")
@@ -40,13 +46,15 @@ def parse_markdown(text: str) -> MarkedText:
             marked.parts.append(line)
             continue
         match = FENCE.match(body)
+        if len(body) > MAX_LINE:
+            raise DataError(f"line {number + 1} has {len(body):,} characters, more than {MAX_LINE:,}")
         if fence:
             fence = "" if match and match[1].startswith(fence) and not body.strip(" `~") else fence
             marked.parts.append(line)
         elif match:
             fence = match[1]
             marked.parts.append(line)
-        elif RULE.match(body) or body.startswith(("    ", "\t")):
+        elif RULE.match(body.strip()) or body.startswith(("    ", "\t")):
             marked.parts.append(line)
         else:
             _add_line(marked, body, line[len(body) :])
@@ -58,14 +66,22 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
     prefix = PREFIX.match(body)
     assert prefix is not None
     begin = prefix.end()
-    suffix = SUFFIX.search(body, begin)
-    end = len(body) if suffix is None else suffix.start()
+    end = max(_text_end(body), begin)
     marked.parts.append(body[:begin])
     is_table = "|" in prefix[0] or body.rstrip().endswith("|")
     for cell in _cells(body[begin:end]) if is_table else [body[begin:end]]:
-        line = _line_of(cell)
-        marked.parts.append(line if any(map(str.isalnum, line.text)) else cell)
+        lines = _lines_of(cell)
+        marked.parts += lines if any(any(map(str.isalnum, line.text)) for line in lines) else [cell]
     marked.parts.append(body[end:] + ending)
+
+
+def _text_end(body: str) -> int:
+    """Return where the text of a line ends: before a heading's signs, a table's bar, and the backslash or the spaces that break a line."""
+    text = body.rstrip()
+    text = text.removesuffix("\\").rstrip()
+    text = text.removesuffix("|").rstrip()
+    heading = text.rstrip("#")
+    return len(heading.rstrip() if heading[-1:].isspace() else text)
 
 
 def _cells(text: str) -> list[str]:
@@ -78,15 +94,16 @@ def _cells(text: str) -> list[str]:
     return [*cells, text[begin:]]
 
 
-def _line_of(text: str) -> Element:
-    """Return a line with its elements."""
+def _lines_of(text: str) -> list[Element]:
+    """Return a line with its elements; several where it has a great many."""
     matches = [match for match in INLINE.finditer(text) if not match["bar"]]
     closed = _matching(text, matches)
+    closing = set(closed.values())
     line = Element()
     parents, position = [line], 0
     for number, match in enumerate(matches):
         is_point = match["escape"] or match["code"] or match["image"] or match["html"]
-        if not (is_point or number in closed or number in closed.values()):
+        if not (is_point or number in closed or number in closing):
             continue
         parents[-1].children += cut_placeholders(text[position : match.start()])
         position = match.end()
@@ -99,8 +116,7 @@ def _line_of(text: str) -> Element:
         else:
             parents.pop()
     parents[-1].children += cut_placeholders(text[position:])
-    note_spaces(line)
-    return line
+    return cut_line(line)
 
 
 def _matching(text: str, matches: list[re.Match[str]]) -> dict[int, int]:

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from attent.data.sentences import SplitText, split_sentences
+from attent.data.tokenizer import respell
+from attent.data.units import Span, units
+from attent.decoding.search import Translation
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import Translator
-from attent.errors import check_known
+from attent.errors import DataError, check_known
 from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.translation_links import Span, translation_spans
+from attent.evaluation.translation_links import translation_spans
 from attent.markup.html import MarkedText, parse_html
-from attent.markup.inline import AlignedText
+from attent.markup.inline import AlignedText, Element
 from attent.markup.markdown import parse_markdown
+from attent.markup.subtitles import parse_subtitles
 
-PARSERS: dict[str, Callable[[str], MarkedText]] = {"html": parse_html, "markdown": parse_markdown}
+# Translations of sentences, the best first.
+Search = Callable[[Sequence[str]], list[list[Translation]]]
+Refuse = Callable[[int, str, str], None]
+PARSERS: dict[str, Callable[[str], MarkedText]] = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
 
 
 def parse_markup(document: str, kind: str) -> MarkedText:
     """Cut a document into lines to translate, and the rest.
 
     Raises:
-        UnknownNameError: the kind is neither "html" nor "markdown".
+        UnknownNameError: the kind is none of "html", "markdown" and "subtitles".
     """
     check_known("markup", kind, PARSERS)
     return PARSERS[kind](document)
@@ -35,28 +42,44 @@ def translate_markup(
     *,
     language: str | None = None,
     selector: AttentionSelector | None = None,
+    search: Search | None = None,
+    refuse: Refuse | None = None,
 ) -> list[str]:
     """Translate documents with markup; every tag comes back once, around the words that attention aligns its own with.
 
     Args:
         translator: with attention to the source.
         documents: whole documents, or parts of them.
-        kind: "html" or "markdown".
+        kind: "html", "markdown" or "subtitles".
         settings: of the search.
         language: the source's code, by whose rules lines are cut into sentences; whole lines are translated unless given.
-        selector: the attention to read; the default of `source_attention` unless given.
+        selector: the attention to read; the run's own choice unless given, see `AttentionSelector.of_run`.
+        search: translates sentences; the translator's own, by the settings, unless given.
+        refuse: is called with the index of a document, what of it stays as it was, and the reason: a sentence that the translator
+            refuses, or a whole document that cannot be read. Unless given, sentences stay without a word, and a document raises.
 
     Raises:
         ArgumentError: the model has no attention to the source.
+        DataError: a document cannot be read.
         UnknownNameError: there is no such kind of markup.
     """
-    parsed = [parse_markup(document, kind) for document in documents]
+    parsed = [_parsed(number, document, kind, refuse) for number, document in enumerate(documents)]
+    for line in (line for marked in parsed for line in marked.lines):
+        _respell(line, translator)
     splits = [split_sentences(text, language or "en", whole=language is None) for marked in parsed for text in marked.texts]
     sentences = [sentence for split in splits for sentence in split.sentences]
-    translations = [n_best[0] for n_best in translator.search(sentences, settings)]
-    links = iter(translation_spans(translator, sentences, translations, selector))
-    texts = iter(translation.text for translation in translations)
-    aligned = iter([join_aligned(split, [AlignedText(next(texts), next(links)) for _ in split.sentences]) for split in splits])
+    refusals = [translator.refusal(sentence) for sentence in sentences]
+    accepted = [sentence for sentence, refusal in zip(sentences, refusals, strict=True) if refusal is None]
+    translations = [n_best[0] for n_best in (search(accepted) if search else translator.search(accepted, settings))]
+    links = translation_spans(translator, accepted, translations, selector)
+    translated = (AlignedText(translation.text, spans) for translation, spans in zip(translations, links, strict=True))
+    results = iter([_as_it_was(text) if reason else next(translated) for text, reason in zip(sentences, refusals, strict=True)])
+    owners = (number for number, marked in enumerate(parsed) for _ in marked.lines)
+    numbers = [number for number, split in zip(owners, splits, strict=True) for _ in split.sentences]
+    for number, sentence, reason in zip(numbers, sentences, refusals, strict=True):
+        if reason is not None and refuse is not None:
+            refuse(number, sentence, reason)
+    aligned = iter([join_aligned(split, [next(results) for _ in split.sentences]) for split in splits])
     return [marked.render([next(aligned) for _ in marked.lines]) for marked in parsed]
 
 
@@ -68,6 +91,29 @@ def join_aligned(split: SplitText, translations: Sequence[AlignedText]) -> Align
         links += [(_shifted(source, before[0]), _shifted(target, before[1])) for source, target in translation.links]
         before = [before[0] + len(sentence) + len(between), before[1] + len(translation.text) + len(between)]
     return AlignedText(split.join([translation.text for translation in translations]), links)
+
+
+def _parsed(number: int, document: str, kind: str, refuse: Refuse | None) -> MarkedText:
+    try:
+        return parse_markup(document, kind)
+    except DataError as error:
+        if refuse is None:
+            raise
+        refuse(number, document, str(error))
+        return MarkedText([document])
+
+
+def _respell(element: Element, translator: Translator) -> None:
+    """Replace characters of an element's texts that the translator does not know by variants that it knows."""
+    for index, child in enumerate(element.children):
+        if isinstance(child, Element):
+            _respell(child, translator)
+        else:
+            element.children[index] = respell(child, translator.source_tokenizer)
+
+
+def _as_it_was(text: str) -> AlignedText:
+    return AlignedText(text, [(span, span) for span in units(text)])
 
 
 def _shifted(span: Span, offset: int) -> Span:

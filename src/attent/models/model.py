@@ -21,6 +21,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from torch import Tensor, nn
 
 from attent.attention.base import Score
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.positions.learned import Learned
 from attent.errors import ArgumentError, check_known
 from attent.layers.embeddings import TokenEmbedding
@@ -123,6 +124,21 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     @abstractmethod
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
         """Return the features (B, T, E) of all steps at once, given BOS and the target (B, T)."""
+
+    @property
+    def source_attention_layers(self) -> int:
+        """The number of layers whose attention `source_attention` computes now; 0 if only `watch` tells what `decode` attends to."""
+        return 0
+
+    def source_attention(self, memory: Memory, tokens: Tokens, layer: int) -> AttentionMap:
+        """Return the map (B, H, T, Tk) of a layer's attention to the source in `decode`, and compute nothing beyond it.
+
+        Args:
+            memory: the encoded source.
+            tokens: BOS and the target (B, T).
+            layer: below `source_attention_layers`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, memory: Memory) -> S:

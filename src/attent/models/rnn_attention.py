@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -145,9 +146,21 @@ class RecurrentAttention(nn.Module):
             return score.weight if score.factor == 1.0 else score.weight * score.factor, None, None
         return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
-    def report_map(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> None:
-        """Report one map of the queries (B, T, query_width) of all steps to watchers."""
-        report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)))
+    @property
+    def context_projection(self) -> None:
+        """None: the contexts are the output."""
+        return None
+
+    def report_map(
+        self,
+        queries: Tensor,
+        contexts: Tensor | Sequence[Tensor],
+        source: KeyValueCache,
+        lengths: Tensor,
+        steps: Tensor | None = None,
+    ) -> None:
+        """Report one map of the queries (B, T, query_width) of all steps to watchers, with their contexts, (B, T, memory_width)."""
+        report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)), source.value, contexts)
 
 
 def _build_score(name: str, query_width: int, key_width: int, hidden: int | None, scale: float) -> Score:

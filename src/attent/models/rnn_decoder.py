@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
+from attent.attention.capture.interventions import is_intervened
 from attent.attention.capture.watch import is_watched
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.model import Memory
@@ -167,7 +168,7 @@ class AttendingDecoder(RnnDecoder):
 
     def teacher_forced(self, embedded: Features, memory: Memory) -> Features:
         reference = partial(super().teacher_forced, embedded, memory)
-        if not self.training or not self.has_fused_form or is_watched():
+        if not self.training or not self.has_fused_form or is_watched() or is_intervened([self.cross_attention]):
             return reference()
         inputs = embedded, memory.features
         return attention_rnn.decode(lambda: self.fused(embedded, *self._fused_operands(memory)), reference, inputs, self.parameters())
@@ -212,7 +213,7 @@ class BahdanauDecoder(AttendingDecoder):
             contexts.append(context)
             queries.append(query)
         if is_watched():
-            attention.report_map(torch.stack(queries, 1), source, state.lengths)
+            attention.report_map(torch.stack(queries, 1), contexts, source, state.lengths)
         return self.output(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
 
     def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
@@ -243,7 +244,7 @@ class LuongDecoder(AttendingDecoder):
         queries, layers = self.recurrent(embedded, state.layers)  # (B, T, E)
         contexts = attention.context(attention.prepare(queries, source, state.lengths, steps), queries)
         if is_watched():
-            attention.report_map(queries, source, state.lengths, steps)
+            attention.report_map(queries, contexts, source, state.lengths, steps)
         return self.output(contexts, queries), state.advance(layers, count)
 
     @property
@@ -259,6 +260,7 @@ class LuongDecoder(AttendingDecoder):
         project_feed = lowest.share(embedded.shape[-1])
         prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1])
         outputs: list[Tensor] = []
+        contexts: list[Tensor] = []
         queries: list[Tensor] = []
         for step, gates in enumerate(lowest.gates(embedded).unbind(1)):
             layers = self.recurrent.step(gates + project_feed(input_feed), layers)
@@ -266,11 +268,13 @@ class LuongDecoder(AttendingDecoder):
             if steps is not None:
                 # The window of local attention moves with the step.
                 prepared = attention.prepare(query[:, None], source, state.lengths, steps[:, step : step + 1])
-            input_feed = self.output(attention.context(prepared, query[:, None])[:, 0], query)  # (B, embedding_width)
+            context = attention.context(prepared, query[:, None])[:, 0]  # (B, memory_width)
+            input_feed = self.output(context, query)  # (B, embedding_width)
+            contexts.append(context)
             outputs.append(input_feed)
             queries.append(query)
         if is_watched():
-            attention.report_map(torch.stack(queries, 1), source, state.lengths, steps)
+            attention.report_map(torch.stack(queries, 1), contexts, source, state.lengths, steps)
         return torch.stack(outputs, 1), state.advance(layers, embedded.shape[1], input_feed)
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.embeddings import TokenEmbedding
 from attent.models import transformer_packing
 from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
-from attent.models.transformer_layers import Decoder, Embedding, Encoder
+from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder
 from attent.ops import packed_linear
 from attent.ops.packed_linear import Kind
 from attent.ops.search import PackedDecoder
@@ -108,6 +109,16 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
             return transformer_packing.decode_steps(self.decoder, self.target_embedding, state, tokens)
         layers = len(self.decoder.layers)
         return self.decoder(self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths)[0]
+
+    @property
+    def source_attention_layers(self) -> int:
+        # a subclass or a replaced part may attend otherwise; in fewer bits, maps are still those of the modules, which `watch` asks for
+        is_plain = type(self) is Transformer and type(self.decoder) is Decoder and not self.training
+        are_plain = is_plain and all(type(layer) is DecoderLayer for layer in self.decoder.layers)
+        return len(self.decoder.layers) if are_plain and packed_linear.kind_of(self.encoder) is Kind.FLOAT32 else 0
+
+    def source_attention(self, memory: Memory, tokens: Tokens, layer: int) -> AttentionMap:
+        return self.decoder.source_attention(self.target_embedding(tokens), memory, layer)
 
     def start(self, memory: Memory) -> TransformerState | IncrementalState:
         return transformer_packing.start(self.decoder, memory, lambda: self._start(memory))

@@ -8,6 +8,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.masks import Causal
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions.learned import Learned
@@ -156,14 +157,23 @@ class DecoderLayer(nn.Module):
         """
         if isinstance(source, Tensor):
             source = self.cross_attention.remember(source)
-        stream, query = self.around_self.enter(stream)
-        target = self.self_attention.remember(query, target)
-        # A right-padded target needs no lengths: the causal mask hides padding from all real positions.
-        stream = self.around_self.leave(stream, self.self_attention.recall(query, target, mask=Causal()))
+        stream, target = self._attend_to_target(stream, target)
         stream, query = self.around_cross.enter(stream)
         stream = self.around_cross.leave(stream, self.cross_attention.recall(query, source, lengths=lengths))
         stream, read = self.around_feed_forward.enter(stream)
         return self.around_feed_forward.leave(stream, self.feed_forward(read)), target
+
+    def source_attention(self, stream: Stream, memory: Memory) -> AttentionMap:
+        """Return the map (B, H, T, Tk) of the attention to the source of all T positions, and compute nothing beyond it."""
+        stream, _ = self._attend_to_target(stream, None)
+        _, query = self.around_cross.enter(stream)
+        return self.cross_attention.recall_map(query, memory.features, lengths=memory.lengths)
+
+    def _attend_to_target(self, stream: Stream, target: KeyValueCache | None) -> tuple[Stream, KeyValueCache]:
+        stream, query = self.around_self.enter(stream)
+        target = self.self_attention.remember(query, target)
+        # A right-padded target needs no lengths: the causal mask hides padding from all real positions.
+        return self.around_self.leave(stream, self.self_attention.recall(query, target, mask=Causal())), target
 
 
 class CausalLayer(SelfAttentionLayer):
@@ -233,6 +243,13 @@ class Decoder(nn.Module):
             stream, cache = layer(stream, layer_target, layer_source, lengths)
             caches.append(cache)
         return stream.end(self.norm), tuple(caches)
+
+    def source_attention(self, features: Features, memory: Memory, layer: int) -> AttentionMap:
+        """Return the map (B, H, T, Tk) of a layer's attention to the source, of all positions, embedded (B, T, E)."""
+        stream = Stream(features)
+        for index in range(layer):
+            stream, _ = self.layers[index](stream, None, memory.features, memory.lengths)
+        return self.layers[layer].source_attention(stream, memory)
 
 
 class CausalDecoder(nn.Module):

@@ -1,6 +1,6 @@
 """A Transformer's modules read into packed weights, with which `attent.ops.transformer` encodes and decodes on a CPU.
 
-They replace the modules in inference mode for dot products, softmax and float32, while nothing watches.
+They replace the modules in inference mode for dot products, softmax and float32, while nothing watches or changes a head.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.base import DotScore
+from attent.attention.capture.interventions import is_intervened
 from attent.attention.capture.watch import is_watched
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers.softmax import Softmax
@@ -62,7 +63,7 @@ def has_packed_form(stack: Stack) -> bool:
     is_served = all(rotary.interleaved for rotary in parts.positions) and all(
         layer.activation in ACTIVATIONS for layer in parts.feed_forwards
     )
-    return parts.are_packed and not tree.has_hooks and is_softmax and is_served
+    return parts.are_packed and not tree.has_hooks and is_softmax and is_served and not is_intervened(parts.attentions)
 
 
 class _Parts(NamedTuple):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, Validation
 from attent import bounded, registry
 from attent.data.settings import LANGUAGE, VectorsSettings
 from attent.errors import DataError, RunError, first_fault
-from attent.models.settings import ModelSettings
+from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
 
 Task = Literal["translate", "fill-mask", "classify", "text-generation"]
@@ -66,6 +66,20 @@ def versions() -> dict[str, str]:
 Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
+class AlignmentHead(BaseModel, extra="forbid", frozen=True):
+    """The attention of a translator that word alignments are read from, as `attent.evaluation.forced_decoding.AttentionSelector` has it.
+
+    Args:
+        layer: of those with attention to the source, from 0; None for the last.
+        head: from 0; None for the mean over heads.
+        about: the target token that a row is about.
+    """
+
+    layer: int | None = Field(None, ge=0)
+    head: int | None = Field(None, ge=0)
+    about: Literal["produced", "read"] = "produced"
+
+
 def _is_file_name(name: str) -> bool:
     """Return whether a name is that of a file directly in a folder, on any system."""
     return Path(name).name == name and name not in ("", "..") and not set("\\:\0") & set(name)
@@ -93,6 +107,7 @@ class RunConfig(BaseModel, extra="forbid"):
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
         dtype: the type of weights in which the model computes unless another is asked for.
+        alignment: the attention that a translator's words are aligned by, which `attent align --best` chose; None before.
         training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
         origin: of an imported model: its name, licence and format, its languages, and how it was searched there.
@@ -112,6 +127,7 @@ class RunConfig(BaseModel, extra="forbid"):
     vectors: VectorsSettings | None = None
     coverage: dict[str, dict[str, int | float]] = {}
     dtype: DType = "float32"
+    alignment: AlignmentHead | None = None
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
     origin: dict[str, Any] = {}
@@ -139,8 +155,8 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out spacing that is unknown, float32, and an origin that is none: the config is then that of earlier versions."""
-        defaults = ("spacing", None), ("dtype", "float32"), ("origin", {})
+        """Leave out spacing that is unknown, float32, no choice of attention and no origin: the config is then that of earlier versions."""
+        defaults = ("spacing", None), ("dtype", "float32"), ("alignment", None), ("origin", {})
         return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
     @model_validator(mode="after")
@@ -154,7 +170,17 @@ class RunConfig(BaseModel, extra="forbid"):
             raise ValueError("a run without tokenizers must say its sizes")
         if self.model.kind not in MODEL_KINDS[self.task]:
             raise ValueError(f"a run that {DOES[self.task][0]} has no model of kind {self.model.kind!r}")
+        self._check_alignment()
         return self
+
+    def _check_alignment(self) -> None:
+        """Check that the model has the attention that words are aligned by; only a Transformer has several layers and heads of it."""
+        if self.alignment is None:
+            return
+        sizes = (self.model.decoder_layers, self.model.heads) if isinstance(self.model, TransformerSettings) else (1, 1)
+        for name, number, size in zip(("layer", "head"), (self.alignment.layer, self.alignment.head), sizes, strict=True):
+            if number is not None and number >= size:
+                raise ValueError(f"alignment.{name} must be from 0 to {size - 1}, got {number}")
 
 
 def write_config(config: RunConfig, path: Path) -> None:

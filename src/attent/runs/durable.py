@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from safetensors import SafetensorError
 
@@ -142,7 +142,7 @@ def said_clearly(path: Path) -> Iterator[None]:
         raise RunError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
-def claim(file: IO[str], run: Path) -> bool:
+def claim(file: IO[Any], run: Path) -> bool:
     """Lock an open file of a run until it is closed or its process ends, however that happens.
 
     On file systems without locks nothing is locked.

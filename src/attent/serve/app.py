@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -29,13 +28,13 @@ from attent.serve.requests import (
     TranslateRequest,
 )
 from attent.serve.security import Guard, refusal
+from attent.serve.web_files import static_file
 from attent.views.pages.page import web_file
 
 # Threads that wait for the scheduler; each needs some memory of its own.
 THREADS = 2
 # The header that describes the numbers in the body.
 REGION_HEADER = "x-attent-part"
-MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
 Query = TypeVar("Query", bound=BaseModel)
 Answer = TypeVar("Answer")
 EXAMPLE_OR_TEXT: TypeAdapter[TextRequest | ExampleRequest] = TypeAdapter(TextRequest | ExampleRequest)
@@ -53,7 +52,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
     scene = "/api/scenes/{scene:str}"
     routes = [
         Route("/", _index_page),
-        Route("/web/{name:str}", _static_file),
+        Route("/web/{name:str}", static_file),
         _route("/api/about", lambda request, body: _json(explorer.describe())),
         _route(scene, lambda request, body: _json(explorer.scenes[_scene_number(request)].describe())),
         _route(
@@ -89,15 +88,6 @@ async def _in_thread(request: Request, compute: Callable[..., Answer], *argument
 
 async def _index_page(request: Request) -> Response:
     return HTMLResponse(web_file("explore.html"))
-
-
-async def _static_file(request: Request) -> Response:
-    """Send a script or a style sheet of views/web."""
-    name = request.path_params["name"]
-    media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
-    if media_type is None or name not in {file.name for file in files("attent.views").joinpath("web").iterdir()}:
-        raise HTTPException(404)
-    return Response(web_file(name), media_type=media_type)
 
 
 def _map_region(explorer: Explorer, request_type: type[HeadRequest], request: Request, body: bytes) -> Response:

@@ -10,15 +10,27 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
+from attent.attention.capture.intervene import Change, intervene
 from attent.data.tokenizer import EOS, prompt_of, respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.stepwise_generation import StepwiseGeneration
 from attent.errors import ArgumentError, DataError, check_index
+from attent.serve.adjustment import AdjustedWeights
 from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
-from attent.serve.requests import ColumnRequest, ExampleRequest, HeadRequest, RowRequest, TextRequest, TileRequest, TranslateRequest
+from attent.serve.requests import (
+    ColumnRequest,
+    ExampleRequest,
+    HeadRequest,
+    RowRequest,
+    SwitchedHead,
+    TextRequest,
+    TileRequest,
+    TranslateRequest,
+)
 from attent.serve.scheduler import Scheduler
 from attent.serve.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.views.build_scene import build_scene
@@ -28,7 +40,7 @@ from attent.views.scene import Scene
 
 # Tokens of a text that is read at once.
 MAX_TOKENS = 32_768
-# Tokens of a text up to which each token of its translation comes with its weights.
+# Tokens of a text up to which each token of its translation comes with its weights, and the whole with gradients.
 MAX_TOKENS_WITH_WEIGHTS = 512
 # Guesses for a blank, and classes.
 BEST = 5
@@ -142,6 +154,7 @@ class Explorer:
             DataError: the text is too long.
         """
         translator = self._run_for_task(request.run, "translate").tool
+        now = self._without_heads(translator.model, request.off)
         text = respell(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
         tokenizer = translator.target_tokenizer
@@ -150,19 +163,20 @@ class Explorer:
         self._check_length(len(decoding.sources))
         self._check_length(len(decoding.prefix), "prefix")
         yield {"kind": "start", "source": decoding.labels, "unknown": decoding.unknown_pieces}
-        if len(decoding.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(decoding.encoder_maps)):
+        if len(decoding.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
             # the encoder's maps can be explored long before the translation of a long text ends
             yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
-            tokens = self._now(lambda: translator.search([text], settings, prefixes=[decoding.prefix])[0][0].tokens)
+            tokens = now(lambda: translator.search([text], settings, prefixes=[decoding.prefix])[0][0].tokens)
             decoding = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix))
         steps = iter(decoding)
-        while (step := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_last_step_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
+        while (step := now(lambda: next(steps, None))) is not None:
+            weights = now(partial(_last_step_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
             best = [asdict(candidate) for candidate in step.candidates]
             yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
-        scene = self._now(lambda: scene_of(decoding.map()))
+        gradients = max(len(decoding.sources), len(decoding.tokens)) <= MAX_TOKENS_WITH_WEIGHTS
+        scene = now(lambda: scene_of(decoding.map(gradients=gradients)))
         translation = translator.target_tokenizer.decode(decoding.tokens)
         yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": decoding.tokens}
 
@@ -173,18 +187,20 @@ class Explorer:
             ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or too long.
         """
         generator = self._run_for_task(request.run, "text-generation").tool
+        now = self._without_heads(generator.model, request.off)
         more = generator.encode(request.more) if request.more else []
         generation = StepwiseGeneration(generator, request.text, [*request.prefix, *more], top_k=request.best)
         self._check_length(len(generation.prompt) + len(generation.prefix))
         labels = generation.labels
         yield {"kind": "start", "source": labels, "unknown": []}
         steps = iter(generation)
-        while (step := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_weights_of_prompt, generation, request.view))
+        while (step := now(lambda: next(steps, None))) is not None:
+            weights = now(partial(_weights_of_prompt, generation, request.view))
             best = [asdict(candidate) for candidate in step.candidates]
             yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
         text = request.text + generation.continuation
-        scene = self._now(lambda: build_scene(generation.map(), title=text[:MAX_TITLE]))
+        gradients = len(generation.prompt) + len(generation.tokens) <= MAX_TOKENS_WITH_WEIGHTS
+        scene = now(lambda: build_scene(generation.map(gradients=gradients), title=text[:MAX_TITLE]))
         yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": text, "tokens": generation.tokens}
 
     def fill(self, request: TextRequest) -> dict[str, Any]:
@@ -194,9 +210,11 @@ class Explorer:
             ArgumentError, DataError: the run does not fill blanks, there are none, or the text is too long.
         """
         filler = self._run_for_task(request.run, "fill-mask").tool
+        now = self._without_heads(filler.model, request.off)
         self._check_length(len(filler.tokenizer.encode(request.text)))
-        blanks = self._now(lambda: filler.fill(request.text, BEST))
-        scene = self._now(lambda: build_scene(filler.map(request.text), title=request.text[:MAX_TITLE]))
+        blanks = now(lambda: filler.fill(request.text, BEST))
+        gradients = len(filler.tokenizer.encode(request.text)) <= MAX_TOKENS_WITH_WEIGHTS
+        scene = now(lambda: build_scene(filler.map(request.text, gradients=gradients), title=request.text[:MAX_TITLE]))
         guesses = [{"place": blank.position, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
         return {"scene": self.scenes.add(scene, request.run), "blanks": guesses, "unknown": filler.unknown_words(request.text)}
 
@@ -208,6 +226,7 @@ class Explorer:
         """
         run = self._run_for_task(request.run, "classify")
         classifier = run.tool
+        now = self._without_heads(classifier.model, request.off)
         if isinstance(request, TextRequest):
             if classifier.tokenizer is None:
                 # a classifier of pictures would take the text for the name of a file on this machine
@@ -216,10 +235,11 @@ class Explorer:
                 raise DataError("there is nothing to classify: the text is empty")
             self._check_length(len(classifier.tokenizer.encode(request.text)))
             data, title = classifier.data([request.text]), request.text[:MAX_TITLE]
+            gradients = len(classifier.tokenizer.encode(request.text)) <= MAX_TOKENS_WITH_WEIGHTS
         else:
-            data, title = run.example(request.row), f"example {request.row}"
-        prediction = self._now(lambda: classifier.classify(data, best=BEST)[0])
-        scene = self._now(lambda: scene_of_example(classifier, data, title=title))
+            data, title, gradients = run.example(request.row), f"example {request.row}", True
+        prediction = now(lambda: classifier.classify(data, best=BEST)[0])
+        scene = now(lambda: scene_of_example(classifier, data, title=title, gradients=gradients))
         best = [
             {"label": label, "probability": probability}
             for label, probability in zip(prediction.labels, prediction.probabilities, strict=True)
@@ -230,10 +250,32 @@ class Explorer:
         with self.scheduler.foreground():
             return compute()
 
+    def _without_heads(self, model: nn.Module, off: Sequence[SwitchedHead]) -> Callable[[Callable[[], Answer]], Answer]:
+        """Return the function that computes with some heads of a model set to zero, before all background work.
+
+        Raises:
+            UnknownNameError: the model has no such module; that a module has fewer heads is known when it runs.
+        """
+        if not off:
+            return self._now
+        changes: dict[str, dict[int, Change]] = {}
+        for switched in off:
+            changes.setdefault(switched.module, {})[switched.head] = "zero"
+        intervention = intervene(model, changes)
+
+        def now(compute: Callable[[], Answer]) -> Answer:
+            with self.scheduler.foreground(), intervention:
+                return compute()
+
+        return now
+
     def _view(self, scene_number: int, request: HeadRequest) -> HeadView:
         group = self.scenes[scene_number].group(request.group)
         layer = check_index("layer", request.layer, len(group.layers))
-        return HeadView((scene_number, group.name, layer), group.layers[layer], request.head)
+        weights, adjustment = group.layers[layer], (request.temperature, request.top)
+        if adjustment != (1.0, 0):
+            weights = AdjustedWeights(weights.name, weights.weights, weights.sequence, *adjustment)
+        return HeadView((scene_number, group.name, layer, adjustment), weights, request.head)
 
     def _run_for_task(self, number: int, task: str) -> LoadedRun:
         if not self.runs:
@@ -264,7 +306,9 @@ def _last_step_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, 
 
 
 def _last_row(scene: Scene, view: HeadRequest) -> list[float] | None:
-    group = next((group for group in scene.groups if group.name == view.group), None)
+    groups = {group.name: group for group in scene.all_groups}
+    # gradients wait until all is written
+    group = groups.get(view.group) or groups.get(view.group.partition(".")[0])
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
     weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)

@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from attent.serve.adjustment import TEMPERATURES
+
 # The page says "mean" for the mean over heads, which is None in Python.
 Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda head: None if head == "mean" else head)]
 Index = Annotated[int, Field(ge=0)]
+# Characters of a module's path, and heads that are switched off at once.
+MAX_PATH, MAX_HEADS = 500, 4096
 
 
 class RequestModel(BaseModel):
@@ -18,11 +22,21 @@ class RequestModel(BaseModel):
 
 
 class HeadRequest(RequestModel):
-    """A head of a layer of a group, or the mean over its heads."""
+    """A head of a layer of a group, or the mean over its heads.
+
+    Args:
+        group: its name.
+        layer: from 0.
+        head: from 0, or "mean".
+        temperature: of what is shown: see `serve.adjustment`.
+        top: how many of the largest weights of each row are shown; 0 for all.
+    """
 
     group: str
     layer: Index
     head: Head
+    temperature: float = Field(default=1.0, ge=TEMPERATURES[0], le=TEMPERATURES[1])
+    top: Index = 0
 
 
 class RowRequest(HeadRequest):
@@ -52,17 +66,29 @@ class SummaryRequest(RequestModel):
     group: str
 
 
-class TextRequest(RequestModel):
-    """A text for a run, which is given by its number."""
+class SwitchedHead(RequestModel):
+    """A head that is switched off, by the path of its module."""
+
+    module: str = Field(max_length=MAX_PATH)
+    head: Annotated[int, Field(ge=0, lt=MAX_HEADS)]
+
+
+class RunRequest(RequestModel):
+    """A request to a run, which is given by its number, with some heads switched off."""
 
     run: Index = 0
+    off: tuple[SwitchedHead, ...] = Field(default=(), max_length=MAX_HEADS)
+
+
+class TextRequest(RunRequest):
+    """A text for a run."""
+
     text: str
 
 
-class ExampleRequest(RequestModel):
+class ExampleRequest(RunRequest):
     """An example among those that a run was started with."""
 
-    run: Index = 0
     row: Index
 
 

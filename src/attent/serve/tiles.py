@@ -17,6 +17,7 @@ from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, check_index, check_known
+from attent.serve.adjustment import AdjustedWeights
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
 from attent.serve.scheduler import Scheduler
@@ -107,9 +108,14 @@ class HeadView:
             level for level in range(1, 64) if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
         )
 
+    @property
+    def needs_whole_rows(self) -> bool:
+        """True if a weight depends on all others of its row, so that rows come from the layer, all heads at once."""
+        return isinstance(self.layer, AdjustedWeights)
+
     def weight_count(self, rows: int) -> int:
         """Return how many weights must be computed for so many rows."""
-        return rows * self.shape[1] * len(self.heads)
+        return rows * self.shape[1] * (self.layer.shape[0] if self.needs_whole_rows else len(self.heads))
 
     def stream_rows(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
         """Iterate over some rows, a few at a time: see `pooling.mean_over_heads`."""
@@ -117,6 +123,12 @@ class HeadView:
         if isinstance(weights, Tensor):
             dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
             yield rows, dense.mean(0), 0
+            return
+        if self.needs_whole_rows:
+            step = max(STEP_WEIGHTS // self.weight_count(1), 1)
+            for begin in range(0, len(rows), step):
+                part = rows[begin : begin + step]
+                yield part, self.layer.rows(torch.tensor(part))[self.heads.start : self.heads.stop].mean(0), 0
             return
         with weights.tiles(rows, self.heads, range(sequence, sequence + 1)) as tiles:
             yield from mean_over_heads(tiles, self.shape[1], len(self.heads))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
+
+import torch
 
 from attent.errors import ArgumentError, needs
 from attent.serve.translation.batcher import Batcher
@@ -16,6 +21,7 @@ from attent.serve.translation.service import TranslationService
 from attent.serve.translation.settings import ServerSettings
 
 EXTRA = "serve"
+CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
 # Seconds that requests under way may take after a signal to stop.
@@ -24,6 +30,8 @@ PATIENCE = 30
 SWITCH_INTERVAL = 0.001
 # Connections that wait to be accepted.
 BACKLOG = 2_048
+# Descriptors that are not for connections: libraries, runs, documents.
+RESERVED_DESCRIPTORS = 128
 
 
 class TranslationServer:
@@ -33,34 +41,71 @@ class TranslationServer:
         catalog: the runs.
         settings: of the server.
         say: writes a line of the log.
+        device: of the runs' models.
 
     Raises:
         AttentError: the extra is not installed.
     """
 
-    def __init__(self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None]) -> None:
+    def __init__(self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU) -> None:
         with needs("attent serve needs a few libraries", EXTRA):
             from attent.serve.translation.app import application
             from attent.serve.translation.metrics import Metrics
+            from attent.serve.translation.translated_files import TranslatedFiles
         self.catalog, self.settings, self._say = catalog, settings, say
         metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
-        self.batcher = Batcher(settings, metrics.observe_batch)
+        # a thread has a GPU of its own choice, on which Triton launches kernels
+        prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
+        self.batcher = Batcher(settings, metrics.observe_batch, prepare)
         self.service = TranslationService(settings, catalog, self.batcher)
-        self.app = application(self.service, metrics, say)
+        self.files = TranslatedFiles(settings.file_lifetime)
+        self.app = application(self.service, metrics, say, self.files)
+
+    def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> None:
+        """Answer requests until SIGTERM or SIGINT, on uvloop's event loop where that is installed; then end the threads."""
+        loop_factory, listeners = None, [listener]
+        with suppress(ImportError):
+            from uvloop import new_event_loop as loop_factory
+
+            from attent.serve.translation.connections import share_listener
+
+            listeners = share_listener(listener)
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(self.serve(listeners, has_started))
+        finally:
+            self.close()
 
     def close(self) -> None:
-        """Finish the sentences that wait, and end the threads."""
+        """Finish the sentences that wait, end the threads, and delete translated documents."""
         self.batcher.close()
+        self.files.close()
 
-    async def serve(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes."""
+    async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
+        """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes.
+
+        Args:
+            listeners: sockets that listen, several of one port where the event loop accepts a connection of each in a turn.
+            has_started: is called once requests are answered.
+        """
         import uvicorn
 
+        from attent.serve.translation.connections import BoundedProtocol, ConnectionLimits
+
+        settings = self.settings
+        limits = ConnectionLimits(_connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies)
         sys.setswitchinterval(SWITCH_INTERVAL)
+        # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for it (0.3 to 0.9 s)
+        gc.collect()
+        gc.freeze()
+        # a warning for each form that is none would let strangers fill the log
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)
         config = uvicorn.Config(
             self.app,
-            http="httptools",
+            http=partial(BoundedProtocol, limits=limits),  # pyright: ignore[reportArgumentType]
             ws="none",
+            # X-Forwarded-For is believed of trusted proxies alone, by the limits
+            proxy_headers=False,
             lifespan="off",
             log_level="error",
             access_log=False,
@@ -75,7 +120,7 @@ class TranslationServer:
             server.should_exit = True
 
         handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        task = asyncio.create_task(server.serve(sockets=[listener]))
+        task = asyncio.create_task(server.serve(sockets=[*listeners]))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
         has_started()
@@ -84,14 +129,30 @@ class TranslationServer:
             await task
         finally:
             watching.cancel()
+            gc.unfreeze()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
     async def _watch_runs(self) -> None:
-        """Load runs again that change on disk, in a thread beside the requests."""
+        """Load runs again that change on disk, and delete documents whose time is over, in a thread beside the requests."""
         while True:
             await asyncio.sleep(RELOAD_INTERVAL)
             await asyncio.to_thread(self.catalog.reload, self._say)
+            await asyncio.to_thread(self.files.delete_expired)
+
+
+def _connection_limit(limit: int) -> int:
+    """Return the number of connections that this process has descriptors for, after asking for as many as it may have."""
+    try:
+        import resource
+    except ImportError:
+        return limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wish = limit + RESERVED_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wish:
+        soft = wish if hard == resource.RLIM_INFINITY else min(hard, wish)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return limit if soft == resource.RLIM_INFINITY else max(min(limit, soft - RESERVED_DESCRIPTORS), 1)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from attent.attention.capture.captured_maps import ConcatenatedMap
+from attent.attention.capture.derived_maps import LAYER_NUMBER, DerivedMaps
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError, check_index
-from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
+from attent.views.scene import LayerGroup, LayerWeights, Measure, Picture, Scene
 from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds
 
 Weights = AttentionMap | Tensor
@@ -21,8 +23,6 @@ Map = TypeVar("Map")
 ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 # The names that watch() gives to the second call of a module, and to those after it.
 LATER_CALL = re.compile(r"^(.*)#\d+$")
-# The layer's number in a module's path.
-LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 
 def build_scene(
@@ -35,8 +35,11 @@ def build_scene(
     call: int = -1,
     picture: Picture | None = None,
     about: About | None = None,
+    gradients: Mapping[str, AttentionMap] | None = None,
 ) -> Scene:
     """Build a scene of what `watch` saw, of a run's `map`, or of any maps.
+
+    Norms of what keys add to outputs come along wherever they are known: see `watch.norms`.
 
     Consecutive calls of one module that belong to one pass, such as the steps of `generate()`, become one map.
 
@@ -53,6 +56,8 @@ def build_scene(
         picture: whose patches are the positions of "tokens".
         about: whether rows of a written text are about the token "produced" or the one "read"; unless given, inferred from the
             number of targets.
+        gradients: the weights times the gradients by them, such as `watch.gradients` returns, to be shown in their place on request; of
+            labelled maps their own.
 
     Raises:
         ArgumentError: there is nothing to show, it is not attention, or there is no such sequence or call.
@@ -67,6 +72,9 @@ def build_scene(
     by_group: dict[tuple[str, tuple[int, ...]], list[LayerWeights]] = {}
     for layer in _layers(selected, sequence):
         by_group.setdefault((LAYER_NUMBER.sub("*", layer.name), layer.shape), []).append(layer)
+    gradient_maps = gradients.available() if isinstance(gradients, DerivedMaps) else gradients or {}
+    gradient_passes = forward_passes({path: gradient_maps[path] for path in named if path in gradient_maps})
+    selected_gradients = {path: calls[call] for path, calls in gradient_passes.items() if len(calls) == len(passes[path])}
     labels = SceneLabels(tokens, targets, picture, about)
     # the path of a single map does not tell its kind
     unnamed = [] if isinstance(maps, Mapping) else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
@@ -82,10 +90,35 @@ def build_scene(
         name, group_title = kind, TITLES[kind]
         if group_kinds.count(kind) > 1:
             name, group_title = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}", f"{group_title} ({pattern})"
-        groups.append((kind, LayerGroup(name, group_title, rows, columns, tuple(layers), subject, kind != "cross")))
+        group = LayerGroup(name, group_title, rows, columns, tuple(layers), subject, kind != "cross")
+        groups.append((kind, replace(group, measures=(*_measures(group, selected, selected_gradients),))))
     labels.check()
     ordered = sorted(groups, key=lambda group: ORDER.index(group[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, _notes(passes, call))
+
+
+def _measures(group: LayerGroup, maps: Mapping[str, Weights | LabelledMap], gradients: Mapping[str, AttentionMap]) -> Iterator[LayerGroup]:
+    """Yield a group by its other measures, those that are known of every layer."""
+
+    def gradient(layer: LayerWeights) -> AttentionMap:
+        labelled = maps[layer.name]
+        derived = labelled.gradients if isinstance(labelled, LabelledMap) else gradients.get(layer.name)
+        if derived is None:
+            raise ArgumentError(f"the gradients of {layer.name} are not known")
+        return derived
+
+    def norm(layer: LayerWeights) -> AttentionMap:
+        if not isinstance(layer.weights, AttentionMap):
+            raise ArgumentError(f"{layer.name} is of numbers, whose norms are not known")
+        return layer.weights.norms()
+
+    measures: tuple[tuple[Measure, Callable[[LayerWeights], AttentionMap]], ...] = (("norms", norm), ("gradients", gradient))
+    for measure, derive in measures:
+        try:
+            layers = tuple(replace(layer, weights=derive(layer)) for layer in group.layers)
+        except ArgumentError:
+            continue
+        yield replace(group, name=f"{group.name}.{measure}", layers=layers, measure=measure, base=group.name)
 
 
 def forward_passes(maps: Mapping[str, Map]) -> dict[str, list[Map | AttentionMap]]:

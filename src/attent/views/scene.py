@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from attent.views.labels import has_right_to_left
 # The subject of a row. The weights of step t may belong to the token that the step writes, or to the one that it reads
 # (Luong et al. 2015, footnote 14).
 PRODUCED, READ = "the token produced", "the token read in"
+# What the numbers of a group are.
+Measure = Literal["weights", "norms", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class LayerGroup:
         layers: from the first to the last, all of one shape.
         about: the subject of a row, such as PRODUCED or READ.
         is_self_attention: whether queries stand among the keys, the last query at the last key.
+        measure: what the numbers are.
+        base: the name of the group of the weights that the numbers are made of, if they are no weights.
+        measures: the same attention by other measures.
 
     Raises:
         ArgumentError: there is no layer.
@@ -103,6 +108,9 @@ class LayerGroup:
     layers: tuple[LayerWeights, ...]
     about: str = READ
     is_self_attention: bool = True
+    measure: Measure = "weights"
+    base: str = ""
+    measures: tuple[LayerGroup, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -141,6 +149,8 @@ class LayerGroup:
             "distribution": self.is_distribution,
             "itself": self.is_self_attention,
             "causal": self.is_causal,
+            "measure": self.measure,
+            "base": self.base or self.name,
         }
 
 
@@ -180,7 +190,7 @@ class Scene:
     Args:
         title: of the view.
         texts: by id.
-        groups: in the order in which the view offers them.
+        groups: of weights, in the order in which the view offers them.
         picture: of which one of the texts is made.
         notes: sentences that a reader must know.
 
@@ -196,7 +206,7 @@ class Scene:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len({group.name for group in self.groups}) < len(self.groups):
+        if len({group.name for group in self.all_groups}) < len(self.all_groups):
             raise ArgumentError(f"groups must have names of their own, got {', '.join(group.name for group in self.groups)}")
         for group in self.groups:
             for axis, text, length in (("rows", group.rows, group.shape[1]), ("columns", group.columns, group.shape[2])):
@@ -212,15 +222,20 @@ class Scene:
                     f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps have, got {length}"
                 )
 
+    @property
+    def all_groups(self) -> tuple[LayerGroup, ...]:
+        """The groups of weights, each followed by its other measures."""
+        return tuple(measured for group in self.groups for measured in (group, *group.measures))
+
     def group(self, name: str) -> LayerGroup:
         """Return the group of a name.
 
         Raises:
             ArgumentError: there is none.
         """
-        groups = {group.name: group for group in self.groups}
+        groups = {group.name: group for group in self.all_groups}
         if name not in groups:
-            raise ArgumentError(f"no group {name!r}; there are {', '.join(groups)}")
+            raise ArgumentError(f"no group {name!r}; there are {', '.join(group.name for group in self.groups)}")
         return groups[name]
 
     def describe(self) -> dict[str, Any]:
@@ -228,7 +243,7 @@ class Scene:
         return {
             "title": self.title,
             "texts": {name: {"labels": list(text.labels), "direction": text.direction} for name, text in self.texts.items()},
-            "groups": [group.describe() for group in self.groups],
+            "groups": [group.describe() for group in self.all_groups],
             "picture": None if self.picture is None else self.picture.describe(),
             "notes": list(self.notes),
         }

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.attend import attend
-from attent.attention.capture.patching import TARGETS, CapturedCall, Patcher, first_argument, running_modules
+from attent.attention.capture.changed_calls import plain_encoder_layer, plain_multi_head
+from attent.attention.capture.patching import TARGETS, CapturedCall, Patcher
+from attent.attention.capture.running import first_argument, running_modules
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import StaleMapError
@@ -257,3 +259,8 @@ def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
     assert len(heard) == 1
     patcher.restore()
     assert mixer.function is original
+
+
+def test_contexts_can_be_changed_wherever_attention_is_captured() -> None:
+    hidden = [target for target in TARGETS if target.change is None]
+    assert [target.plain for target in hidden] == [plain_encoder_layer, plain_multi_head]

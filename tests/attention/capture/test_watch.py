@@ -76,7 +76,7 @@ def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
         }
     )
     model.register_module("none", None)
-    assert list(module._module_paths(model).items()) == [(each, path) for path, each in model.named_modules()]
+    assert list(module.module_paths(model).items()) == [(each, path) for path, each in model.named_modules()]
 
 
 def test_maps_are_had_while_the_model_runs_on() -> None:
@@ -242,6 +242,18 @@ def test_the_graph_is_not_kept_alive(need_weights: bool) -> None:
     del output, features
     assert Marked.marks[-1]() is None
     assert seen[""].dense().shape == (2, 2, 5, 5)
+
+
+def test_gradients_keep_the_graph_until_the_last() -> None:
+    model = MultiHeadAttention(6, 2)
+    features = Marked.apply(torch.randn(2, 5, 6, requires_grad=True))
+    with watch(model, gradients=True) as seen:
+        output = model(features)
+    expected = seen.gradients(output.sum())[""].dense()
+    gradients = seen.last_gradients(output.sum())
+    del output, features
+    assert Marked.marks[-1]() is None
+    torch.testing.assert_close(gradients[""].dense(), expected)
 
 
 def test_a_missing_path_names_the_nearest() -> None:

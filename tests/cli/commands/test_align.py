@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from attent.cli.inputs import read_text_pairs
 from attent.decoding.translator import Translator, load
@@ -14,6 +16,7 @@ from attent.evaluation.aligner import align, tokenize_pair
 from attent.evaluation.forced_decoding import AttentionSelector
 from attent.evaluation.pharaoh import parse, pharaoh
 from attent.evaluation.symmetrization import symmetrize
+from attent.runs.config import read_config
 
 PAIRS = [
     ("fr | mardi 3 mars 2026", "2026 -03 -03"),
@@ -136,6 +139,38 @@ def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_pat
         assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
 
 
+def test_neither_chunks_nor_threads_change_a_line(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(4 * file.read_text(encoding="utf-8"), encoding="utf-8")
+    whole = attent("align", run_folder, file).out
+    assert len(whole) == 20
+    monkeypatch.setattr("attent.cli.links.LINES", 3)
+    monkeypatch.setattr("attent.cli.commands.align.INTERVAL", 0)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            done = attent("align", run_folder, file)
+            assert (done.code, done.out) == (0, whole)
+            assert done.err[0].startswith("3 pairs aligned, ")
+            assert done.err[-1].startswith("20 pairs aligned, ")
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_lines_before_a_wrong_one_are_aligned(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = attent("align", run_folder, file).out
+    file.write_text(file.read_text(encoding="utf-8") + "no tab\n", encoding="utf-8")
+    monkeypatch.setattr("attent.cli.links.LINES", 2)
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            done = attent("align", run_folder, file)
+            assert (done.code, done.out) == (2, whole)
+            assert done.err == [f"attent: {file}, line 6: must be source, tab, target, got 0 tabs"]
+    finally:
+        torch.set_num_threads(1)
+
+
 def test_a_pair_that_is_too_long_is_named_and_the_others_aligned(
     attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +184,33 @@ def test_a_pair_that_is_too_long_is_named_and_the_others_aligned(
     # BOS counts
     file.write_text("a\t0123456789abcde\na\t0123456789abcdef\n", encoding="utf-8")
     assert attent("align", run_folder, file).err == [f"line 2: not aligned: 17 {says}"]
+
+
+def test_without_gold_links_pairs_choose_what_is_kept(attent, run_folder: Path, reverse_folder: Path, file: Path, tmp_path: Path) -> None:
+    run, back = tmp_path / "run", tmp_path / "back"
+    shutil.copytree(run_folder, run)
+    shutil.copytree(reverse_folder, back)
+    done = attent("align", run, file, "--best", "--tokens")
+    assert done.code == 0
+    assert done.err[0] == "looking at every layer and head on 5 pairs without gold links"
+    assert done.out[:2] == ["chosen on 5 pairs without gold links:", "layer  head  a row is about      score  agreement"]
+    assert len(done.out) == 2 + 10
+    chosen = read_config(run).alignment
+    assert chosen is not None
+    assert done.out[2].split()[:2] == [str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)]
+    assert done.err[1].startswith(f"{run} aligns by layer {chosen.layer}")
+    done = attent("align", run, file, "--best-head", "--reverse", back)
+    assert done.out[0] == "chosen on 5 pairs without gold links, of each run and of the one for the other direction:"
+    # it only tells
+    assert (read_config(run).alignment, read_config(back).alignment) == (chosen, None)
+    assert attent("align", run, file, "--best", "--reverse", back).out == done.out
+    assert read_config(back).alignment is not None
+
+
+def test_empty_pairs_choose_nothing(attent, run_folder: Path, file: Path) -> None:
+    file.write_text("\ta\n", encoding="utf-8")
+    done = attent("align", run_folder, file, "--best-head")
+    assert (done.code, done.err[-1]) == (2, "attent: there is nothing to choose by: every pair has an empty side")
 
 
 Options = list[object]
@@ -166,7 +228,9 @@ Options = list[object]
         (["--symmetrization", "union"], "--symmetrization joins the links of two runs: --reverse names the other one"),
         (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrize 'onion'; did you mean 'union'?"),
         (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
-        (["--best-head"], "give --gold and none of the others"),
+        (["--best-head", "--layer", 0], "--best-head chooses layer, head and what rows are about: give none of them"),
+        (["--best", "--gold", "x", "--reverse", "."], "--best chooses by --gold or by --reverse, not by both"),
+        (["--best", "--threshold", 0.5], "--best without --gold chooses by the largest weights: give no --threshold"),
         (["--one-based"], "give it by --gold"),
         (["--gold", "nowhere"], "nowhere is no file"),
         (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),

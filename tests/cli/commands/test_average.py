@@ -25,6 +25,7 @@ def tensors(run: Path, *names: int) -> list[dict[str, torch.Tensor]]:
     return [read_tensors(run / "checkpoints" / f"{name:08}" / "model.safetensors") for name in names]
 
 
+@pytest.mark.slow
 def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) -> None:
     best = (trained / "model.safetensors").read_bytes()
     done = attent("average", trained, "--last", 3)

@@ -15,7 +15,6 @@ def test_an_unknown_command_is_a_key_error() -> None:
 
 
 ALIASES = [
-    ("align", "--best", "--best-head"),
     ("align", "--symmetrise", "--symmetrization"),
     ("classify", "--best", "--top-k"),
     ("explore", "--normaliser", "--normalizer"),

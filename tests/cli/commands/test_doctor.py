@@ -69,7 +69,10 @@ def test_that_torch_is_too_old_is_said_once() -> None:
     assert (done.returncode, done.stderr) == (2, "broken: torch 2.4.0 is too old: pip install --upgrade 'torch>=2.11'\n")
 
 
-@pytest.mark.parametrize("library", ["torch", "numpy", "babel", "sacrebleu", "sentencepiece", "transformers", "rich"])
+OPTIONAL = [pytest.param(library, marks=pytest.mark.slow) for library in ("babel", "sacrebleu", "sentencepiece", "transformers")]
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy", "rich", *OPTIONAL])
 def test_a_library_that_cannot_be_imported_is_no_traceback(library: str) -> None:
     done = doctor(f"import sys\nsys.modules[{library!r}] = None")
     assert done.returncode == (2 if library in ("torch", "numpy") else 0), done.stderr

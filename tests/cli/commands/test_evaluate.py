@@ -178,12 +178,13 @@ def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs
     follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
     run = load(tmp_path / "run")
     found = {}
-    for beam in (1, 4):
-        done = attent("evaluate", tmp_path / "run", "--beam", beam, "--length-penalty", 0, "--json")
-        found[beam] = json.loads("\n".join(done.out))["validation"]["chrF2"]
-        translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=0.0))
-        assert found[beam] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
-    assert found[1] != found[4]
+    for beam, penalty, form in ((1, 0.0, "wu"), (4, 0.0, "wu"), (4, 3.0, "length")):
+        options = ("--beam", beam, "--length-penalty", penalty, "--length-form", form)
+        done = attent("evaluate", tmp_path / "run", *options, "--json")
+        found[beam, form] = json.loads("\n".join(done.out))["validation"]["chrF2"]
+        translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=penalty, length_form=form))
+        assert found[beam, form] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
+    assert len(set(found.values())) == 3
 
 
 def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_pairs, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from attent.serve.translation.engines import RunCatalog
 from attent.serve.translation.metrics import Metrics
 from attent.serve.translation.service import TranslationService
 from attent.serve.translation.settings import ServerSettings
+from attent.serve.translation.translated_files import TranslatedFiles
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .!?"
 Serve = Callable[..., TestClient]
@@ -49,15 +50,18 @@ def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
 @pytest.fixture
 def serve(catalog: RunCatalog) -> Iterator[Serve]:
     batchers: list[Batcher] = []
+    stores: list[TranslatedFiles] = []
 
     def start(**settings: object) -> TestClient:
         chosen = ServerSettings(**settings)
         metrics = Metrics(lambda: 0, lambda: 0)
         batchers.append(Batcher(chosen, metrics.observe_batch))
-        client = TestClient(application(TranslationService(chosen, catalog, batchers[-1]), metrics), raise_server_exceptions=False)
-        client.batcher = batchers[-1]
+        stores.append(TranslatedFiles(chosen.file_lifetime))
+        app = application(TranslationService(chosen, catalog, batchers[-1]), metrics, files=stores[-1])
+        client = TestClient(app, raise_server_exceptions=False)
+        client.batcher, client.files = batchers[-1], stores[-1]
         return client
 
     yield start
-    for batcher in batchers:
-        batcher.close()
+    for server in (*batchers, *stores):
+        server.close()

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.views.build_scene import build_scene
-from attent.views.pages.budget import MEBIBYTE, plan_page
+from attent.views.pages.budget import BASE64_FACTOR, EXACT_SHARE, MEBIBYTE, NO_ROOM, fit_measures, plan_page
 from attent.views.scene import Scene
 
 
@@ -41,3 +44,14 @@ def test_what_is_too_long_for_single_weights_is_pooled_alone() -> None:
 def test_what_would_take_too_long_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"12 layers of 12 heads, 100,000 x 100,000 each, are too many weights.*attent explore"):
         plan_page(scene(100_000, 12, 12), 8 * MEBIBYTE)
+
+
+def test_measures_beside_weights_take_no_exactness_from_them(translator: Translator) -> None:
+    scene = build_scene(translator.map("abcdefgh" * 4, "65432165"))
+    assert [group.name for group in scene.all_groups[:2]] == ["cross", "cross.norms"]
+    assert fit_measures(scene, 8 * MEBIBYTE) is scene
+    weights = sum(len(group.layers) * math.prod(group.shape) for group in scene.groups)
+    # room for the weights in full precision, and none for as many norms
+    fitted = fit_measures(scene, 1.2 * weights * 4 * BASE64_FACTOR / EXACT_SHARE)
+    assert [group.name for group in fitted.all_groups] == [group.name for group in scene.groups]
+    assert fitted.notes == (NO_ROOM,)

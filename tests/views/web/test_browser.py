@@ -117,7 +117,7 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     shown = scene()
     there = opened(shown)
     seen: list[str] = []
-    for _ in range(12):
+    for _ in range(18):
         there.keyboard.press("Tab")
         seen.append(there.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
     for part in ("SELECT", "LIoption", "CANVASapplication", "BUTTONgridcell"):
@@ -150,10 +150,10 @@ def test_figures_of_every_head(opened: Any) -> None:
     there.click("button[aria-label='layer 0, head 1']")
     first = torch.stack([weights(shown, 0, 1, row)[0] for row in range(5)]).mean().item()
     assert f"share on the first token {first:.4g}"[:-1] in there.inner_text(".summary")
-    there.locator(".grid select").select_option("first")
+    there.locator(".grid select").first.select_option("first")
     # whoever hears the page hears the figure too
     assert there.inner_text(f"button[aria-label='layer 0, head 1: {first:.2f}']") == f"{first:.2f}"
-    there.locator(".grid select").select_option("thumbnails")
+    there.locator(".grid select").first.select_option("thumbnails")
     there.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
 
 
@@ -168,7 +168,7 @@ def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
     there.focus(".map canvas")
     there.keyboard.press("ArrowDown")
     step = int(about.split("the mean of each ")[1].split(" ")[0])
-    assert f"the mean of up to {step} × {step} weights" in there.inner_text(".map .readout")
+    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(".map .readout")
     rows = shown.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
     pooled = rows[:, :step].mean().item()
     top = torch.nn.functional.avg_pool2d(shown.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
@@ -186,6 +186,32 @@ def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: 
     assert "about the token read in" in there.inner_text("header .about")
     assert there.locator(".rows li").count() == 6
     assert there.inner_text(".rows li:nth-child(4)") == "␣"
+
+
+def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator: Any) -> None:
+    shown = build_scene(translator.map("bad", "654", gradients=True))
+    there = opened(shown)
+    numbers = there.locator(".choices select").nth(3)
+    assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
+    assert numbers.input_value() == "weights"
+    over_cell(there, 1, 2, 3)
+    for measure, told in (("norms", "its weight times its projected value"), ("gradients", "the gradient of the model's output by it")):
+        there.locator(".choices select").nth(3).select_option(measure)
+        said(there, ".about", told)
+        group = shown.group(f"cross.{measure}")
+        number = group.layers[-1].rows(torch.tensor([0]))[:, 0].mean(0)[0].item()
+        there.wait_for_timeout(300)
+        # the map has a row more than columns
+        over_cell(there, -1, 0, 3)
+        assert shown_value(there) == pytest.approx(number, rel=1e-2)
+        window.picture(there, f"page-{measure}")
+    # another attention is shown by the same numbers, and so is the page when it is loaded again
+    there.locator(".choices select").first.select_option("encoder")
+    said(there, ".about", "the gradient of the model's output by it")
+    there.reload()
+    said(there, ".about", "the gradient of the model's output by it")
+    there.locator(".choices select").nth(3).select_option("weights")
+    said(there, ".about", "each row sums to 1")
 
 
 def test_hostile_tokens_are_text(opened: Any) -> None:

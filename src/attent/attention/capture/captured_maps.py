@@ -122,6 +122,9 @@ class ConcatenatedMap(AttentionMap):
     def keep(self) -> AttentionMap:
         return ConcatenatedMap([part.keep() for part in self._maps])
 
+    def norms(self) -> AttentionMap:
+        return ConcatenatedMap([part.norms() for part in self._maps])
+
     def scores(self, stage: Stage = "raw") -> ScoreMap:
         raise ArgumentError("concatenated maps have no scores; ask the map of one call")
 
@@ -177,6 +180,8 @@ def prepare_scaled_dot_product(
     scale: float | None = None,
     is_grouped: bool = False,
     has_nan_rows: bool = False,
+    value: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> Prepared:
     """Prepare a call of PyTorch's attention as a call of ours.
 
@@ -188,27 +193,32 @@ def prepare_scaled_dot_product(
         scale: the factor on qᵀk; 1/√D if not given.
         is_grouped: query heads share key heads.
         has_nan_rows: the weights of a query that may see nothing are NaN, not zero.
+        value: (…, G, Tk, Dv); a map needs none.
+        dropout: the share of weights to drop, by a seed of PyTorch's generator.
     """
     own_axes = 3 if is_grouped else 2
     leading = torch.broadcast_shapes(query.shape[:-own_axes], key.shape[:-own_axes])
-    query, key = (side.expand(*leading, *side.shape[-own_axes:]) for side in (query, key))
+    value = key[..., :0] if value is None else value
+    query, key, value = (side.expand(*leading, *side.shape[-own_axes:]) for side in (query, key, value))
     if isinstance(mask, Tensor):
         mask = _mask_for_queries(mask, query)
     if len(leading) + own_axes > 4:
-        query, key = query.flatten(0, -4), key.flatten(0, -4)
+        query, key, value = (side.flatten(0, -4) for side in (query, key, value))
     bias = mask if isinstance(mask, Tensor) and mask.dtype != torch.bool else None
     if isinstance(mask, Tensor):
         mask = Table(mask) if bias is None else None
     return prepare(
         query,
         key,
-        key[..., :0],
+        value,
         score=ScaledDot(scale),
         normalizer=BareSoftmax() if has_nan_rows else Softmax(),
         mask=mask if not is_causal else Causal() if mask is None else mask & Causal(),
         bias=bias,
         # PyTorch's causal mask counts from the first key; ours aligns the last query with the last key, as a cache needs
         query_start=0 if is_causal else None,
+        dropout=dropout,
+        seed=torch.randint(2**31 - 1, ()) if dropout else None,
     )
 
 

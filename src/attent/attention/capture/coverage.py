@@ -41,13 +41,25 @@ def advice_for_uncaptured(paths: Mapping[nn.Module, str], captured: Set[str]) ->
     """
     attention = {path: module for module, path in paths.items() if is_attention_module(module)}
     outer = {parent for path in (*attention, *captured) for parent in _parents(path)}
-    compiled = {path for module, path in paths.items() if module._compiled_call_impl is not None or hasattr(module, "_orig_mod")}
+    compiled = {path for module, path in paths.items() if is_compiled(module)}
     models = [module for module in paths if hasattr(module, "set_attn_implementation")]
     return {
         path: advice(module, models, is_compiled=bool(compiled & {path, *_parents(path)}))
         for path, module in attention.items()
         if path not in outer and captured.isdisjoint({path, *_parents(path)})
     }
+
+
+def attention_paths(paths: Mapping[nn.Module, str]) -> list[str]:
+    """Return the paths of the innermost modules that look like attention, in order."""
+    attention = [path for module, path in paths.items() if is_attention_module(module)]
+    outer = {parent for path in attention for parent in _parents(path)}
+    return [path for path in attention if path not in outer]
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether a module itself is under `torch.compile`."""
+    return module._compiled_call_impl is not None or hasattr(module, "_orig_mod")
 
 
 def _parents(path: str) -> set[str]:

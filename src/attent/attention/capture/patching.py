@@ -1,6 +1,7 @@
-"""PyTorch's attention functions, patched while anybody watches, and the maps of their calls.
+"""PyTorch's attention functions, patched while anybody watches or intervenes, and the maps of their calls.
 
-A patch calls PyTorch's own function unchanged and captures its arguments; the map is computed when it is read. PyTorch's modes would
+A patch calls PyTorch's own function unchanged and captures its arguments; the map is computed when it is read, and contexts that an
+intervention changes are put into the result. PyTorch's modes would
 see the same calls, but a `TorchFunctionMode` turns off the fused path of `nn.TransformerEncoderLayer`, which changes results and speed,
 and a `TorchDispatchMode` passes every operator of the model through Python.
 """
@@ -10,7 +11,8 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -19,8 +21,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.call import Prepared
+from attent.attention.capture import changed_calls
 from attent.attention.capture.captured_maps import DeferredMap, Snapshot, pad_nested, padding_mask, prepare_scaled_dot_product
+from attent.attention.capture.interventions import INTERVENTIONS, concerned
+from attent.attention.capture.running import first_argument, running_modules
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.contributions import HeadOutputs
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -29,32 +35,18 @@ is_compiling, _getframe = torch.compiler.is_compiling, sys._getframe
 
 
 class CapturedCall(NamedTuple):
-    """A call: the running modules, innermost first, and the function that makes its map."""
+    """A call: the running modules, innermost first, the function that makes its map, and the contexts with their graph, if known."""
 
     modules: Iterator[nn.Module]
     make_map: Callable[[], AttentionMap]
+    context: Tensor | Sequence[Tensor] | None = None
 
 
-def running_modules(frame: FrameType | None) -> Iterator[nn.Module]:
-    """Yield the modules whose methods are running, innermost first."""
-    while frame is not None:
-        first = first_argument(frame)
-        if isinstance(first, nn.Module):
-            yield first
-        frame = frame.f_back
-
-
-def first_argument(frame: FrameType) -> object:
-    """Return the first argument of a running function: the module, if it is a module's method."""
-    code = frame.f_code
-    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-
-
-def capture_scaled_dot_product_attention(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_scaled_dot_product_attention(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
     """Capture `F.scaled_dot_product_attention`, except from our own backends, whose callers report."""
-    if frame.f_globals.get("__name__", "").startswith(("attent.attention.", "attent.ops.")):
+    if changed_calls.is_own(frame):
         return None
-    return CapturedCall(running_modules(frame), lambda: _scaled_dot_product_map(frame, *args, **keywords))
+    return CapturedCall(running_modules(frame), lambda: _scaled_dot_product_map(frame, *args, **keywords), result)
 
 
 def _scaled_dot_product_map(
@@ -68,14 +60,17 @@ def _scaled_dot_product_map(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> AttentionMap:
-    if frame.f_code.co_name == "sdpa_attention_forward" and query.shape[2] > 1 and frame.f_locals.get("q_length") == 1:
-        # Hugging Face's decoding passes the heads that share a key head as queries: (B, G, H/G, D)
-        query, enable_gqa = query.reshape(len(query), -1, 1, query.shape[-1]), True
-        if attn_mask is not None and attn_mask.shape[1] > 1:
-            attn_mask = attn_mask.reshape(len(attn_mask), -1, 1, attn_mask.shape[-1])
+    query, attn_mask, enable_gqa = changed_calls.with_heads(frame, query, attn_mask, enable_gqa)
     # snapshots only: holding the originals would hold their graph
     snapshots = (Snapshot.of(query), Snapshot.of(key), None if attn_mask is None else Snapshot.of(attn_mask))
-    return DeferredMap(_prepare_attention, *snapshots, is_causal, scale, enable_gqa)
+    weights = DeferredMap(_prepare_attention, *snapshots, is_causal, scale, enable_gqa)
+    weights.outputs = HeadOutputs(partial(_padded, Snapshot.of(value)), dropout_p)
+    return weights
+
+
+def _padded(value: Snapshot) -> Tensor:
+    """Return the values of a call, nested sequences padded."""
+    return pad_nested(value.get())[0] if value.tensor.is_nested else value.get()
 
 
 def _prepare_attention(
@@ -90,22 +85,26 @@ def _prepare_attention(
     return prepare_scaled_dot_product(query.get(), key.get(), mask_tensor, is_causal=is_causal, scale=scale, is_grouped=is_grouped)
 
 
-def capture_bmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
     """Capture `torch.bmm` where it computes the scores of `nn.MultiheadAttention`."""
-    return capture_baddbmm(frame, (None, *args), keywords)
+    return capture_baddbmm(frame, (None, *args), keywords, result)
 
 
-def capture_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
     """Capture `torch.baddbmm` where it computes the masked scores of `nn.MultiheadAttention`."""
     # the second product in that function is weights · values
-    if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in frame.f_locals:
+    if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in (variables := frame.f_locals):
         return None
-    return CapturedCall(running_modules(frame), lambda: _scores_map(frame.f_locals["num_heads"], *args, **keywords))
+    heads, value, dropout = (variables[name] for name in ("num_heads", "v", "dropout_p"))
+    return CapturedCall(running_modules(frame), lambda: _scores_map(heads, value, dropout, *args, **keywords))
 
 
-def _scores_map(heads: int, mask: Tensor | None, query: Tensor, key: Tensor) -> AttentionMap:
-    """Return the map of scaled queries (B·H, Tq, D) and transposed keys (B·H, D, Tk)."""
-    return DeferredMap(_prepare_scores, heads, Snapshot.of(query), Snapshot.of(key), None if mask is None else Snapshot.of(mask))
+def _scores_map(heads: int, value: Tensor, dropout: float, mask: Tensor | None, query: Tensor, key: Tensor) -> AttentionMap:
+    """Return the map of scaled queries (B·H, Tq, D) and transposed keys (B·H, D, Tk); the values are (B·H, Tk, D)."""
+    mask_snapshot = None if mask is None else Snapshot.of(mask)
+    weights = DeferredMap(_prepare_scores, heads, Snapshot.of(query), Snapshot.of(key), mask_snapshot)
+    weights.outputs = HeadOutputs(Snapshot.of(value).get, dropout)
+    return weights
 
 
 def _prepare_scores(heads: int, query: Snapshot, key: Snapshot, mask: Snapshot | None) -> Prepared:
@@ -114,7 +113,7 @@ def _prepare_scores(heads: int, query: Snapshot, key: Snapshot, mask: Snapshot |
     return prepare_scaled_dot_product(queries, keys, bias, scale=1.0, has_nan_rows=True)
 
 
-def capture_encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
     """Capture the fused path of `nn.TransformerEncoderLayer`, which skips its attention module; the map still gets that module's path."""
     modules = running_modules(frame)
     layer = next(modules, None)
@@ -143,7 +142,7 @@ def _encoder_layer_map(
     return _projected_map(source, source, heads, parameters, mask, mask_type, epsilon, length)
 
 
-def capture_multi_head(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_multi_head(frame: FrameType, args: Arguments, keywords: Keywords, result: Any) -> CapturedCall | None:
     """Capture the fused path of `nn.MultiheadAttention`."""
     return CapturedCall(running_modules(frame), lambda: _multi_head_map(*args, **keywords))
 
@@ -184,7 +183,7 @@ def _projected_map(
     parameter_snapshots = [Snapshot.of_parameter(parameter) for parameter in parameters]
 
     def project(snapshot: Snapshot, chunk: int) -> tuple[Tensor, Tensor | None]:
-        """Return queries (chunk 0) or keys (1), (B, H, T, D), and the lengths of nested sequences."""
+        """Return queries (chunk 0), keys (1) or values (2), (B, H, T, D), and the lengths of nested sequences."""
         features, lengths = pad_nested(snapshot.get(), length) if snapshot.tensor.is_nested else (snapshot.get(), None)
         weight, bias, *norm = (parameter.get() for parameter in parameter_snapshots)
         if norm:
@@ -201,29 +200,42 @@ def _projected_map(
             allowed = allowed[:, None, None]
         return prepare_scaled_dot_product(queries, keys, allowed, has_nan_rows=True)
 
-    return DeferredMap(prepare)
+    weights = DeferredMap(prepare)
+    # keys and values are of the same features
+    weights.outputs = HeadOutputs(lambda: project(key_snapshot, 2)[0])
+    return weights
 
 
 class PatchTarget(NamedTuple):
-    """A function of PyTorch's: the module that owns it, its name, and the function that captures a call of it."""
+    """A function of PyTorch's that computes attention.
+
+    Args:
+        owner: the module that has it.
+        name: its name.
+        capture: captures a call of it.
+        change: puts interventions into its result; None if that hides the contexts of heads.
+        plain: in that case computes what the running module returns by other functions.
+    """
 
     owner: object
     name: str
-    capture: Callable[[FrameType, Arguments, Keywords], CapturedCall | None]
+    capture: Callable[[FrameType, Arguments, Keywords, Any], CapturedCall | None]
+    change: Callable[[FrameType, Arguments, Keywords, Tensor], Tensor] | None = None
+    plain: Callable[[FrameType], Any] | None = None
 
 
 TARGETS = (
-    PatchTarget(F, "scaled_dot_product_attention", capture_scaled_dot_product_attention),
+    PatchTarget(F, "scaled_dot_product_attention", capture_scaled_dot_product_attention, changed_calls.change_attention),
     # nn.MultiheadAttention calls these two when it returns its weights
-    PatchTarget(torch, "bmm", capture_bmm),
-    PatchTarget(torch, "baddbmm", capture_baddbmm),
-    PatchTarget(torch, "_transformer_encoder_layer_fwd", capture_encoder_layer),
-    PatchTarget(torch, "_native_multi_head_attention", capture_multi_head),
+    PatchTarget(torch, "bmm", capture_bmm, changed_calls.change_bmm),
+    PatchTarget(torch, "baddbmm", capture_baddbmm, changed_calls.change_baddbmm),
+    PatchTarget(torch, "_transformer_encoder_layer_fwd", capture_encoder_layer, plain=changed_calls.plain_encoder_layer),
+    PatchTarget(torch, "_native_multi_head_attention", capture_multi_head, plain=changed_calls.plain_multi_head),
 )
 
 
 class Patcher:
-    """Patches for all target functions: set for the first watcher, removed after the last.
+    """Patches for all target functions: set for the first who watches or intervenes, removed after the last.
 
     Args:
         receive: gets every captured call.
@@ -234,9 +246,11 @@ class Patcher:
         self._patches: dict[str, tuple[Any, Any]] = {}  # the original function and its patch, by the target's name
         self._active: dict[int, tuple[Any, Any]] = {}  # the same by the original's id, while anybody watches
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
+        self._users = 0
 
     def patch(self, modules: Iterable[nn.Module]) -> None:
         """Patch every target, also where one of the modules, or the file that defines it, holds it under a name of its own."""
+        self._users += 1
         if not self._active:
             for target in TARGETS:
                 original = getattr(target.owner, target.name)
@@ -260,7 +274,10 @@ class Patcher:
             self._replaced.append((namespace, name, original, patch))
 
     def restore(self) -> None:
-        """Restore the originals, except where other code has replaced a patch since."""
+        """Restore the originals after as many calls as `patch` had, except where other code has replaced a patch since."""
+        self._users -= 1
+        if self._users:
+            return
         for namespace, name, original, patch in self._replaced:
             if namespace.get(name) is patch:
                 namespace[name] = original
@@ -269,15 +286,21 @@ class Patcher:
 
 
 def _patched(original: Callable[..., Any], target: PatchTarget, receive: Callable[[CapturedCall], None]) -> Callable[..., Any]:
-    capture = target.capture
+    capture, change, plain = target.capture, target.change, target.plain
 
     @functools.wraps(original)
     def patch(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(*args, **kwargs)
+        frame = _getframe(1)
+        if plain is not None and INTERVENTIONS:
+            fused_call = capture(frame, args, kwargs, None)
+            if fused_call is not None and concerned(fused_call.modules):
+                return plain(frame)
         result = original(*args, **kwargs)
-        if not is_compiling():
-            call = capture(_getframe(1), args, kwargs)
-            if call is not None:
-                receive(call)
-        return result
+        call = capture(frame, args, kwargs, result)
+        if call is not None:
+            receive(call)
+        return change(frame, args, kwargs, result) if change is not None and INTERVENTIONS else result
 
     return patch

@@ -8,18 +8,22 @@ from __future__ import annotations
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from attent.attention.capture.captured_maps import ConcatenatedMap
+from attent.attention.capture.captured_maps import ConcatenatedMap, Snapshot
 from attent.attention.capture.coverage import advice_for_uncaptured
-from attent.attention.capture.patching import CapturedCall, Patcher, running_modules
+from attent.attention.capture.derived_maps import DerivedMaps, Projection, as_weight, gradient_maps, output_projection, rollout_maps
+from attent.attention.capture.patching import CapturedCall, Patcher
+from attent.attention.capture.running import running_modules
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.contributions import HeadOutputs
 from attent.errors import ArgumentError, UnseenError
 
 WATCHERS: list[watch] = []
@@ -34,7 +38,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     A call belongs to the innermost module that is running. The further calls of a module are `name#2`, `name#3` and so on. Maps are
     detached and show the call as the model made it: its masks, biases and scale, before dropout; the row of a query that may see
-    nothing is as in PyTorch. Maps hold queries and keys, copied only where the model may overwrite them.
+    nothing is as in PyTorch. Maps hold queries, keys and values, copied only where the model may overwrite them.
 
     A model under `torch.compile` runs as before, uncaptured, though PyTorch may compile it once more; within
     `torch.compiler.set_stance("force_eager")` its maps are captured.
@@ -46,29 +50,31 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     Args:
         model: the model, or any part of it.
+        gradients: whether to keep the graph of each call, as `gradients` needs it, while this mapping lives.
 
     Raises:
         ArgumentError: it is no module of PyTorch.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, gradients: bool = False) -> None:
         if not isinstance(model, nn.Module):
             raise ArgumentError(f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
         self._name = type(model).__name__
-        self._paths = _module_paths(model)
+        self._paths = module_paths(model)
         self._pending: list[tuple[str, AttentionMap]] = []  # reported, but not named yet
         self._named: dict[str, AttentionMap] = {}
         self._calls: Counter[str] = Counter()
+        self._projections: dict[str, Tensor | str | None] = {}  # or the reason why one is not known, by path
+        self.keeps_gradients = gradients
 
     def __enter__(self) -> Self:
         WATCHERS.append(self)
-        _patcher.patch(self._paths)
+        PATCHER.patch(self._paths)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         WATCHERS.remove(self)
-        if not WATCHERS:
-            _patcher.restore()
+        PATCHER.restore()
 
     def __getitem__(self, path: str) -> AttentionMap:
         if path not in self._maps:
@@ -129,22 +135,98 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     joined = concatenated  # the former name
 
+    def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
+        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖ with f(x) = (x W^V + b^V) W^O of a head, in the place of the weights.
+
+        A large weight on a value of small norm adds little: Kobayashi et al. 2020, §2.3 (arXiv:2004.10102). Maps by the same paths,
+        with the same rows, statistics and views; a norm is at least 0, and rows do not sum to one. Computed when read, in memory linear
+        in the sequence.
+
+        Example:
+            >>> seen.norms()["encoder.layer.3.attention.self"].top(3)
+
+        Args:
+            projections: by path, where the output projection W^O is not known: a linear layer, its weight (E, H·Dv), or None where the
+                contexts are the output.
+
+        Raises:
+            ArgumentError: no projection, or a path without maps. A map whose projection is not known raises it when it is asked for.
+        """
+        own_weights = {path: as_weight(layer) for path, layer in (projections or {}).items()}
+        for path in own_weights:
+            # raises where there is no map
+            self[path]
+
+        def norms(path: str) -> AttentionMap:
+            weights, module_path = self[path], path.partition("#")[0]
+            if module_path not in own_weights or weights.outputs is None:
+                return weights.norms()
+            call = replace(weights.outputs, projection=_snapshot(own_weights[module_path])).norm_call(weights.call)
+            return AttentionMap(call, weights.query, weights.key, is_detached=True)
+
+        return DerivedMaps("norms", self._maps, norms)
+
+    def gradients(self, output: Tensor) -> DerivedMaps:
+        """Return the weights times the gradients of a number by them, αᵢⱼ ∂y/∂αᵢⱼ of each head, in the place of the weights.
+
+        To first order, what y loses when a weight is set to zero and nothing is normalized again; a sum over heads is
+        `.dense().sum(1)`. Maps by the same paths, with the same rows, statistics and views; numbers have a sign, and rows do not sum to
+        one. One backward pass to the contexts of all calls, ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ: no gradient of all pairs is held.
+
+        Example:
+            >>> with attent.watch(model, gradients=True) as seen:
+            ...     logits = model(inputs)
+            >>> seen.gradients(logits[0, label])["encoder.layers.0.self_attention"]
+
+        Args:
+            output: y, a single number with its graph, such as a loss or one logit. The graph stays.
+
+        Raises:
+            ArgumentError: it is no such number, or this watch keeps no gradients. A map without a graph raises it when it is asked for.
+        """
+        return gradient_maps(self._maps, output, keeps_gradients=self.keeps_gradients)
+
+    def last_gradients(self, output: Tensor) -> dict[str, AttentionMap]:
+        """Return those of `gradients` that there are, none of a number without a graph, and keep the graph of the calls no longer."""
+        gradients = self.gradients(output).available() if output.requires_grad else {}
+        for weights in self._maps.values():
+            if weights.outputs is not None:
+                weights.outputs.context = None
+        return gradients
+
+    def rollout(self) -> DerivedMaps:
+        """Return `attent.rollout` through each layer of self-attention and those below it, (B, 1, T, T), in the place of its weights.
+
+        Maps by the same paths, with the same rows, statistics and views. A map raises ArgumentError when it is asked for if it is no
+        self-attention.
+        """
+        return rollout_maps(self._maps)
+
     def _shapes(self, path: str) -> str:
         calls = self._calls[path]
         first = str(self._maps[path].shape)
         return first if calls == 1 else f"{first} … {self._maps[_call_name(path, calls)].shape}, {calls} calls"
 
-    def _innermost_path(self, modules: Iterable[nn.Module]) -> str | None:
-        """Return the path of the innermost running module that belongs to this model; None within a compiled graph."""
+    def _innermost_module(self, modules: Iterable[nn.Module]) -> nn.Module | None:
+        """Return the innermost running module that belongs to this model; None within a compiled graph."""
         for module in modules:
             if module in self._paths:
-                return self._paths[module]
+                return module
             if isinstance(module, GraphModule):
                 return None
         return None
 
+    def _projection(self, module: nn.Module, path: str) -> Tensor | str | None:
+        """Return the output projection of a module, or the reason why it is not known."""
+        if path not in self._projections:
+            try:
+                self._projections[path] = output_projection(module, path, {path: module for module, path in self._paths.items()})
+            except ArgumentError as error:
+                self._projections[path] = str(error)
+        return self._projections[path]
 
-def _module_paths(model: nn.Module) -> dict[nn.Module, str]:
+
+def module_paths(model: nn.Module) -> dict[nn.Module, str]:
     """Return each module's path, in the order of `named_modules` but in a fifth of its time."""
     paths: dict[nn.Module, str] = {}
     stack = [(model, "")]
@@ -166,9 +248,29 @@ def is_watched() -> bool:
     return not torch.compiler.is_compiling() and bool(WATCHERS)
 
 
-def report(module: nn.Module | None, weights: AttentionMap) -> None:
-    """Hand a map to all watchers of the module, or, without one, of the innermost module that is running."""
-    _add_map_to_watchers(CapturedCall(running_modules(sys._getframe(1)) if module is None else iter((module,)), weights.detach))
+def report(
+    module: nn.Module | None,
+    weights: AttentionMap,
+    value: Tensor | None = None,
+    context: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Hand a map to all watchers of the module, or, without one, of the innermost module that is running.
+
+    Args:
+        module: the module that attends.
+        weights: its map.
+        value: the values of the call.
+        context: its contexts, or those of each query.
+    """
+
+    def make_map() -> AttentionMap:
+        detached = weights.detach()
+        if value is not None:
+            detached.outputs = HeadOutputs(Snapshot.of_parameter(value).get, weights.call.dropout)
+        return detached
+
+    modules = running_modules(sys._getframe(1)) if module is None else iter((module,))
+    _add_map_to_watchers(CapturedCall(modules, make_map, context))
 
 
 def _add_map_to_watchers(call: CapturedCall) -> None:
@@ -176,11 +278,23 @@ def _add_map_to_watchers(call: CapturedCall) -> None:
     modules = list(call.modules) if len(WATCHERS) > 1 else call.modules
     weights = None
     for watcher in WATCHERS:
-        path = watcher._innermost_path(modules)  # pyright: ignore[reportPrivateUsage]
-        if path is not None:
+        module = watcher._innermost_module(modules)  # pyright: ignore[reportPrivateUsage]
+        if module is not None:
+            path = watcher._paths[module]  # pyright: ignore[reportPrivateUsage]
             weights = call.make_map() if weights is None else weights
+            outputs = weights.outputs
+            if outputs is not None:
+                if isinstance(outputs.projection, str):
+                    outputs.projection = _snapshot(watcher._projection(module, path))  # pyright: ignore[reportPrivateUsage]
+                if watcher.keeps_gradients:
+                    outputs.context = call.context
             # naming the map can wait until it is read: the model is running
             watcher._pending.append((path, weights))  # pyright: ignore[reportPrivateUsage]
 
 
-_patcher = Patcher(_add_map_to_watchers)
+def _snapshot(projection: Tensor | str | None) -> Callable[[], Tensor] | str | None:
+    """Return a function that returns a parameter unless it was changed in place; anything else as it is."""
+    return Snapshot.of_parameter(projection).get if isinstance(projection, Tensor) else projection
+
+
+PATCHER = Patcher(_add_map_to_watchers)

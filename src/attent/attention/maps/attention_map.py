@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -14,6 +14,7 @@ from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.maps import statistics
 from attent.attention.maps import tiles as tile_stream
+from attent.attention.maps.contributions import HeadOutputs
 from attent.attention.maps.lazy_matrix import LazyMatrix
 from attent.attention.maps.statistics import Span
 from attent.attention.maps.versions import Versions, copy_call
@@ -49,6 +50,9 @@ class AttentionMap(LazyMatrix):
         >>> weights.entropy()  # of each query, (B, H, Tq), in nats
     """
 
+    # what the weights are multiplied by, and what becomes of it; known of what `watch` saw
+    outputs: HeadOutputs | None = None
+
     @classmethod
     def of(cls, prepared: Prepared) -> AttentionMap:
         """Return the map of a call."""
@@ -70,7 +74,9 @@ class AttentionMap(LazyMatrix):
 
     def detach(self) -> AttentionMap:
         """Return the map without its graph."""
-        return AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), is_detached=True, versions=self._versions)
+        detached = AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), is_detached=True, versions=self._versions)
+        detached.outputs = self.outputs
+        return detached
 
     def keep(self) -> AttentionMap:
         """Return the map with copies of all its tensors, without its graph: later changes do not affect it.
@@ -79,7 +85,26 @@ class AttentionMap(LazyMatrix):
             StaleMapError: a tensor of the call was changed in place already.
         """
         self._versions.check()
-        return AttentionMap(*copy_call(self.call, self.query, self.key), is_detached=True)
+        copied = AttentionMap(*copy_call(self.call, self.query, self.key), is_detached=True)
+        if self.outputs is not None:
+            value = self.outputs.value().clone()
+            copied.outputs = replace(self.outputs, value=lambda: value)
+        return copied
+
+    def norms(self) -> AttentionMap:
+        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to the output of a query, in the place of the weights; see `watch.norms`.
+
+        Raises:
+            ArgumentError: the values or the output projection are not known; `watch` knows those of most models.
+        """
+        if self.outputs is None:
+            raise ArgumentError("norms need the values of a call and its output projection, which attent.watch finds in a model")
+        return AttentionMap(self.outputs.norm_call(self.call), self.query, self.key, is_detached=True)
+
+    def gradients(self, gradient: Tensor | Sequence[Tensor] | None) -> AttentionMap:
+        """Return the weights times the gradients of a number by them, given its gradient by the contexts; see `watch.gradients`."""
+        assert self.outputs is not None
+        return AttentionMap(self.outputs.gradient_call(self.call, gradient), self.query, self.key, is_detached=True)
 
     def scores(self, stage: Stage = "raw") -> ScoreMap:
         """Return the scores of the weights, as a lazy matrix of the same shape.
@@ -223,11 +248,13 @@ class LabelledMap:
         rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece t), not
             with the token that it reads (the piece before).
         columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
+        gradients: the weights times the gradients of the run's output by them, if these were asked for.
     """
 
     weights: AttentionMap
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    gradients: AttentionMap | None = None
 
 
 class ScoreMap(LazyMatrix):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from attent.attention.maps import tiles
-from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap, ScoreMap, Stage
+from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ArgumentError, ShapeError
 
 
@@ -53,6 +56,61 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
         for weights in reversed(maps):
             shares = 0.5 * (shares + _propagate_shares(weights, shares))
     return shares if call.axes > 2 else shares[0]
+
+
+class RolloutMap(AttentionMap):
+    """`rollout` as a map, (B, 1, T, T), whose rows are computed when they are read.
+
+    Args:
+        maps: as for `rollout`.
+
+    Raises:
+        ArgumentError, ShapeError: as `rollout`.
+    """
+
+    def __init__(self, maps: Sequence[AttentionMap]) -> None:
+        # of no row: what it raises
+        rollout(maps, [])
+        last = maps[-1]
+        call = replace(last.call, heads=1, normalizer=Softmax(), mask=None, bias=None, position=None, weighting=None)
+        super().__init__(call, last.query, last.key, is_detached=True)
+        self._maps = tuple(maps)
+
+    def detach(self) -> AttentionMap:
+        return self
+
+    def keep(self) -> AttentionMap:
+        return RolloutMap([weights.keep() for weights in self._maps])
+
+    def norms(self) -> AttentionMap:
+        raise ArgumentError("a rollout has no values whose norms could be taken; ask the map of one layer")
+
+    def scores(self, stage: Stage = "raw") -> ScoreMap:
+        raise ArgumentError("a rollout has no scores; ask the map of one layer")
+
+    @contextmanager
+    def tiles(
+        self, rows: range | None = None, heads: range | None = None, sequences: range | None = None
+    ) -> Iterator[Iterator[tiles.Tile]]:
+        rows = range(self.call.queries) if rows is None else rows
+        batches = slice(0, self.call.batch) if sequences is None else slice(sequences.start, sequences.stop)
+        yield self._tiles(rows, range(1) if heads is None else heads, batches)
+
+    def _tiles(self, rows: range, heads: range, batches: slice) -> Iterator[tiles.Tile]:
+        step = max(tiles.CPU_TILE // max(self.call.keys, 1), tiles.MIN_ROWS)
+        for begin in range(0, len(rows) if heads else 0, step):
+            run = rows[begin : begin + step]
+            pairs = self.call.pairs(torch.tensor([*run], device=self.call.device))
+            weights = self._shares(pairs.query_index)[batches]
+            yield tiles.Tile(batches, slice(0, 1), slice(run.start, run.stop, run.step), slice(None), pairs, weights, None, None)
+
+    def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
+        return [self._shares(rows) for rows in runs]
+
+    def _shares(self, rows: Tensor) -> Tensor:
+        """Return rows, (B, 1, len(rows), T)."""
+        shares = rollout(self._maps, rows)
+        return (shares if shares.dim() == 3 else shares[None])[:, None]
 
 
 def _propagate_shares(weights: AttentionMap, shares: Tensor) -> Tensor:

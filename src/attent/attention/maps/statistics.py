@@ -162,7 +162,8 @@ def reduce_spans(
     result = pooler.pooled[:, :, : len(queries), : len(keys)]
     if pooler.is_max:
         # no tile holds spans whose pairs are all hidden
-        return result.clamp_(min=0.0) if call.normalizer.is_distribution else result
+        is_nonnegative = call.normalizer.is_distribution and (call.weighting is None or call.weighting.is_nonnegative)
+        return result.clamp_(min=0.0) if is_nonnegative else result
     for axis, spans, reduction in ((-1, queries, reductions[0]), (0, keys, reductions[1])):
         if reduction == "mean":
             lengths = torch.tensor([end - begin for begin, end in spans], dtype=call.accumulation_dtype, device=call.device)

@@ -137,8 +137,8 @@ def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, sli
 
 def _key_ranges_of_rows(call: Call) -> tuple[list[int], list[int]] | None:
     """Return each query's first key and the end of its range, over sequences and heads; None if the mask does not say."""
-    if call.mask is None or not isinstance(call.normalizer, Softmax):
-        # a user's normalizer may depend on the number of keys
+    if call.mask is None or not isinstance(call.normalizer, Softmax) or (call.weighting is not None and not call.weighting.is_nonnegative):
+        # a user's normalizer may depend on the number of keys, and a hidden pair's 0 is more than a negative number
         return None
     bounds = mask_info.key_bounds(call)
     return None if bounds is None else (bounds[0].amin((0, 1)).tolist(), bounds[1].amax((0, 1)).tolist())

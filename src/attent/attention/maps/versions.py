@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import LoweredSide, Mask
+from attent.attention.base import LoweredSide, Mask, Normalizer
 from attent.attention.call import Call
 from attent.errors import StaleMapError
 
@@ -73,5 +73,5 @@ def _part_tensors(part: object) -> Iterator[Tensor]:
         for item in value if isinstance(value, tuple | list) else (value,):
             if isinstance(item, Tensor):
                 yield item
-            elif isinstance(item, Mask):
+            elif isinstance(item, Mask | Normalizer):
                 yield from _part_tensors(item)

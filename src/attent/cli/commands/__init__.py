@@ -18,7 +18,21 @@ from typer.main import get_group
 
 # The order of the help, in which a person needs them; other commands follow by name.
 ORDER = (
-    *("demo", "train", "average", "import", "quantize", "translate", "fill", "generate", "classify", "score", "align", "evaluate"),
+    *(
+        "demo",
+        "train",
+        "average",
+        "import",
+        "quantize",
+        "translate",
+        "fill",
+        "generate",
+        "classify",
+        "score",
+        "align",
+        "evaluate",
+        "ablate",
+    ),
     *("export", "vectors", "show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor"),
 )
 

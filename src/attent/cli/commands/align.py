@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
     from attent.decoding.translator import Translator
     from attent.evaluation.forced_decoding import AttentionSelector
 
-ALIASES = {"--best": "--best-head", "--symmetrise": "--symmetrization"}
-# Pairs aligned at once: enough to sort them by length, few enough to see results soon.
-LINES = 512
+ALIASES = {"--symmetrise": "--symmetrization"}
 SYMMETRIZATION = "grow-diag"
+# Seconds between two lines about the progress.
+INTERVAL = 10.0
 
 
 def align(
@@ -40,7 +39,8 @@ def align(
     ] = None,
     gold: Annotated[str | None, typer.Option(help="Judge by the links of this file; or, of a run on dates: dates.")] = None,
     one_based: Annotated[bool, typer.Option("--one-based", help="Words are counted from 1 in that file.")] = False,
-    choose: Annotated[bool, typer.Option("--best-head", help="Choose layer, head and what rows are about by --gold.")] = False,
+    choose: Annotated[bool, typer.Option("--best-head", help="Choose layer, head and what rows are about, by --gold or without.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="The same, and keep the choice with the run.")] = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -53,19 +53,33 @@ def align(
     With --gold there are no lines but alignment error rate, precision and recall. A gold file has a line a pair, 0-0 for sure
     links and 0?2 or 0p2 for possible ones. --gold dates judges a run on dates by its held-out sets, whose links are known,
     character by character. --best-head chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
-    chose on the others.
+    chose on the others. Without --gold it chooses by the first 1,000 pairs as they are: the attention whose links are the same read from
+    either side, and tell most of each other's words; with --reverse, of each run the one whose links agree best with the other run's.
+    --best does the same, of a run on dates without a file too, and keeps the choice with the run, or with each run: alignments of it,
+    and the tags of markup, are read from there from now on, unless --layer, --head or --about say else.
     """
     from attent.evaluation.pharaoh import pharaoh
     from attent.evaluation.symmetrization import symmetrize
-    from attent.tasks.generated import GENERATED
+    from attent.runs.config import read_config
+    from attent.tasks.generated import GENERATED, generated_name
 
+    if best and gold is pairs is source is target is None:
+        gold = generated_name(read_config(run).corpus)
+        if gold is None:
+            raise ArgumentError(
+                "--best chooses by known links, which the corpus of this run has not: --gold FILE names some; or by pairs: "
+                "name a file of them"
+            )
+    option, choose = "--best" if best else "--best-head", choose or best
     is_generated = gold in GENERATED
     inputs = (source, target) if source is not None else (pairs or "-",)
     refuse(
         (
-            choose and (gold is None or any(option is not None for option in (layer, head, about, reverse))),
-            "--best-head chooses layer, head and what rows are about by --gold, for one run: give --gold and none of the others",
+            choose and any(value is not None for value in (layer, head, about)),
+            f"{option} chooses layer, head and what rows are about: give none of them",
         ),
+        (choose and gold is not None and reverse is not None, f"{option} chooses by --gold or by --reverse, not by both"),
+        (choose and gold is None and threshold is not None, f"{option} without --gold chooses by the largest weights: give no --threshold"),
         (symmetrization is not None and reverse is None, "--symmetrization joins the links of two runs: --reverse names the other one"),
         (tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
         (one_based and (gold is None or is_generated), "--one-based says how a file of links is written: give it by --gold"),
@@ -74,30 +88,45 @@ def align(
     method = symmetrization or SYMMETRIZATION
     # refuses an unknown method before anything is read
     symmetrize((), (), method)
-    from attent.cli.links import PairLinker, judge_file, judge_generated
+    from attent.cli.links import PairLinker, choose_unlabelled, judge_file, judge_generated, keep_choice
 
-    selector = parse_selector(layer, head, about)
+    selector = None if layer is head is about is None else parse_selector(layer, head, about)
     torch_device = device_of(device)
     translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)
     if is_generated:
-        if any(option is not None for option in (pairs, source, target, reverse)) or tokens:
+        if any(value is not None for value in (pairs, source, target, reverse)) or tokens:
             raise ArgumentError(f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens")
-        judge_generated(run, translator, selector, threshold, choose=choose)
+        selector = judge_generated(run, translator, selector, threshold, choose=choose)
+        if best:
+            keep_choice(run, selector)
         return
     backward = None if reverse is None else loaded(reverse, torch_device, "translate", trust_code=trust_code)
     linker = PairLinker(translator, backward, selector, threshold, "tokens" if tokens else "words", method)
     read = read_text_pairs(pairs, source, target)
     if gold is not None:
-        judge_file(linker, read, gold, first=int(one_based), choose=choose)
+        selector, is_complete = judge_file(linker, read, gold, first=int(one_based), choose=choose)
+        if best:
+            keep_choice(run, selector)
+        if not is_complete:
+            raise typer.Exit(2)
         return
-    number, is_complete = 1, True
-    while chunk := list(itertools.islice(read, LINES)):
-        readable = linker.blank_long(chunk, number)
-        for links in linker.links(readable):
-            print(pharaoh(links))
-        sys.stdout.flush()
-        number, is_complete = number + len(chunk), is_complete and readable == chunk
-    if number == 1:
+    if choose:
+        selectors, is_complete = choose_unlabelled(linker, read)
+        for folder, choice in zip((run, reverse), selectors, strict=False):
+            if best and folder is not None:
+                keep_choice(folder, choice)
+        if not is_complete:
+            raise typer.Exit(2)
+        return
+    number, is_complete = 0, True
+    begin = reported = time.monotonic()
+    for chunk, is_readable in linker.stream(read):
+        print("\n".join(map(pharaoh, chunk)), flush=True)
+        number, is_complete, now = number + len(chunk), is_complete and is_readable, time.monotonic()
+        if now - reported >= INTERVAL:
+            say(f"{number:,} pairs aligned, {number / (now - begin):,.0f} a second")
+            reported = now
+    if not number:
         names = [display_name(name) for name in inputs if name is not None]
         say(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} empty: nothing is aligned")
     if not is_complete:

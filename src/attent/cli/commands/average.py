@@ -46,7 +46,7 @@ def average(
         average_checkpoints([weights_file(path) for path in chosen], model)
         # the results belong to other weights
         outcome = config.training.get("outcome", {}) | {"averaged": updates}
-        config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})
+        config = config.model_copy(update={"results": {}, "alignment": None, "training": config.training | {"outcome": outcome}})
         write_config(without_digest(config), run)
         write_weights(config, model, run)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import AUTO, Device, TargetLanguage, TrustCode, device_of, known_language, search_settings
+from attent.cli.options import AUTO, Device, LengthForm, TargetLanguage, TrustCode, device_of, known_language, search_settings
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -145,13 +145,14 @@ def runs(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
+    length_form: LengthForm = None,
     out: Out = None,
     copy: Copy = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """BLEU and chrF2 of translators that are trained already, on the same lines, with a paired bootstrap against the first."""
-    settings = search_settings(beam=beam, length_penalty=length_penalty)
+    settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
     from attent.evaluation.metrics import bleu_tokenizer
     from attent.experiments.compare_runs import compare
     from attent.runs.config import read_config

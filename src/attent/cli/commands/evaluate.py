@@ -10,6 +10,7 @@ import typer
 from attent.cli.options import (
     AUTO,
     Device,
+    LengthForm,
     RunFolder,
     TargetLanguage,
     TrustCode,
@@ -42,6 +43,7 @@ def evaluate(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
+    length_form: LengthForm = None,
     dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
@@ -61,7 +63,7 @@ def evaluate(
     probability of every next token, in nats and bits a token, bits a byte and perplexity, beside the same counts; without a text on
     its validation. A run that classifies is judged by accuracy and macro F1, with the table of which class was taken for which.
     """
-    settings = search_settings(beam=beam, length_penalty=length_penalty)
+    settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
     from attent.runs.config import DOES, must_do, read_config
 
     options: dict[Task, dict[str, object]] = {
@@ -70,6 +72,7 @@ def evaluate(
             "--target": target,
             "--beam": beam,
             "--length-penalty": length_penalty,
+            "--length-form": length_form,
             "--target-language": target_language,
         },
         "fill-mask": {"--text": text, "--against": against},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from attent.cli.glossaries import read_terms
+from attent.cli.options import AUTO, Device, TrustCode, Weights, device_of, loaded
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -19,6 +20,9 @@ def serve(
     languages: Annotated[
         list[str] | None,
         typer.Option(metavar="SOURCE:TARGET", help="The languages of each run in order, such as en:de; those of its config unless given."),
+    ] = None,
+    glossary: Annotated[
+        list[Path] | None, typer.Option(help="Lines of a term, a tab, and its translation; a file for each run in order.")
     ] = None,
     host: Annotated[str, typer.Option(envvar="LT_HOST", help="The address to listen on; 0.0.0.0 for all of this machine.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, envvar="LT_PORT", help="The port; 0 for one that is free.")] = PORT,
@@ -44,20 +48,29 @@ def serve(
     beam: Annotated[int, typer.Option(min=1, max=100, help="Hypotheses of the search.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, envvar="LT_THREADS", help="Batches at the same time, a core each; as many as there are unless given."),
+        typer.Option(min=1, envvar="LT_THREADS", help="Batches at the same time, a core each; as many as there are, or 1 on a GPU."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Sentences of a batch.")] = 64,
     window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds that a sentence waits for others.")] = 3.0,
     queue_limit: Annotated[int, typer.Option(min=1, help="Sentences that may wait; beyond that requests are refused at once.")] = 2_048,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 60.0,
+    connection_limit: Annotated[int, typer.Option(min=1, help="Connections of all clients.")] = 4_096,
+    address_limit: Annotated[int, typer.Option(min=1, help="Connections from one address; trusted proxies have no such limit.")] = 512,
     disable_files_translation: Annotated[
-        bool, typer.Option("--disable-files-translation", envvar="LT_DISABLE_FILES_TRANSLATION", help="Translate no documents.")
+        bool,
+        typer.Option(
+            "--disable-files-translation",
+            envvar="LT_DISABLE_FILES_TRANSLATION",
+            help="Translate no documents: refuse POST /translate_file.",
+        ),
     ] = False,
     metrics_auth_token: Annotated[
         str | None, typer.Option(envvar="LT_METRICS_AUTH_TOKEN", help="What readers of /metrics must send as a Bearer token.")
     ] = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="A line for each request, without its texts.")] = False,
-    trust_code: Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the runs' configs name.")] = False,
+    dtype: Weights = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Serve runs over HTTP, by LibreTranslate's interface: POST /translate, /detect, GET /languages and the others.
 
@@ -68,7 +81,6 @@ def serve(
 
     import torch
 
-    from attent.decoding.translator import load
     from attent.serve.translation.engines import RunCatalog, parse_languages
     from attent.serve.translation.settings import ServerSettings
     from attent.serve.translation_server import TranslationServer, listen
@@ -78,6 +90,9 @@ def serve(
     pairs = parse_languages(languages or ())
     if pairs and len(pairs) != len(runs):
         raise ArgumentError(f"--languages are for each run in order: {len(runs)} runs and {len(pairs)} pairs of languages")
+    if glossary and len(glossary) != len(runs):
+        raise ArgumentError(f"--glossary is given once for each run in order: {len(runs)} runs and {len(glossary)} glossaries")
+    compute_device = device_of(device)
     settings = ServerSettings(
         char_limit=char_limit,
         batch_limit=batch_limit,
@@ -92,29 +107,33 @@ def serve(
         window=window / 1000,
         batch=batch,
         queue_limit=queue_limit,
-        threads=threads or torch.get_num_threads(),
+        threads=threads or (torch.get_num_threads() if compute_device.type == "cpu" else 1),
         timeout=timeout,
+        connection_limit=connection_limit,
+        address_limit=address_limit,
         has_files=not disable_files_translation,
         metrics_token=metrics_auth_token,
         logs_requests=log_requests,
     )
-    catalog = RunCatalog(runs, pairs or [None] * len(runs), partial(load, trust_code=trust_code))
-    listener = listen(host, port)
-    server = TranslationServer(catalog, settings, say)
+    load = partial(loaded, device=compute_device, task="translate", trust_code=trust_code, dtype=dtype)
+    catalog = RunCatalog(runs, pairs or [None] * len(runs), load)
+    for served, path in zip(catalog.runs, glossary or (), strict=False):
+        catalog.add_glossary(served, read_terms(path, served.translator.target_tokenizer))
     name = f"[{host}]" if ":" in host else host
+    with listen(host, port) as listener:
+        server = TranslationServer(catalog, settings, say, compute_device)
 
-    def announce() -> None:
-        print(f"http://{name}:{listener.getsockname()[1]}", flush=True)
-        say("; ".join(f"{run.source} → {run.target}: {run.path}" for run in catalog.runs))
-        say(limits_line(settings))
+        def announce() -> None:
+            print(f"http://{name}:{listener.getsockname()[1]}", flush=True)
+            say("; ".join(f"{run.source} → {run.target}: {run.path}" for run in catalog.runs))
+            say(limits_line(settings))
 
-    try:
-        asyncio.run(server.serve(listener, announce))
-    finally:
-        server.close()
+        server.run(listener, announce)
 
 
 def limits_line(settings: object) -> str:
     """Return the limits of a server in one line."""
     names = ("char_limit", "batch_limit", "alternatives_limit", "request_limit", "queue_limit", "threads", "batch", "beam", "timeout")
-    return "limits: " + ", ".join(f"{name.replace('_', ' ')} {getattr(settings, name)}" for name in names)
+    names = (*names, "connection_limit", "address_limit")
+    values = ((name.replace("_", " "), getattr(settings, name)) for name in names)
+    return "limits: " + ", ".join(f"{name} {'none' if value is None else value}" for name, value in values)

@@ -56,7 +56,7 @@ def show(
     torch_device = device_of(device)
     model = pretrained(run, torch_device, download=download)
     if model is None:
-        scene = _scene(run, loaded(run, torch_device, trust_code=trust_code), text, translation)
+        scene = _scene(run, loaded(run, torch_device, trust_code=trust_code), text, translation, as_page)
         drawn = _panels(scene, kind, layer, head)
     else:
         scene = model.scene(text, translation)
@@ -86,7 +86,7 @@ def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Pan
     return head_panels_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, head_number(head, ", mean or all"))
 
 
-def _scene(run: Path, tool: Any, text: str, translation: str | None) -> Scene:
+def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bool) -> Scene:
     from attent.data.tokenizer import respell
     from attent.runs.config import DOES, read_config
     from attent.views.build_scene import build_scene
@@ -98,8 +98,8 @@ def _scene(run: Path, tool: Any, text: str, translation: str | None) -> Scene:
     if task == "classify":
         if tool.inputs.inputs.kind == "vectors":
             raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
-        return scene_of_example(tool, [text], title=text)
+        return scene_of_example(tool, [text], title=text, gradients=as_page)
     if task != "translate":
-        return scene_of_text(tool, text)
+        return scene_of_text(tool, text, gradients=as_page)
     text = respell(text, tool.source_tokenizer)
-    return build_scene(tool.map(text, translation), title=text)
+    return build_scene(tool.map(text, translation, gradients=as_page), title=text)

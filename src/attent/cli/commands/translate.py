@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent.cli.glossaries import read_terms
 from attent.cli.inputs import check_utf8, chunks, decode_lines, display_name, open_source
 from attent.cli.options import (
     AUTO,
@@ -26,10 +24,13 @@ from attent.cli.options import (
     loaded,
     search_settings,
 )
-from attent.cli.output import say, write
-from attent.errors import ArgumentError
+from attent.cli.output import say
+from attent.cli.translations import align_translations, json_line, report, text_line
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attent.data.detokenizer import Detokenizer
     from attent.decoding.search import Translation
     from attent.decoding.translator import Engine, Translator
@@ -39,18 +40,11 @@ if TYPE_CHECKING:
 NAMED = 5
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
-SEPARATOR = " ||| "
+# Options that no translation depends on, and the run, whose files count.
+IRRELEVANT = frozenset(("run", "source", "batch", "batch_tokens", "out", "resume", "exported"))
 Format = StrEnum("Format", ("text", "jsonl"))
+Markup = StrEnum("Markup", ("html", "markdown"))
 EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
-
-
-@dataclass(frozen=True)
-class AlignedTranslation:
-    """A translation as it is printed: its text, perhaps with unknown pieces replaced, and its alignment if that was asked for."""
-
-    text: str
-    alignment: str | None
-    translation: Translation
 
 
 def translate(
@@ -80,6 +74,11 @@ def translate(
     engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
     exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
     dtype: Weights = None,
+    markup: Annotated[Markup | None, typer.Option(help="The text is a document: tags come back around the words they were around.")] = None,
+    each_line: Annotated[bool, typer.Option("--each-line", help="With --markup, each line is a document of its own.")] = False,
+    glossary: Annotated[Path | None, typer.Option(help="Lines of a term, a tab, and how it is to be translated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file, which must not exist, and say how far it came.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a file that was interrupted; begin it unless there is one.")] = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -97,8 +96,19 @@ def translate(
     told of on standard error, and so are translations that repeat themselves. --detokenize writes a translation of words and small
     letters as people write the target's language, by sacremoses.
 
+    --markup html or markdown takes a whole document, or with --each-line one a line, and gives it back translated: every tag once,
+    nested as it was, around the words that attention aligns its own with. Sentences that the run refuses, and what no parser reads,
+    stay as they were.
+
+    --glossary FILE has terms to be translated as told, such as dog, a tab, Köter. A term is found as it is written, not in other forms, in
+    small letters and capitals alike unless the run knows both; of several the longest. Lines without a term come out as without it.
+
+    --out FILE is written as FILE.part until it is complete. Killed at any moment, the same command with --resume goes on with it, and the
+    file comes out as if nothing had happened; it refuses where the run, an option or the lines are others.
+
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
+    options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
     settings = search_settings(
         beam=beam,
         n_best=n_best,
@@ -117,52 +127,86 @@ def translate(
     check_utf8(prefix, "--prefix")
     if target_language is not None and not detokenize:
         raise ArgumentError("--target-language goes with --detokenize")
+    refuse(
+        (each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
+        (
+            markup is not None and (alignments or replace_unknown or detokenize or n_best is not None or output is Format.jsonl),
+            "--markup gives documents back: none of --alignments, --replace-unknown, --detokenize, --n-best, --format jsonl goes with it",
+        ),
+    )
+    if resume and out is None:
+        raise ArgumentError("--resume goes on with the file of --out")
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
+    from attent.cli.documents import translate_documents
+    from attent.cli.results import ResultFile, Results, is_there
     from attent.data.batches import BatchSize
     from attent.data.spacing import SpacingCheck
     from attent.data.tokenizer import respell
     from attent.decoding.repetition import is_repetitive
     from attent.decoding.translator import BATCH
+    from attent.evaluation.translation_links import glossary_search
     from attent.runs.config import read_config
     from attent.tasks.generated import output_check
 
+    if out is not None and resume and is_there(out):
+        say(f"{out} is there already: nothing is left to do")
+        return
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     own: Translator | None = None
     if engine is EngineName.attent:
         own = loaded(run, device_of(device), "translate", trust_code=trust_code, dtype=dtype)
-    if own is None and (alignments or replace_unknown):
-        raise ArgumentError(f"--alignments and --replace-unknown look at attention, which the engine {engine} does not show")
+    if own is None and (alignments or replace_unknown or markup):
+        raise ArgumentError(f"--alignments, --replace-unknown and --markup look at attention, which the engine {engine} does not show")
     if own is not None and exported is not None:
         raise ArgumentError("--exported is for another engine than attent's own: give --engine")
+    refuse(
+        (glossary is not None and own is None, f"--glossary places terms by attention, which the engine {engine} does not show"),
+        (glossary is not None and sample, "--glossary is for a search, and --sample draws: one of them"),
+    )
+    terms = read_terms(glossary, own.target_tokenizer) if glossary is not None and own is not None else None
+    options["glossary"] = "" if terms is None else str(terms.entries)
     translator = own or _load_engine(run, engine, exported)
     config = read_config(run)
     detokenizer = _detokenizer(config, target_language, alignments=alignments) if detokenize else None
-    check, is_complete, is_empty = output_check(config.corpus), True, True
+    check, is_empty = output_check(config.corpus), True
     spacing, repetitive = SpacingCheck(config.spacing), list[int]()
-    with open_source(source) as stream:
-        lines = enumerate(decode_lines(stream, source))
+    if out is not None:
+        options |= _fingerprint(run, engine, exported)
+
+    def search(texts: Sequence[str]) -> list[list[Translation]]:
+        take = translator.search if own is None or terms is None else glossary_search(own, terms)
+        return take(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+
+    with open_source(source) as stream, Results() if out is None else ResultFile(out, options, resume=resume) as results:
+        is_complete, lines = results.is_complete, iter(())
+        if own is not None and markup is not None:
+            has_any, is_complete = translate_documents(own, stream, source, markup.name, results, search, each_line=each_line)
+            is_empty = not has_any
+        else:
+            lines = results.remaining(decode_lines(stream, source))
         # a person who types waits for each translation
         for chunk in chunks(lines, 1 if stream.isatty() else LINES):
             is_empty = False
             texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
             refusals = [translator.refusal(text) for text in texts]
-            hypotheses = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
-            n_best_lists = _align(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
+            hypotheses = search(texts)
+            n_best_lists = align_translations(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
             if detokenizer is not None:
                 n_best_lists = [[replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists]
             for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
                 if output is Format.jsonl:
-                    write(_json(line, translations, refusal))
+                    results.write(json_line(line, translations, refusal))
                 else:
                     for translation in translations:
-                        write(_text(number, translation, has_scores=n_best is not None))
+                        results.write(text_line(number, translation, has_scores=n_best is not None))
                 if message := spacing.add(line):
                     say(message)
                 if is_repetitive(translations[0].translation.tokens) and not is_repetitive(translator.source_tokenizer.encode(text)):
                     repetitive.append(number + 1)
-                is_complete &= _report(number + 1, text, translations[0].text, refusal, translator, check)
-            sys.stdout.flush()
+                is_complete &= report(number + 1, text, translations[0].text, refusal, translator, check)
+            results.commit([line for _, line in chunk], is_complete=is_complete)
+        results.finish()
     if is_empty:
         say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
     if repetitive:
@@ -170,6 +214,19 @@ def translate(
         say(f"{count}, line {','.join(map(str, repetitive[:NAMED]))}: --no-repeat-ngram 4 forbids that")
     if not is_complete:
         raise typer.Exit(2)
+
+
+def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[str, str]:
+    """Return the SHA-256 of each file that translations of a run, or of what was exported of it, depend on, and attent's version."""
+    from attent.export.manifest import EXPORTS
+    from attent.runs.config import CONFIG, read_config, version_of
+    from attent.runs.folder import MODEL, tokenizer_file
+    from attent.runs.weights import digest
+
+    files = [run / name for name in (CONFIG, *map(tokenizer_file, read_config(run).tokenizers))]
+    folder = exported or run / EXPORTS / engine.name
+    files += [run / MODEL] if engine is EngineName.attent else sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}
 
 
 def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -> Detokenizer:
@@ -188,72 +245,3 @@ def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine
     from attent.export.exporting import load
 
     return load(run, engine.name, exported)
-
-
-def _align(
-    own: Translator | None,
-    texts: Sequence[str],
-    n_best_lists: Sequence[Sequence[Translation]],
-    *,
-    alignments: bool,
-    replace_unknown: bool,
-) -> list[list[AlignedTranslation]]:
-    """Return the translations of each text as they are printed; only our own engine has attention to read."""
-    from attent.evaluation.aligner import extract_links, merge_to_words, word_indices
-    from attent.evaluation.forced_decoding import source_attention
-    from attent.evaluation.pharaoh import pharaoh
-    from attent.evaluation.unk_replacement import copy_unknown, token_texts
-
-    if own is None or not (alignments or replace_unknown):
-        return [[AlignedTranslation(translation.text, None, translation) for translation in n_best] for n_best in n_best_lists]
-    source_tokenizer, target_tokenizer = own.source_tokenizer, own.target_tokenizer
-    encoded = [source_tokenizer.encode(text) for text in texts]
-    rows = [(row, translation.tokens) for row, n_best in enumerate(n_best_lists) for translation in n_best]
-    maps = iter(source_attention(own.model, [encoded[row] for row, _ in rows], [tokens for _, tokens in rows]))
-    aligned: list[list[AlignedTranslation]] = []
-    for source, n_best in zip(texts, n_best_lists, strict=True):
-        source_pieces = source_tokenizer.pieces(source)
-        source_words = word_indices(source, source_pieces)
-        aligned.append([])
-        for translation, weights in zip(n_best, maps, strict=False):
-            text, pieces = translation.text, token_texts(translation.tokens, target_tokenizer)
-            if replace_unknown:
-                text, pieces = copy_unknown(translation.tokens, target_tokenizer, weights, source_pieces)
-            links = extract_links(merge_to_words(weights, source_words, word_indices(text, pieces))) if alignments else None
-            aligned[-1].append(AlignedTranslation(text, None if links is None else pharaoh(links), translation))
-    return aligned
-
-
-def _text(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> str:
-    cells = [aligned.text] if aligned.alignment is None else [aligned.text, aligned.alignment]
-    if has_scores:
-        scores = aligned.translation
-        parts = f"log_probability={scores.log_probability:.6f} length_penalty={scores.length_penalty:.6f}"
-        cells = [str(number), *cells, parts, f"{scores.score:.6f}"]
-    return SEPARATOR.join(cells)
-
-
-def _json(line: str, translations: Sequence[AlignedTranslation], refusal: str | None) -> str:
-    # a text that was not read has no probability
-    is_read = bool(line) and refusal is None
-    values = [
-        {"text": aligned.text}
-        | {name: getattr(aligned.translation, name) if is_read else None for name in ("score", "log_probability", "length_penalty")}
-        | ({} if aligned.alignment is None else {"alignment": aligned.alignment})
-        for aligned in translations
-    ]
-    return json.dumps({"source": line, "translations": values} | ({} if refusal is None else {"error": refusal}), ensure_ascii=False)
-
-
-def _report(
-    number: int, text: str, translation: str, refusal: str | None, translator: Engine, check: Callable[[str], str | None] | None
-) -> bool:
-    """Report a line that was refused, unknown pieces, or a malformed translation; return whether the translation is usable."""
-    from attent.data.tokenizer import unicode_names, unknown_pieces
-
-    if refusal is None and (pieces := unknown_pieces(text, translator.source_tokenizer)):
-        say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, pieces))}")
-    problem = refusal or (check(translation) if check is not None and text else None)
-    if problem is not None:
-        say(f"line {number}: {problem}")
-    return problem is None

@@ -6,9 +6,11 @@ A translation does not depend on its batch, so that whose sentences share one ch
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +21,8 @@ from attent.serve.translation.settings import ServerSettings
 
 # Batches whose seconds the estimate of a wait is made from.
 REMEMBERED = 16
+# By how much the threads of batches are nicer than the one that answers.
+NICENESS = 5
 
 
 class Work(Hashable, Protocol):
@@ -68,11 +72,18 @@ class Batcher:
 
     Args:
         settings: of the server.
-        observe: is called with the sentences and the seconds of each batch, and the longest wait of one of them, from the threads.
+        observe: is called from the threads with the sentences of each batch and their characters, its seconds, and the longest wait of one
+            of them.
+        prepare: is called by each thread before its first batch.
     """
 
-    def __init__(self, settings: ServerSettings, observe: Callable[[int, float, float], None] = lambda *numbers: None) -> None:
-        self._settings, self._observe = settings, observe
+    def __init__(
+        self,
+        settings: ServerSettings,
+        observe: Callable[[int, int, float, float], None] = lambda *numbers: None,
+        prepare: Callable[[], object] | None = None,
+    ) -> None:
+        self._settings, self._observe, self._prepare = settings, observe, prepare
         self._queue: list[Sentence] = []
         self._condition = threading.Condition()
         self._is_closing, self.running = False, 0
@@ -94,6 +105,24 @@ class Batcher:
         """Return whether no sentence can be taken any more."""
         return len(self._queue) >= self._settings.queue_limit
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits and nothing runs: a sentence would be translated by itself."""
+        return not self._queue and not self.running
+
+    def check_room(self) -> None:
+        """Check that a sentence can be taken, so that nothing is done for a request that is refused.
+
+        Raises:
+            RequestError: the queue is full.
+        """
+        if self.is_full:
+            raise self.refusal()
+
+    def refusal(self) -> RequestError:
+        """Return the refusal of a full queue, with the seconds that it takes at the pace of the last batches."""
+        return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.threads)
+
     async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:
         """Return the result of each sentence, once their batches are done; whoever stops waiting takes them out of the queue.
 
@@ -102,7 +131,8 @@ class Batcher:
         """
         if not texts:
             return []
-        ticket = self._enqueue(texts, work)
+        ticket = _ticket(len(texts))
+        self._enqueue([Sentence(text, work, ticket, index) for index, text in enumerate(texts)])
         try:
             async with asyncio.timeout(self._settings.timeout):
                 return await ticket.future
@@ -110,7 +140,33 @@ class Batcher:
             raise RequestError(503, "The request took too long") from None
         finally:
             if ticket.remaining:
-                self._drop(ticket)
+                self._drop([ticket])
+
+    async def stream(self, sentences: Sequence[tuple[str, Work]]) -> AsyncGenerator[Any, None]:
+        """Yield the result of each sentence, in order, once its batch is done; who stops iterating takes the rest out of the queue.
+
+        Args:
+            sentences: each with its own work; all are taken into the queue, or none.
+
+        Raises:
+            RequestError: as for `submit`.
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        waiting = [Sentence(text, work, _ticket(1), 0) for text, work in sentences]
+        self._enqueue(waiting)
+        try:
+            for sentence in waiting:
+                async with asyncio.timeout_at(deadline):
+                    results = await sentence.ticket.future
+                yield results[0]
+        except TimeoutError:
+            raise RequestError(503, "The request took too long") from None
+        finally:
+            for sentence in waiting:
+                # an error that nobody waits for any more is not reported either
+                if not sentence.ticket.future.cancel() and not sentence.ticket.future.cancelled():
+                    sentence.ticket.future.exception()
+            self._drop([sentence.ticket for sentence in waiting if sentence.ticket.remaining])
 
     def close(self, seconds: float | None = None) -> None:
         """Refuse new sentences, finish those that wait, and end the threads.
@@ -125,24 +181,26 @@ class Batcher:
         for thread in self._threads:
             thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
 
-    def _enqueue(self, texts: Sequence[str], work: Work) -> Ticket:
-        ticket = Ticket(asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
+    def _enqueue(self, sentences: Sequence[Sentence]) -> None:
         with self._condition:
             if self._is_closing:
                 raise RequestError(503, "The server is shutting down")
-            if len(self._queue) + len(texts) > self._settings.queue_limit:
-                raise busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.threads)
-            self._queue += [Sentence(text, work, ticket, index) for index, text in enumerate(texts)]
+            if len(self._queue) + len(sentences) > self._settings.queue_limit:
+                raise self.refusal()
+            self._queue += sentences
             self._condition.notify()
-        return ticket
 
-    def _drop(self, ticket: Ticket) -> None:
+    def _drop(self, tickets: Sequence[Ticket]) -> None:
+        ids = set(map(id, tickets))
         with self._condition:
-            self._queue = [sentence for sentence in self._queue if sentence.ticket is not ticket]
+            self._queue = [sentence for sentence in self._queue if id(sentence.ticket) not in ids]
 
     def _work(self) -> None:
         """Translate batches until the server ends; the batches of the other threads are on the other cores."""
         torch.set_num_threads(1)
+        _yield_to_requests()
+        if self._prepare is not None:
+            self._prepare()
         while batch := self._next_batch():
             begin = time.monotonic()
             try:
@@ -153,7 +211,8 @@ class Batcher:
             with self._condition:
                 self.running -= len(batch)
                 self._pace = [*self._pace[1 - REMEMBERED :], seconds / len(batch)]
-            self._observe(len(batch), seconds, begin - min(sentence.queued for sentence in batch))
+            characters = sum(len(sentence.text) for sentence in batch)
+            self._observe(len(batch), characters, seconds, begin - min(sentence.queued for sentence in batch))
             self._deliver(batch, results)
 
     def _next_batch(self) -> list[Sentence]:
@@ -192,6 +251,17 @@ class Batcher:
             # a loop that has ended waits for nothing
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, pairs)
+
+
+def _ticket(size: int) -> Ticket:
+    return Ticket(asyncio.get_running_loop().create_future(), [None] * size, size)
+
+
+def _yield_to_requests() -> None:
+    """Lower the priority of this thread, so that requests are read and refused at once while batches keep every core busy."""
+    # Linux has a priority for each thread; elsewhere it is the process'
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:

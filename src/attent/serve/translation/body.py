@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,12 +11,18 @@ from starlette.datastructures import FormData, ImmutableMultiDict, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from attent.decoding.glossary import Glossary
+from attent.errors import ArgumentError
 from attent.serve.translation.errors import RequestError, invalid
 from attent.serve.translation.settings import ServerSettings
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+# An escape of a character beyond U+FFFF, or of half of one.
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # Parts of a form: a text each, beside the other parameters.
 SPARE_FIELDS = 16
+# Of the glossary of a request.
+MAX_TERMS = 200
 
 
 async def read_parameters(request: Request, settings: ServerSettings) -> dict[str, Any]:
@@ -51,19 +58,19 @@ def text_of(values: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def texts_of(values: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """Return the texts of q, and whether they came as a list.
+def texts_of(values: Mapping[str, Any], name: str = "q") -> tuple[list[str], bool]:
+    """Return the texts of a parameter, and whether they came as a list.
 
     Raises:
         RequestError: it is missing, or neither a text nor a list of texts.
     """
-    texts = values.get("q")
+    texts = values.get(name)
     if texts is None or texts == "":
-        raise invalid("missing q parameter")
+        raise invalid(f"missing {name} parameter")
     if isinstance(texts, str):
         return [texts], False
     if not isinstance(texts, list) or any(not isinstance(text, str) for text in texts):
-        raise invalid("q parameter is not a string or a list of strings")
+        raise invalid(f"{name} parameter is not a string or a list of strings")
     return texts, True
 
 
@@ -100,12 +107,46 @@ def count_of(values: Mapping[str, Any], name: str, limit: int) -> int:
     return number
 
 
+def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary | None:
+    """Return a parameter that is a list of pairs of texts, or an object; None where it is missing. Outside JSON it is JSON itself.
+
+    Raises:
+        RequestError: it is none, has too many terms, or one that is no term.
+    """
+    value = values.get(name)
+    if isinstance(value, str) and value:
+        try:
+            value = json.loads(value)
+        # RecursionError: nested too deep
+        except (ValueError, RecursionError):
+            raise invalid(f"{name} parameter is not JSON") from None
+    if not value:
+        return None
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(pairs, list) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 or any(not isinstance(text, str) for text in pair) for pair in pairs
+    ):
+        raise invalid(f'{name} parameter is not a list of pairs such as [["source", "target"]], or an object')
+    if len(pairs) > MAX_TERMS:
+        raise invalid(f"{name} parameter must have <= {MAX_TERMS} terms")
+    try:
+        return Glossary(tuple((source, target) for source, target in pairs))
+    except ArgumentError as error:
+        raise invalid(f"{name} parameter: {error}") from error
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         values = json.loads(body)
     # RecursionError: nested too deep
     except (ValueError, RecursionError):
         raise RequestError(400, "Invalid JSON format") from None
+    if SURROGATE.search(body):
+        # one half of a pair is no character, and nothing can read it
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise RequestError(400, "Invalid JSON format") from None
     if not isinstance(values, dict):
         raise RequestError(400, "Invalid JSON format")
     return values

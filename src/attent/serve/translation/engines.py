@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from attent.data.text import Link
 from attent.data.tokenizer import respell
+from attent.data.units import Span
+from attent.decoding.glossary import Glossary
+from attent.decoding.search import Translation
 from attent.decoding.settings import SearchSettings
+from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, AttentError
-from attent.evaluation.translation_links import Span, translation_links, translation_spans
+from attent.evaluation.translation_links import glossary_search, translation_links, translation_spans
 from attent.runs.config import CONFIG, read_config
 from attent.serve.translation.errors import RequestError
 
@@ -64,11 +68,16 @@ class TranslationWork:
         run: translates.
         settings: of the search.
         links: whether words are linked, or characters ("spans"), for markup.
+        part: of a text that is sent as it is translated; 0 where it is not. Each part has its own batches,
+            so that the first is sent soon.
+        glossary: of terms that are translated as told; None without one.
     """
 
     run: ServedRun
     settings: SearchSettings
     links: Literal["words", "spans"] | None = None
+    part: int = 0
+    glossary: Glossary | None = None
 
     def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
         """Translate sentences.
@@ -78,7 +87,24 @@ class TranslationWork:
         """
         translator = self.run.translator
         texts = [respell(text, translator.source_tokenizer) for text in texts]
-        n_best_lists = translator.search(texts, self.settings)
+        if self.glossary is None:
+            return self.linked(texts, translator.search(texts, self.settings))
+        with _watching:
+            n_best_lists = glossary_search(translator, self.glossary)(texts, self.settings)
+        return self.linked(texts, n_best_lists)
+
+    def __hash__(self) -> int:
+        """Return what equal works share; of the settings what a server lets a request choose, since hashing all of them takes long."""
+        return hash((self.run, self.settings.beam, self.settings.n_best, self.links, self.part, self.glossary))
+
+    @property
+    def is_greedy(self) -> bool:
+        """Return whether a translation grows token by token, and none of them is taken back."""
+        return self.settings.beam == 1 and self.glossary is None
+
+    def linked(self, texts: Sequence[str], n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
+        """Return translations with the links that are wished."""
+        translator = self.run.translator
         if self.links is None:
             return [TranslatedSentence(tuple(item.text for item in n_best)) for n_best in n_best_lists]
         with _watching:
@@ -102,6 +128,36 @@ class TranslationWork:
             raise RequestError(400, f"Invalid request: {reason}")
 
 
+@dataclass(frozen=True, eq=False)
+class TokenWork:
+    """A request for one sentence whose translation is shown as it grows; it is greedy, and shares no batch.
+
+    Args:
+        work: the same request without its tokens, which has the same answer.
+        report: is called with the translation so far after each token, from the thread of the batch.
+        is_stopped: set once nobody waits any more.
+    """
+
+    work: TranslationWork
+    report: Callable[[str], None]
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
+        """Translate a sentence."""
+        translator = self.work.run.translator
+        text = respell(texts[0], translator.source_tokenizer)
+        if not translator.source_tokenizer.encode(text):
+            return self.work(texts)
+        decoding, translation = StepwiseDecoding(translator, text, top_k=1), ""
+        for _ in decoding:
+            before, translation = translation, translator.target_tokenizer.decode(decoding.tokens)
+            if self.is_stopped.is_set():
+                return [TranslatedSentence((translation,))]
+            if translation != before:
+                self.report(translation)
+        return self.work.linked([text], [[Translation(tuple(decoding.tokens), 0.0, 1.0, translation)]])
+
+
 class RunCatalog:
     """The runs of a server.
 
@@ -119,12 +175,17 @@ class RunCatalog:
         self, paths: Sequence[Path], languages: Sequence[tuple[str, str] | None], load_run: Callable[[Path], Translator] = load
     ) -> None:
         self._load, self._failed = load_run, dict[Path, Stamp]()
+        self._glossaries: dict[tuple[str, str], Glossary] = {}
         self._runs: dict[tuple[str, str], ServedRun] = {}
         for path, pair in zip(paths, languages, strict=True):
             source, target = pair or _languages_of(path)
             if (source, target) in self._runs:
                 raise ArgumentError(f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one of them")
             self._runs[source, target] = ServedRun(path, source, target, load_run(path), _stamp(path))
+        targets: dict[str, list[str]] = {}
+        for source, target in sorted(self._runs):
+            targets.setdefault(source, []).append(target)
+        self._sources: Mapping[str, list[str]] = targets
 
     @property
     def runs(self) -> list[ServedRun]:
@@ -134,14 +195,19 @@ class RunCatalog:
     @property
     def sources(self) -> Mapping[str, list[str]]:
         """The languages that can be translated from, in alphabetical order, each with those that it can be translated to."""
-        targets: dict[str, list[str]] = {}
-        for source, target in sorted(self._runs):
-            targets.setdefault(source, []).append(target)
-        return targets
+        return self._sources
 
     def find(self, source: str, target: str) -> ServedRun | None:
         """Return the run from one language to another, if there is one."""
         return self._runs.get((source, target))
+
+    def add_glossary(self, run: ServedRun, glossary: Glossary) -> None:
+        """Have the terms of a glossary translated as told by a run, and by what it is replaced with."""
+        self._glossaries[run.source, run.target] = glossary
+
+    def glossary(self, run: ServedRun) -> Glossary | None:
+        """Return the glossary of a run, if it has one."""
+        return self._glossaries.get((run.source, run.target))
 
     def reload(self, say: Callable[[str], None]) -> None:
         """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs."""

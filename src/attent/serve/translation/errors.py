@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
 
 from attent.errors import AttentError
+
+# Errors of paths that begin so are objects, for clients that speak as OpenAI's do.
+OBJECTS = "/v1/"
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
 class RequestError(AttentError):
@@ -30,3 +37,29 @@ def busy(seconds: float) -> RequestError:
     """Return the error for a request that finds the queue full; it may come again after so many seconds."""
     wait = str(max(round(seconds), 1))
     return RequestError(429, f"The server is busy, try again in {wait} s", {"Retry-After": wait})
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """Return the answer to any error; one that nobody expects is named in the log alone."""
+    match error:
+        case RequestError():
+            return error
+        case HTTPException():
+            return RequestError(error.status_code, error.detail, error.headers)
+        case AttentError():
+            return invalid(str(error))
+        case _:
+            return RequestError(500, "Internal Server Error")
+
+
+def error_body(path: str, error: RequestError) -> dict[str, Any]:
+    """Return the JSON of an error: LibreTranslate's, or below /v1 an object with a type, as OpenAI's clients read it.
+
+    Args:
+        path: of the endpoint.
+        error: the error.
+    """
+    if not path.startswith(OBJECTS):
+        return {"error": error.message}
+    kind = TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": None}}

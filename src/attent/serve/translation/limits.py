@@ -77,18 +77,19 @@ class Gatekeeper:
         """Return whether there are API keys."""
         return bool(self._keys)
 
-    def admit(self, request: Request, key: str, texts: int) -> None:
+    def admit(self, request: Request, key: str, texts: int, *, is_admitted: bool = False) -> None:
         """Count the texts of a request.
 
         Args:
             request: of the client.
             key: its API key; empty without one.
             texts: how many it asks for.
+            is_admitted: whether it has begun already, and these count towards what comes after it.
 
         Raises:
             RequestError: the key is unknown or missing, or there are too many texts.
         """
-        limit, name = self._settings.request_limit, self.address(request)
+        limit, name = self._settings.request_limit, ""
         if key or self._settings.requires_key:
             is_valid, own_limit = self._find(key)
             if is_valid:
@@ -98,7 +99,7 @@ class Gatekeeper:
             elif self._keys or self._settings.requires_key:
                 raise RequestError(403, "Invalid API key")
         if limit is not None:
-            self._count(self._client(name), limit, texts)
+            self._count(self._client(name or self.address(request)), limit, texts, is_admitted=is_admitted)
 
     def address(self, request: Request) -> str:
         """Return the address of a client; behind trusted proxies the last one in X-Forwarded-For that is none of them."""
@@ -124,8 +125,11 @@ class Gatekeeper:
             self._clients.popitem(last=False)
         return client
 
-    def _count(self, client: Client, limit: int, texts: int) -> None:
+    def _count(self, client: Client, limit: int, texts: int, *, is_admitted: bool) -> None:
         now, ban_after = time.monotonic(), self._settings.ban_after
+        if is_admitted:
+            client.spent.append((now, texts))
+            return
         while client.spent and client.spent[0][0] <= now - MINUTE:
             client.spent.popleft()
         while client.violations and client.violations[0] <= now - HOUR:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -20,11 +21,12 @@ class Metrics:
 
     def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter("attent_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry)
-        self.latency = Histogram(
-            "attent_request_seconds", "Seconds from request to answer.", ("endpoint",), registry=registry, buckets=SECONDS
-        )
-        self.characters = Counter("attent_characters", "Characters of translated texts.", registry=registry)
+        requests = Counter("attent_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry)
+        latency = Histogram("attent_request_seconds", "Seconds from request to answer.", ("endpoint",), registry=registry, buckets=SECONDS)
+        # as many as there are endpoints and statuses; prometheus_client takes as long to find one as to count
+        self._requests = cache(lambda endpoint, status: requests.labels(endpoint, str(status)))
+        self._latency = cache(latency.labels)
+        self._characters = Counter("attent_characters", "Characters of translated texts.", registry=registry)
         self._sentences = Counter("attent_sentences", "Translated sentences.", registry=registry)
         self._batch = Histogram("attent_batch_sentences", "Sentences of a batch.", registry=registry, buckets=SIZES)
         self._batch_seconds = Histogram("attent_batch_seconds", "Seconds of a batch.", registry=registry, buckets=SECONDS)
@@ -32,9 +34,15 @@ class Metrics:
         Gauge("attent_running_sentences", "Sentences that are translated now.", registry=registry).set_function(running)
         Gauge("attent_waiting_sentences", "Sentences that wait.", registry=registry).set_function(waiting)
 
-    def observe_batch(self, sentences: int, seconds: float, wait: float) -> None:
-        """Count a batch: its sentences, its seconds, and how long one of them waited at most."""
+    def observe_request(self, endpoint: str, status: int, seconds: float) -> None:
+        """Count a request: its endpoint, the status of its answer, and the seconds that it took."""
+        self._requests(endpoint, status).inc()
+        self._latency(endpoint).observe(seconds)
+
+    def observe_batch(self, sentences: int, characters: int, seconds: float, wait: float) -> None:
+        """Count a batch: its sentences and their characters, its seconds, and how long one of them waited at most."""
         self._sentences.inc(sentences)
+        self._characters.inc(characters)
         self._batch.observe(sentences)
         self._batch_seconds.observe(seconds)
         self._wait.observe(wait)

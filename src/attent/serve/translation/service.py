@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple
 
 from attent.data.language_detection import Detection, LanguageDetector
 from attent.data.sentences import SplitText, split_sentences
 from attent.data.text import Link
+from attent.decoding.glossary import Glossary
 from attent.decoding.settings import SearchSettings
+from attent.decoding.term_search import check_terms
 from attent.markup.html import MarkedText, parse_html
 from attent.markup.inline import AlignedText
 from attent.markup.translate import join_aligned
 from attent.serve.translation.batcher import Batcher
-from attent.serve.translation.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
+from attent.serve.translation.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, invalid
 from attent.serve.translation.settings import ServerSettings
 
@@ -49,12 +53,30 @@ class TranslationOptions:
         has_links: whether words are linked.
         format: of the texts.
         whole: whether each line is a single sentence.
+        glossary: of terms that are translated as told, beside those of the server; None without one.
     """
 
     alternatives: int = 0
     has_links: bool = False
     format: Format = "text"
     whole: bool = False
+    glossary: Glossary | None = None
+
+
+class TextPiece(NamedTuple):
+    """The next part of a translation that is sent as it is made; the pieces of a text, joined, are its translation.
+
+    Args:
+        text: the index of the text.
+        sentence: the index of the sentence in it; 0 for HTML, which comes as a whole.
+        piece: the translated sentence, with what stands around it.
+        is_final: False for the beginning of a sentence, which the next piece replaces.
+    """
+
+    text: int
+    sentence: int
+    piece: str
+    is_final: bool = True
 
 
 class PreparedText(NamedTuple):
@@ -100,6 +122,14 @@ class TranslationService:
         if source != AUTO:
             self._run(source, target)
 
+    def find_work(self, source: str, target: str, *, has_markup: bool) -> TranslationWork:
+        """Return what to do with sentences of a document; those with markup have links.
+
+        Raises:
+            RequestError: there is no run from one language to the other.
+        """
+        return self._work(self._run(source, target), TranslationOptions(format="html" if has_markup else "text"))
+
     async def translate(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None
     ) -> list[TranslatedText]:
@@ -115,6 +145,7 @@ class TranslationService:
             RequestError: a language is not served, a sentence is refused, or the queue is full.
         """
         self.check_languages(source, target)
+        self.batcher.check_room()
         options = options or TranslationOptions()
         prepared = [self._prepare(text, source, target, options) for text in texts]
         # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
@@ -122,13 +153,78 @@ class TranslationService:
         for text in prepared:
             if text.work is not None:
                 groups.setdefault(text.work, []).extend(sentence for split in text.splits for sentence in split.sentences)
+        translated = dict(zip(groups, map(iter, await self._submit(groups)), strict=True))
+        return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
+
+    async def _submit(self, groups: Mapping[TranslationWork, Sequence[str]]) -> Sequence[Sequence[TranslatedSentence]]:
+        """Return the translations of each group's sentences; groups wait side by side."""
+        if len(groups) == 1:
+            return [await self.batcher.submit(sentences, work) for work, sentences in groups.items()]
         waiting = [asyncio.ensure_future(self.batcher.submit(sentences, work)) for work, sentences in groups.items()]
         try:
-            translated = dict(zip(groups, map(iter, await asyncio.gather(*waiting)), strict=True))
+            return await asyncio.gather(*waiting)
         finally:
             for task in waiting:
                 task.cancel()
-        return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
+
+    async def stream(
+        self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None, *, has_tokens: bool = False
+    ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
+        """Translate texts, and yield each sentence as soon as it and those before it are translated; at the end what `translate` returns.
+
+        Arguments and errors are those of `translate`, and:
+
+        Args:
+            texts: see there.
+            source: see there.
+            target: see there.
+            options: see there.
+            has_tokens: whether a single sentence that no other keeps waiting is yielded token by token, where the search is greedy.
+        """
+        self.check_languages(source, target)
+        self.batcher.check_room()
+        options = options or TranslationOptions()
+        prepared = [self._prepare(text, source, target, options) for text in texts]
+        sentences = [(sentence, text.work) for text in prepared if text.work for split in text.splits for sentence in split.sentences]
+        # the first sentence is soon there, and the others share batches: more parts took twice as long as one
+        waiting = [(sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)]
+        is_plain = options.format == "text"
+        can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
+        answers: list[TranslatedText] = []
+        async with aclosing(self._stream_tokens(*waiting[0]) if can_grow else self.batcher.stream(waiting)) as results:
+            for index, text in enumerate(prepared):
+                translated: list[TranslatedSentence] = []
+                for split in text.splits:
+                    for number, after in enumerate(split.between[1:]):
+                        before = "" if number else split.between[0]
+                        while isinstance(result := await anext(results), str):
+                            yield TextPiece(index, number, before + result, is_final=False)
+                        translated.append(result)
+                        if is_plain:
+                            yield TextPiece(index, number, before + result.texts[0] + after)
+                answers.append(_assemble(text, iter(translated), options))
+                # the tags of HTML are known at its end
+                if not is_plain or not translated:
+                    yield TextPiece(index, 0, answers[-1].text)
+        yield answers
+
+    async def _stream_tokens(self, sentence: str, work: TranslationWork) -> AsyncGenerator[str | TranslatedSentence, None]:
+        """Yield the growing translation of a sentence, and at last the translated sentence."""
+        loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+        def report(text: str) -> None:
+            loop.call_soon_threadsafe(growing.put_nowait, text)
+
+        by_token = TokenWork(work, report)
+        task = asyncio.ensure_future(self.batcher.submit([sentence], by_token))
+        task.add_done_callback(lambda _: growing.put_nowait(None))
+        try:
+            while (text := await growing.get()) is not None:
+                yield text
+            yield (await task)[0]
+        finally:
+            by_token.is_stopped.set()
+            task.cancel()
 
     def _prepare(self, text: str, source: str, target: str, options: TranslationOptions) -> PreparedText:
         """Cut a text into sentences that its run accepts."""
@@ -155,7 +251,17 @@ class TranslationService:
     def _work(self, run: ServedRun, options: TranslationOptions) -> TranslationWork:
         count = options.alternatives + 1
         links = "spans" if options.format == "html" else "words" if options.has_links else None
-        return TranslationWork(run, SearchSettings(beam=max(self.settings.beam, count), n_best=count), links)
+        glossary, own = self.catalog.glossary(run), options.glossary
+        if own is not None:
+            check_terms(own, run.translator.target_tokenizer)
+            glossary = own if glossary is None else glossary.updated(own)
+        return TranslationWork(run, _search_settings(max(self.settings.beam, count), count), links, glossary=glossary)
+
+
+@cache
+def _search_settings(beam: int, count: int) -> SearchSettings:
+    """Return settings of the search, of which a server has few: checking them takes as long as cutting a text into sentences."""
+    return SearchSettings(beam=beam, n_best=count)
 
 
 def check_format(name: str) -> Format:
@@ -197,11 +303,12 @@ def _assemble(text: PreparedText, sentences: Iterator[TranslatedSentence], optio
     by_split = [[next(sentences) for _ in split.sentences] for split in text.splits]
     versions: list[str] = []
     for rank in range(options.alternatives + 1):
-        lines = [
-            join_aligned(split, [_version(sentence, rank) for sentence in of_split])
-            for split, of_split in zip(text.splits, by_split, strict=True)
-        ]
-        versions.append(lines[0].text if text.marked is None else text.marked.render(lines))
+        of_rank = [[_version(sentence, rank) for sentence in of_split] for of_split in by_split]
+        if text.marked is None:
+            versions.append(text.splits[0].join([version.text for version in of_rank[0]]))
+        else:
+            lines = [join_aligned(split, aligned) for split, aligned in zip(text.splits, of_rank, strict=True)]
+            versions.append(text.marked.render(lines))
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
     links = _text_links(text.splits[0], by_split[0]) if options.has_links and text.marked is None else ()
     return TranslatedText(versions[0], alternatives, links, text.detection)

@@ -28,6 +28,8 @@ class ServerSettings:
         queue_limit: sentences that may wait; a request beyond it is refused at once.
         threads: batches that are translated at the same time, each on a processor core.
         timeout: seconds after which a request is given up.
+        connection_limit: connections of all clients; fewer where the system gives fewer descriptors.
+        address_limit: connections from one address; trusted proxies have no limit of their own.
         has_files: whether documents are translated.
         max_file: bytes of a document.
         file_lifetime: seconds after which a translated document is deleted.
@@ -51,6 +53,8 @@ class ServerSettings:
     queue_limit: int = 2_048
     threads: int = 1
     timeout: float = 60.0
+    connection_limit: int = 4_096
+    address_limit: int = 512
     has_files: bool = True
     max_file: int = 10 * 2**20
     file_lifetime: float = 30 * MINUTE

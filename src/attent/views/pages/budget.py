@@ -6,7 +6,7 @@ Every number if there is room; otherwise pooled maps, and the largest weights of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from attent.errors import ArgumentError
@@ -29,6 +29,8 @@ MAX_SIDE = 1024
 TOP_BYTES = 4
 # More weights than these take minutes to compute.
 MAX_WEIGHTS = 2 * 10**9
+
+NO_ROOM = "There is no room for norms and gradients beside the weights; attent explore shows them."
 
 NumberFormat = Literal["float32", "float16"]
 
@@ -57,6 +59,27 @@ class PagePlan:
         return 0 if self.is_full else max(0, math.ceil(math.log2(max(group.shape[1:]) / self.side)))
 
 
+def fit_measures(scene: Scene, size: float) -> Scene:
+    """Return the scene, without measures beside weights if with them the weights of a page would be less exact.
+
+    Args:
+        scene: the scene.
+        size: bytes of all data.
+
+    Raises:
+        ArgumentError: there are too many weights to compute.
+    """
+    if not any(group.measures for group in scene.groups):
+        return scene
+    bare = replace(scene, groups=tuple(replace(group, measures=()) for group in scene.groups))
+    plan = plan_page(bare, size)
+    try:
+        fits = plan.is_full and plan_page(scene, size) == plan
+    except ArgumentError:
+        fits = False
+    return scene if fits else replace(bare, notes=(*scene.notes, NO_ROOM))
+
+
 def plan_page(scene: Scene, size: float) -> PagePlan:
     """Return the best plan that fits.
 
@@ -67,10 +90,10 @@ def plan_page(scene: Scene, size: float) -> PagePlan:
     Raises:
         ArgumentError: there are too many weights to compute.
     """
-    counts = {group.name: len(group.layers) * math.prod(group.shape) for group in scene.groups}
+    counts = {group.name: len(group.layers) * math.prod(group.shape) for group in scene.all_groups}
     weights = sum(counts.values())
     if weights > MAX_WEIGHTS:
-        largest = max(scene.groups, key=lambda group: counts[group.name])
+        largest = max(scene.all_groups, key=lambda group: counts[group.name])
         heads, queries, keys = largest.shape
         raise ArgumentError(
             f"{len(largest.layers)} layers of {heads} heads, {queries:,} x {keys:,} each, are too many weights for a page, which computes "
@@ -80,11 +103,11 @@ def plan_page(scene: Scene, size: float) -> PagePlan:
         return PagePlan("float32")
     if weights * 2 * BASE64_FACTOR <= size:
         return PagePlan("float16")
-    maps = sum(len(group.layers) * group.shape[0] for group in scene.groups)
+    maps = sum(len(group.layers) * group.shape[0] for group in scene.all_groups)
     side = min(math.isqrt(int(POOLED_SHARE * size / BASE64_FACTOR / DEFLATE_RATIO / maps)), MAX_SIDE)
     # the mean over heads counts as one more head
-    lists = sum(len(group.layers) * (group.shape[0] + 1) * sum(group.shape[1:]) for group in scene.groups)
-    pooled = sum(_pooled_bytes(group, side) for group in scene.groups) * BASE64_FACTOR * DEFLATE_RATIO
+    lists = sum(len(group.layers) * (group.shape[0] + 1) * sum(group.shape[1:]) for group in scene.all_groups)
+    pooled = sum(_pooled_bytes(group, side) for group in scene.all_groups) * BASE64_FACTOR * DEFLATE_RATIO
     top = int((size - pooled) / BASE64_FACTOR / DEFLATE_RATIO / TOP_BYTES / lists)
     return PagePlan("float16", max(side, 1), min(top, MAX_TOP))
 

@@ -62,7 +62,7 @@ class Page:
         # a frame keeps the scripts of several pages in one notebook separate
         return (
             f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:{HEIGHT}px;border:0" '
-            f'title="attention" sandbox="allow-scripts"></iframe>'
+            f'title="attention" sandbox="allow-scripts allow-downloads"></iframe>'
         )
 
     def __repr__(self) -> str:
@@ -79,11 +79,13 @@ def page(
     call: int = -1,
     picture: Picture | None = None,
     about: About | None = None,
+    gradients: Mapping[str, AttentionMap] | None = None,
     size: float = SIZE,
 ) -> Page:
     """Build a page: tokens with lines, the map with its values, a thumbnail of every head, and a few statistics of each.
 
-    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the page says.
+    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the page says. A
+    choice shows norms or gradients in the place of weights, where they are known and there is room.
 
     Example:
         >>> with attent.watch(model) as seen:
@@ -100,6 +102,7 @@ def page(
         call: see `build_scene`.
         picture: see `build_scene`.
         about: see `build_scene`.
+        gradients: see `build_scene`.
         size: MiB that the page may have.
 
     Raises:
@@ -107,7 +110,9 @@ def page(
         ShapeError: labels fit none of the maps.
     """
     if not isinstance(maps, Scene):
-        maps = build_scene(maps, tokens, targets, title=title, sequence=sequence, call=call, picture=picture, about=about)
+        maps = build_scene(
+            maps, tokens, targets, title=title, sequence=sequence, call=call, picture=picture, about=about, gradients=gradients
+        )
     script, style = bundle("page"), web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:

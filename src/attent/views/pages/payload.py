@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics, SpanPooler
-from attent.views.pages.budget import MAX_TOP, PagePlan, plan_page
+from attent.views.pages.budget import MAX_TOP, PagePlan, fit_measures, plan_page
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 
 # Weights of all heads that are computed together.
@@ -50,11 +50,13 @@ def build_payload(scene: Scene, size: float) -> Payload:
     Raises:
         ArgumentError: there are too many weights to compute.
     """
+    scene = fit_measures(scene, size)
     plan = plan_page(scene, size)
     # numbers often shrink more than the plan trusts in
     bound = min(2 * plan.top, MAX_TOP)
     layers = {
-        group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound) for layer in group.layers] for group in scene.groups
+        group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound) for layer in group.layers]
+        for group in scene.all_groups
     }
     payload = _encode(scene, plan, layers)
     if plan.top:
@@ -70,7 +72,7 @@ def build_payload(scene: Scene, size: float) -> Payload:
 def _encode(scene: Scene, plan: PagePlan, layers: dict[str, list[LayerSummary]]) -> Payload:
     packs: dict[str, str] = {}
     description = scene.describe()
-    for number, group in enumerate(scene.groups):
+    for number, group in enumerate(scene.all_groups):
         description["groups"][number].update(_encode_group(plan, group, layers[group.name], packs, number))
     if any(layer.has_nan for summaries in layers.values() for layer in summaries):
         description["notes"].append("Rows of weights that are no numbers are drawn as zeros.")

@@ -10,7 +10,8 @@ const QUIET = 350;
 const BEAMS = [[1, "greedy"], [2, "beam of 2"], [5, "beam of 5"]];
 
 async function start(root) {
-  const server = new Server(location.hash.slice(1));
+  // behind it stands what is looked at
+  const server = new Server(location.hash.slice(1).split("&")[0]);
   let about;
   try {
     about = await (await server.get("/api/about")).json();
@@ -22,7 +23,7 @@ async function start(root) {
   const runs = about.runs.map((run, number) => new Run(server, number, run));
   const columns = element("div", { class: runs.length > 1 ? "runs beside" : "runs" }, ...runs.map((run) => run.node));
   root.replaceChildren(...fixed, ...(runs.length ? [box(about, runs), columns] : []));
-  for (const [place, number] of about.scenes.entries()) new Viewed(server, fixed[place]).open(number);
+  for (const [place, number] of about.scenes.entries()) new Viewed(server, fixed[place], about.runs.length + place).open(number);
 }
 
 /** What is asked: a text, or the number of an example. */

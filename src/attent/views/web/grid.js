@@ -20,16 +20,25 @@ export class Grid {
     this.source = source;
     this.state = state;
     this.shown = "thumbnails";
+    // whether maps have one scale of colours, and whether those of the layer alone are there, larger
+    this.isOneScale = false;
+    this.isLarge = false;
+    this.turn = 0;
     this.once = latest((error) => this.fail(error));
     this.options = element("div", { class: "options" });
     this.about = element("p", { class: "about" });
     this.table = element("div", { class: "heads", role: "grid", "aria-label": "layers and heads" });
     this.summary = element("output", { class: "readout summary", "aria-live": "polite" });
+    // of a run that can be asked again
+    this.switch = element("button", { type: "button", class: "switch", on: { click: () => this.toggle(this.state.values) } });
+    this.restore = element("button", { type: "button", on: { click: () => source.switches.clear() } });
+    const switching = source.switches ? [element("div", { class: "options" }, this.switch, this.restore)] : [];
     this.node = element("section", { class: "card grid", "aria-label": "heads" }, element("h2", { text: "Heads" }),
-      this.options, this.summary, element("div", { class: "frame" }, this.table), this.about);
+      this.options, this.summary, ...switching, element("div", { class: "frame" }, this.table), this.about);
     this.table.addEventListener("keydown", (event) => this.key(event));
     state.follow((_, changed) => {
       if (changed.has("group")) this.open();
+      else if (this.figures && (["temperature", "top"].some((name) => changed.has(name)) || (this.isLarge && changed.has("layer")))) this.fill();
       this.mark();
     });
     onScheme(() => this.open(), signal);
@@ -44,27 +53,29 @@ export class Grid {
     const { heads, layers } = group;
     // those of another group are not of this one's heads
     this.figures = null;
+    this.turn += 1;
     this.summary.textContent = "";
     this.once(this.source.summary(group.name), ({ figures, every }) => {
       this.figures = figures;
       this.told = every > 1 ? `one row in ${every.toLocaleString("en")}` : "all rows";
       const offered = FIGURES.filter(([name]) => name === "thumbnails" || figures.some((row) => row.some((one) => one[name] !== null)));
       if (!offered.some(([name]) => name === this.shown)) this.shown = "thumbnails";
-      this.options.replaceChildren(choice("show", offered, this.shown, (chosen) => {
-        this.shown = chosen;
-        if (this.figures) this.fill();
-      }));
+      const offer = (label, values, now, then) => choice(label, values, now, (chosen) => { then(chosen); if (this.figures) this.fill(); });
+      this.options.replaceChildren(
+        offer("show", offered, this.shown, (chosen) => { this.shown = chosen; }),
+        offer("of", [[false, "all layers"], [true, "this layer, larger"]], this.isLarge, (chosen) => { this.isLarge = chosen; }),
+        offer("colours", [[false, "each map its own scale"], [true, "one scale for all"]], this.isOneScale, (chosen) => { this.isOneScale = chosen; }),
+      );
       this.fill();
       this.mark();
     });
-    const columns = heads > 1 ? heads + 1 : 1;
-    this.table.style.gridTemplateColumns = `auto repeat(${columns}, minmax(22px, 88px))`;
+    this.table.style.setProperty("--heads", heads > 1 ? heads + 1 : 1);
     const names = [...Array(heads).keys()].map(String).concat(heads > 1 ? ["mean"] : []);
     const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", text: "" }),
       ...names.map((name) => element("span", { role: "columnheader", class: "heading", text: name })));
     this.cells = layers.map((_, layer) => names.map((name) => element("button", {
       type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": called(layer, name),
-      on: { click: () => this.state.set({ layer, head: name === "mean" ? "mean" : Number(name) }) },
+      on: { click: (event) => this.choose({ layer, head: name === "mean" ? "mean" : Number(name) }, event.shiftKey) },
     })));
     this.table.replaceChildren(header, ...this.cells.map((row, layer) => element("div", { role: "row", class: "row" },
       element("span", { role: "rowheader", class: "heading", text: String(layer) }), ...row)));
@@ -75,11 +86,15 @@ export class Grid {
     const group = this.group();
     const values = this.shown === "thumbnails" ? null : this.figures.map((row) => row.map((one) => one[this.shown]));
     const top = values ? Math.max(...values.flat().map((value) => value ?? 0)) : 0;
+    this.table.classList.toggle("large", this.isLarge);
+    const shown = this.isLarge ? [this.state.values.layer] : [...this.cells.keys()];
+    this.cells.forEach((row, layer) => { row[0].parentElement.hidden = !shown.includes(layer); });
+    if (!values) this.thumbnails(shown);
     this.cells.forEach((row, layer) => row.forEach((cell, which) => {
       const head = which < group.heads ? which : "mean";
       cell.style.background = "";
       cell.setAttribute("aria-label", called(layer, head));
-      if (!values) return this.thumbnail(cell, group.name, layer, head);
+      if (!values) return;
       const value = head === "mean" ? mean(values[layer]) : values[layer][which];
       cell.setAttribute("aria-label", `${called(layer, head)}: ${short(value)}`);
       const colour = shade(top ? Math.max(value, 0) / top : 0);
@@ -87,33 +102,79 @@ export class Grid {
       cell.replaceChildren(element("span", { class: "figure", text: short(value) }));
       cell.firstChild.style.color = colour.text;
     }));
-    this.about.textContent = this.shown === "thumbnails"
-      ? "Rows are layers, columns heads. Each map has a scale of its own, and small weights are strengthened (square root)."
-      : `Rows are layers, columns heads: the mean over ${this.told} of the map, those left out that see nothing.`;
+    if (values) this.about.textContent = `Rows are layers, columns heads: the mean over ${this.told} of the map, those left out that see nothing.`;
   }
 
-  async thumbnail(cell, group, layer, head) {
-    let found;
-    try {
-      found = await this.source.thumbnail(group, layer, head);
-    } catch (error) {
-      if (!cell.isConnected) return;
-      cell.replaceChildren();
-      this.fail(error);
-      return;
-    }
-    if (this.shown !== "thumbnails" || !cell.isConnected) return;
-    const { height, width, values, top } = found;
+  /** Fetch and draw the maps of some layers, each as it comes, or with one scale of colours when all are there. */
+  async thumbnails(layers) {
+    const turn = ++this.turn;
+    const { name, heads } = this.group();
+    const cells = layers.flatMap((layer) => this.cells[layer].map((cell, which) => [cell, layer, which < heads ? which : "mean"]));
+    const isShown = () => turn === this.turn && this.shown === "thumbnails";
+    const what = this.isLarge ? `The heads of layer ${layers[0]}.` : "Rows are layers, columns heads.";
+    const said = (scale) => { this.about.textContent = `${what} ${scale}, and small weights are strengthened (square root).`; };
+    said(this.isOneScale ? "One scale of colours for all maps" : "Each map has a scale of its own");
+    const parts = await Promise.all(cells.map(async ([cell, layer, head]) => {
+      try {
+        const part = await this.source.thumbnail(name, layer, head);
+        if (isShown() && !this.isOneScale) this.paint(cell, part, part.top, head);
+        return part;
+      } catch (error) {
+        if (!isShown()) return null;
+        cell.replaceChildren();
+        this.fail(error);
+        return null;
+      }
+    }));
+    if (!isShown() || !this.isOneScale) return;
+    const top = Math.max(...parts.map((part) => part?.top ?? 0));
+    parts.forEach((part, which) => { if (part) this.paint(cells[which][0], part, top, cells[which][2]); });
+    said(`One scale of colours for all maps, from 0 to ${number(top, false)}`);
+  }
+
+  paint(cell, { height, width, values }, top, head) {
     const canvas = painted(values, height, width, top, true);
     canvas.setAttribute("aria-hidden", "true");
-    cell.replaceChildren(canvas);
+    cell.dataset.top = top;
+    cell.replaceChildren(canvas, element("span", { class: "name", "aria-hidden": "true", text: head === "mean" ? "mean" : `head ${head}` }));
   }
 
   fail(error) {
     this.summary.textContent = error.message;
   }
 
+  /** Show a head; switch it off or on too. */
+  choose(chosen, switched) {
+    this.state.set(chosen);
+    if (switched) this.toggle(chosen);
+  }
+
+  toggle({ layer, head }) {
+    if (head === "mean" || !this.source.switches) return;
+    this.source.switches.toggle(this.group().layers[layer], head);
+    this.offer();
+  }
+
+  /** Tell which heads are off, and offer to switch the one that is shown. */
+  offer() {
+    const { switches } = this.source;
+    if (!switches) return;
+    const { layers } = this.group();
+    const { layer, head } = this.state.values;
+    const off = switches.has(layers[layer], head);
+    this.switch.textContent = head === "mean" ? "choose a head to switch it off" : `switch this head ${off ? "on" : "off"} (x)`;
+    this.switch.disabled = head === "mean";
+    this.restore.hidden = !switches.off.length;
+    this.restore.textContent = `switch all on (${switches.off.length})`;
+    this.cells?.forEach((row, place) => row.forEach((cell, which) => {
+      const isOff = switches.has(layers[place], which);
+      cell.classList.toggle("off", isOff);
+      cell.title = isOff ? "switched off" : "";
+    }));
+  }
+
   mark() {
+    this.offer();
     const { layer, head } = this.state.values;
     this.cells?.forEach((row, place) => row.forEach((cell, which) => {
       const chosen = place === layer && (which === row.length - 1 && row.length > 1 ? head === "mean" : head === which || row.length === 1);
@@ -130,12 +191,21 @@ export class Grid {
   }
 
   key(event) {
-    const place = this.cells.flat().indexOf(event.target);
-    const across = this.cells[0].length;
-    const next = place < 0 ? undefined : moved(event.key, place, this.cells.length * across, across);
+    const cells = this.isLarge ? this.cells[this.state.values.layer] : this.cells.flat();
+    const place = cells.indexOf(event.target);
+    const heads = this.cells[0].length;
+    if (place >= 0 && event.key === "x" && this.source.switches) {
+      const which = place % heads;
+      event.preventDefault();
+      const layer = this.isLarge ? this.state.values.layer : Math.floor(place / heads);
+      this.choose({ layer, head: which && which === heads - 1 ? "mean" : which }, true);
+      return;
+    }
+    const across = this.isLarge ? getComputedStyle(this.table).gridTemplateColumns.split(" ").length : heads;
+    const next = place < 0 ? undefined : moved(event.key, place, cells.length, across);
     if (next === undefined) return;
     event.preventDefault();
-    this.cells.flat()[next].focus();
+    cells[next].focus();
   }
 }
 

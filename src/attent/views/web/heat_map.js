@@ -2,8 +2,9 @@
 
 import { onScheme, painted, shade, share, topOf } from "./colours.js";
 import { element, moved, tick } from "./elements.js";
-import { latest } from "./state.js";
-import { fenced, number, trimmed } from "./words.js";
+import { mapTable, saving, sketched } from "./save.js";
+import { isAnotherMap, latest } from "./state.js";
+import { fenced, number, ofHowMany, trimmed } from "./words.js";
 
 const TILE = 256;
 // Pixels of a cell, of labels, and of the whole.
@@ -25,10 +26,11 @@ export class HeatMap {
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
     this.node = element("section", { class: "card map", "aria-label": "map" }, element("h2", { text: "Map" }),
-      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.legend);
+      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.legend,
+      saving("map", source, state, () => sketched(this.place.wide, this.place.high, (context) => this.sketch(context)), () => this.table()));
     this.listen();
     state.follow((_, changed) => {
-      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      if (isAnotherMap(changed)) this.open(changed.has("group"));
       else this.draw();
     });
     new ResizeObserver(() => this.resized()).observe(this.node);
@@ -94,13 +96,21 @@ export class HeatMap {
     const context = this.canvas.getContext("2d");
     const style = getComputedStyle(this.node);
     context.font = `${LETTERS}px ${style.fontFamily}`;
-    const place = this.place = this.layout(context);
+    const place = (this.place = this.layout(context));
     const scale = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(place.wide * scale);
     this.canvas.height = Math.round(place.high * scale);
     this.canvas.style.width = `${place.wide}px`;
     this.canvas.style.height = `${place.high}px`;
     context.scale(scale, scale);
+    this.sketch(context);
+    this.explain();
+  }
+
+  /** Draw cells and what stands around them on a canvas, or into a file. */
+  sketch(context) {
+    const style = getComputedStyle(this.node);
+    const { place } = this;
     context.font = `${LETTERS}px ${style.fontFamily}`;
     context.imageSmoothingEnabled = false;
     const { values, height, width } = this.matrix;
@@ -110,7 +120,12 @@ export class HeatMap {
     this.label(context, style);
     this.write(context, style);
     this.mark(context, style);
-    this.explain();
+  }
+
+  /** The numbers that are shown. */
+  table() {
+    const { rows, columns } = this.place;
+    return mapTable([{ ...this.matrix, y: 0, x: 0 }], this.matrix.step, "mean", rows, columns);
   }
 
   label(context, style) {
@@ -151,11 +166,13 @@ export class HeatMap {
   mark(context, style) {
     const { left, above, cell } = this.place;
     const { height, width, step } = this.matrix;
-    const { side, place } = this.state.values;
+    const { side, place, places } = this.state.values;
     context.strokeStyle = style.getPropertyValue("--accent");
     context.lineWidth = 1.5;
-    if (side === "row") context.strokeRect(left, above + Math.floor(place / step) * cell, width * cell, cell);
-    if (side === "column") context.strokeRect(left + Math.floor(place / step) * cell, above, cell, height * cell);
+    for (const one of places.length ? places : [place]) {
+      if (side === "row") context.strokeRect(left, above + Math.floor(one / step) * cell, width * cell, cell);
+      if (side === "column") context.strokeRect(left + Math.floor(one / step) * cell, above, cell, height * cell);
+    }
     const [row, column] = this.cell;
     context.lineWidth = 2.5;
     context.strokeRect(left + column * cell, above + row * cell, cell, cell);
@@ -209,8 +226,8 @@ export class HeatMap {
       const last = Math.min((at + 1) * step, count) - 1;
       return step === 1 ? `${fenced(labels[at])} (${at})` : `${fenced(labels[at * step])} … ${fenced(labels[last])} (${at * step} to ${last})`;
     };
-    const mean = step === 1 ? "" : ` the mean of up to ${step} × ${step} weights`;
-    this.readout.textContent = `row ${name(rows, row, group.height)} → column ${name(columns, column, group.width)}: ${value}${mean}`;
+    const pooled = ofHowMany(row * step, column * step, step, group.height, group.width, "mean");
+    this.readout.textContent = `row ${name(rows, row, group.height)} → column ${name(columns, column, group.width)}: ${value}${pooled}`;
     this.readout.dataset.value = value;
     this.canvas.setAttribute("aria-label", `Map of ${group.title}, ${this.matrix.height} by ${width} cells. Arrow keys move; `
       + `Enter shows the row. ${this.readout.textContent}`);

@@ -1,8 +1,11 @@
 // Tokens with lines: what looks on the left, what is looked at on the right. Of long texts the tokens run on, shaded.
 
 import { share, shade, topOf } from "./colours.js";
-import { drawn, element, moreBelow, moved, ordered, tick } from "./elements.js";
-import { latest } from "./state.js";
+import { choice, drawn, element, moreBelow, moved, ordered, tick } from "./elements.js";
+import { saving } from "./save.js";
+import { combined, MOST, selected, written } from "./selection.js";
+import { isAnotherMap, latest, NONE } from "./state.js";
+import { sketchTokens, tokenTable } from "./tokens_file.js";
 import { fenced, largest, number, visible } from "./words.js";
 
 // Pixels of a token's line.
@@ -34,10 +37,13 @@ export class Lines {
     this.board = element("div", { class: "board" }, this.lists.row.box, this.drawing, this.lists.column.box);
     this.more = moreBelow(this.board, this.lists.row.tokens, this.lists.column.tokens);
     this.node = element("section", { class: "card tokens", "aria-label": "tokens" }, element("h2", { text: "Tokens" }),
-      this.options, this.readout, this.board, this.more.sign);
+      this.options, this.readout, this.board, this.more.sign,
+      element("p", { class: "about", text: "A click or Space selects a token, Ctrl (or a finger) adds one, Shift all up to one; Escape selects none." }),
+      saving("tokens", source, state, () => sketchTokens(this), () => tokenTable(this)));
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
-      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      if (isAnotherMap(changed)) this.open(changed.has("group"));
+      this.combine.querySelector("select").value = values.combine;
       if (values.side !== null && !this.choosing && (changed.has("side") || changed.has("place"))) this.find(values.side, values.place);
       this.look();
     });
@@ -49,7 +55,9 @@ export class Lines {
     if (fresh) {
       this.starts = { row: 0, column: 0 };
       this.running = Math.max(group.height, group.width) > COLUMN;
-      this.options.replaceChildren(tick("running text", this.running, (ticked) => { this.running = ticked; this.write(); this.look(); }));
+      this.anchor = null;
+      this.combine = choice("several tokens:", [["sum", "their sum"], ["mean", "their mean"]], this.state.values.combine, (combine) => this.state.set({ combine }));
+      this.options.replaceChildren(tick("running text", this.running, (ticked) => { this.running = ticked; this.write(); this.look(); }), this.combine);
       this.write();
     }
     this.every = null;
@@ -87,25 +95,51 @@ export class Lines {
       return token ? Number(token.dataset.place) : null;
     };
     const choose = (event) => {
-      if (place(event) === null) return;
+      // what is selected stays while others are passed over
+      if (place(event) === null || this.state.values.places.length) return;
       this.choosing = true;
       this.state.set({ side, place: place(event) });
       this.choosing = false;
     };
     tokens.addEventListener("pointerover", (event) => { if (went(event)) choose(event); });
-    tokens.addEventListener("click", choose);
+    // nor is the text between two tokens marked
+    tokens.addEventListener("mousedown", (event) => { if (event.shiftKey) event.preventDefault(); });
+    tokens.addEventListener("click", (event) => {
+      if (place(event) === null) return;
+      // a finger has no keys to hold
+      const adds = event.ctrlKey || event.metaKey || event.pointerType === "touch";
+      this.select(side, place(event), event.shiftKey ? "range" : adds ? "toggle" : "alone");
+    });
     tokens.addEventListener("focusin", choose);
     tokens.addEventListener("keydown", (event) => {
       const count = tokens.children.length;
+      const from = place(event);
+      if (from !== null && (event.key === " " || event.key === "Enter")) {
+        event.preventDefault();
+        this.select(side, from, "toggle");
+        return;
+      }
       const key = this.running && tokens.dir === "rtl" ? MIRRORED[event.key] ?? event.key : event.key;
       const next = moved(key, place(event) - this.starts[side], count);
       if (next === undefined) return;
       event.preventDefault();
       tokens.children[next].focus();
+      if (event.shiftKey) this.select(side, next + this.starts[side], "range", from);
     });
     const turn = (by) => { this.starts[side] += by; this.write(); this.look(); };
     before.addEventListener("click", () => turn(-WINDOW));
     behind.addEventListener("click", () => turn(WINDOW));
+  }
+
+  /** Select a token, alone or with others: see `selected`. A range begins where one was chosen last, or else at `from`. */
+  select(side, place, how, from = place) {
+    const { values } = this.state;
+    const mine = values.side === side ? values.places : NONE;
+    if (how !== "range" || this.anchor?.side !== side || !mine.length) this.anchor = { side, place: how === "range" ? from : place };
+    const places = selected(mine, this.anchor.place, place, how);
+    this.choosing = true;
+    this.state.set({ side, place, places });
+    this.choosing = false;
   }
 
   group() {
@@ -130,12 +164,12 @@ export class Lines {
 
   /** Look at a row or a column, or at all. */
   look() {
-    const { group, layer, head, side, place } = this.state.values;
+    const { group, layer, head, side, place, places } = this.state.values;
     if (side === null) {
       this.once(Promise.resolve(null), () => { this.mark(null); this.say(); this.drawAll(); });
       return;
     }
-    const found = side === "row" ? this.source.row(group, layer, head, place) : this.source.column(group, layer, head, place);
+    const found = places.length ? combined(this.source, this.state.values) : this.source[side](group, layer, head, place);
     this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); this.drawOne(line); });
   }
 
@@ -148,16 +182,19 @@ export class Lines {
 
   /** Shade what is looked at, or what looks. */
   mark(line) {
-    const { side, place } = this.state.values;
+    const { side, place, places } = this.state.values;
+    const many = new Set(places);
+    this.line = line;
     const top = line ? topOf(line.values) : 0;
     for (const each of ["row", "column"]) {
       const other = line && side !== each;
       for (const token of this.lists[each].tokens.children) {
         const here = Number(token.dataset.place);
         const value = other ? line.values[here] : NaN;
-        const chosen = Boolean(line) && side === each && here === place;
+        const chosen = Boolean(line) && side === each && (many.size ? many.has(here) : here === place);
         token.setAttribute("aria-selected", String(chosen));
-        if (chosen) token.tabIndex = 0;
+        token.classList.toggle("picked", chosen && many.size > 0);
+        if (line && side === each && here === place) token.tabIndex = 0;
         else if (side === each && line) token.tabIndex = -1;
         const part = share(value, Math.max(top, 1e-9), this.running);
         const colour = other && part > 0.01 ? shade(part) : null;
@@ -181,7 +218,7 @@ export class Lines {
       this.readout.textContent = "Point at a token, or move to it with Tab and the arrow keys.";
       return;
     }
-    const { side, place } = this.state.values;
+    const { side, place, places, combine } = this.state.values;
     const [mine, theirs] = side === "row" ? [group.rows, group.columns] : [group.columns, group.rows];
     const labels = this.source.scene.texts[theirs].labels;
     const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${number(line.values[other], line.exact)}`);
@@ -190,7 +227,10 @@ export class Lines {
     const verb = side === "row" ? `looks${back} at` : `is looked${back} at by`;
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
-    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}${note}`;
+    const several = `${places.length} tokens (${side}s ${written(places, " to ", ", ")}${places.length === MOST ? ", no more at a time" : ""})`;
+    const verbs = side === "row" ? `look${back} at` : `are looked${back} at by`;
+    const who = places.length > 1 ? `${several} ${verbs}, the ${combine}` : `${subject} ${verb}`;
+    this.readout.textContent = `${who}: ${most.join(" · ") || "nothing"}${known}${note}`;
   }
 
   drawAll() {
@@ -200,8 +240,9 @@ export class Lines {
   }
 
   drawOne(line) {
-    const { side, place } = this.state.values;
-    this.draw(Array.from(line.values, (value, other) => (side === "row" ? [place, other, value] : [other, place, value])));
+    const { side, place, places } = this.state.values;
+    const from = (one, { values }) => Array.from(values, (value, other) => (side === "row" ? [one, other, value] : [other, one, value]));
+    this.draw(line.lines ? places.flatMap((one, which) => from(one, line.lines[which])) : from(place, line));
   }
 
   draw(lines) {
@@ -232,7 +273,7 @@ function list(side) {
   const heading = element("h3");
   const before = element("button", { type: "button", text: `the ${WINDOW} before`, hidden: true });
   const behind = element("button", { type: "button", text: `the next ${WINDOW}`, hidden: true });
-  const tokens = element("ul", { role: "listbox", class: `list ${side}s` });
+  const tokens = element("ul", { role: "listbox", "aria-multiselectable": "true", class: `list ${side}s` });
   const more = moreBelow(tokens, tokens);
   return { box: element("div", { class: `side ${side}` }, heading, before, tokens, more.sign, behind), heading, before, tokens, behind, more };
 }

@@ -2,6 +2,7 @@
 
 import { share } from "./colours.js";
 import { element, moved } from "./elements.js";
+import { combined } from "./selection.js";
 import { latest } from "./state.js";
 import { number, visible } from "./words.js";
 
@@ -47,9 +48,11 @@ export class Picture {
     const group = this.group();
     this.node.hidden = group.columns !== this.about.text;
     if (this.node.hidden) return;
-    const { layer, head, side, place } = this.state.values;
+    const { layer, head, side, place, places } = this.state.values;
     this.place = side === "row" ? place : 0;
-    this.once(Promise.resolve(this.source.row(group.name, layer, head, this.place)), (line) => { this.line = line; this.draw(); });
+    const several = side === "row" && places.length > 1;
+    this.name = several ? `the ${this.state.values.combine} of ${places.length} tokens` : visible(this.source.scene.texts[this.about.text].labels[this.place]);
+    this.once(several ? combined(this.source, this.state.values) : this.source.row(group.name, layer, head, this.place), (line) => { this.line = line; this.draw(); });
   }
 
   painted() {
@@ -84,8 +87,7 @@ export class Picture {
     });
     this.grid(context, down, across, tall, wide);
     const total = patches.reduce((sum, value) => sum + (value || 0), 0);
-    const name = visible(this.source.scene.texts[this.about.text].labels[this.place]);
-    this.readout.textContent = `${name} has ${number(total)} of its weight on the patches, ${number(top, this.line.exact)} on one at most`;
+    this.readout.textContent = `${this.name} has ${number(total)} of its weight on the patches, ${number(top, this.line.exact)} on one at most`;
     this.canvas.setAttribute("aria-label", `Picture with ${down} by ${across} patches. Arrow keys choose a patch. ${this.readout.textContent}`);
   }
 
@@ -106,6 +108,7 @@ export class Picture {
     this.canvas.addEventListener("pointermove", (event) => {
       const box = this.canvas.getBoundingClientRect();
       const [row, column] = [Math.floor(((event.clientY - box.top) / box.height) * down), Math.floor(((event.clientX - box.left) / box.width) * across)];
+      if (this.state.values.places.length) return;
       if (row >= 0 && column >= 0 && row < down && column < across) this.look(before + row * across + column);
     });
     this.canvas.addEventListener("keydown", (event) => {

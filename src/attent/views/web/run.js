@@ -3,6 +3,7 @@
 import { shade, share, topOf } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
+import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
 import { direction, number, visible } from "./words.js";
 
@@ -35,7 +36,8 @@ export class Run {
     const made = this.writes ? [this.stop, this.read, this.written.node] : [this.found];
     this.node = element("section", { class: "run", "aria-label": about.name },
       element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...made), this.root);
-    this.viewed = new Viewed(server, this.root);
+    this.switches = new Switches(() => { if (this.asked) this.ask(this.asked); });
+    this.viewed = new Viewed(server, this.root, which, this.switches);
   }
 
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
@@ -70,9 +72,9 @@ export class Run {
   async write({ text, beam, prefix = [], more = "" }, signal) {
     const { path, name, group } = STREAMS[this.about.task];
     const chosen = this.viewed.state?.values;
-    const where = chosen?.group === group ? { group, layer: chosen.layer, head: chosen.head } : { group, layer: 999, head: "mean" };
+    const where = chosen?.group.split(".")[0] === group ? { group: chosen.group, layer: chosen.layer, head: chosen.head } : { group, layer: 999, head: "mean" };
     let end = null;
-    for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where }, signal)) {
+    for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where, off: this.switches.off }, signal)) {
       if (signal.aborted) return null;
       if (event.kind === "start") {
         this.source = event.source;
@@ -90,7 +92,7 @@ export class Run {
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
     const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
-    this.say([...isolated([end.text || `The ${name} is empty.`]), ...unknown]);
+    this.say([...isolated([end.text || `The ${name} is empty.`]), ...unknown, this.without()]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -99,14 +101,14 @@ export class Run {
   async tell({ text, row }, signal) {
     const pictures = this.about.examples > 0;
     const path = this.about.task === "fill-mask" ? "/api/fill" : "/api/classify";
-    const answer = await this.server.post(path, pictures ? { run: this.which, row } : { run: this.which, text }, signal);
+    const answer = await this.server.post(path, { run: this.which, off: this.switches.off, ...(pictures ? { row } : { text }) }, signal);
     const found = await answer.json();
     if (this.about.task === "fill-mask") {
       this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
-      this.say(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []);
+      this.say([...(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []), this.without()]);
     } else {
       this.found.replaceChildren(best("classes", found.best.map(({ label, probability }) => [label, probability])));
-      this.say("");
+      this.say(this.without());
     }
     return found.scene;
   }
@@ -137,10 +139,17 @@ export class Run {
   /** Show where a token that was written looked, if it has a row: behind those of the tokens read, where both are one text. */
   point(place) {
     const { source, state } = this.viewed;
-    if (!source || source.number !== this.scene) return;
+    // what is selected stays while others are passed over
+    if (!source || source.number !== this.scene || state.values.places.length) return;
     const group = source.scene.groups.find((one) => one.name === state.values.group);
     const row = group.rows === "tokens" ? this.source.length + place : place;
     if (["target", "tokens"].includes(group.rows) && row < group.height) state.set({ side: "row", place: row });
+  }
+
+  /** How many heads are switched off, if any are. */
+  without() {
+    const { length } = this.switches.off;
+    return length ? ` (without ${length} ${length > 1 ? "heads" : "head"})` : "";
   }
 
   /** `said` is a text, or several and elements that hold them. */

@@ -1,39 +1,13 @@
 // The source of a view whose numbers a server computes when they are asked for.
 
+import { Connection } from "./connection.js";
+
 const PART = "X-Attent-Part";
 
 // A connection to the server that gave this page; the token stands behind # in its address.
-export class Server {
+export class Server extends Connection {
   constructor(token) {
-    this.headers = { "X-Attent-Token": token };
-  }
-
-  async get(path, query = {}, signal = undefined) {
-    const asked = new URLSearchParams(query).toString();
-    return answered(asked ? `${path}?${asked}` : path, { headers: this.headers, signal });
-  }
-
-  async post(path, body, signal = undefined) {
-    const headers = { ...this.headers, "Content-Type": "application/json" };
-    return answered(path, { method: "POST", headers, body: JSON.stringify(body), signal });
-  }
-
-  // The events of an answer that grows, as they come.
-  async *events(path, body, signal = undefined) {
-    const answer = await this.post(path, body, signal);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const parts = (rest + value).split("\n\n");
-      rest = parts.pop();
-      for (const part of parts) {
-        const event = JSON.parse(part.replace(/^data: /, ""));
-        if (event.kind === "error") throw new Error(event.error);
-        yield event;
-      }
-    }
+    super({ "X-Attent-Token": token });
   }
 }
 
@@ -44,6 +18,12 @@ export class ServerSource {
     this.number = number;
     this.scene = scene;
     this.kept = new Map();
+    this.adjusted = {};
+  }
+
+  // From now on weights come at a temperature, or only the largest of each row.
+  adjust({ temperature, top }) {
+    this.adjusted = { ...(temperature !== 1 && { temperature }), ...(top > 0 && { top }) };
   }
 
   static async open(server, number) {
@@ -60,7 +40,7 @@ export class ServerSource {
   }
 
   tile(group, layer, head, level, y, x, how, signal = undefined) {
-    return this.part("tile", { group, layer, head, level, y, x, how }, signal);
+    return this.part("tile", { group, layer, head, level, y, x, how, ...this.adjusted }, signal);
   }
 
   async thumbnail(group, layer, head) {
@@ -81,7 +61,8 @@ export class ServerSource {
   }
 
   // Small answers are kept, the last few hundred of them.
-  once(what, query) {
+  once(what, asked) {
+    const query = { ...asked, ...this.adjusted };
     const key = JSON.stringify([what, query]);
     if (!this.kept.has(key)) {
       const part = this.part(what, query);
@@ -97,26 +78,4 @@ export class ServerSource {
     const about = JSON.parse(answer.headers.get(PART));
     return { ...about, values: new Float32Array(await answer.arrayBuffer()) };
   }
-}
-
-async function answered(path, asked) {
-  let answer;
-  try {
-    answer = await fetch(path, asked);
-  } catch (error) {
-    // each browser has its own words for it, which tell a reader nothing
-    throw asked.signal?.aborted ? error : new Error("the server does not answer");
-  }
-  return checked(answer);
-}
-
-async function checked(answer) {
-  if (answer.ok) return answer;
-  let reason = answer.statusText;
-  try {
-    reason = (await answer.json()).error;
-  } catch {
-    // an answer that is no JSON has no reason beside its status
-  }
-  throw new Error(reason);
 }

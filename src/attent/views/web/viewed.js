@@ -1,5 +1,6 @@
 // The view of a scene that the server has; a new scene is seen as the one before was.
 
+import { isAddressed, readAddress } from "./address.js";
 import { element } from "./elements.js";
 import { ServerSource } from "./server_source.js";
 import { show } from "./view.js";
@@ -9,9 +10,12 @@ import { Zoom } from "./zoom.js";
 const LARGE = 2 ** 24;
 
 export class Viewed {
-  constructor(server, root) {
+  /** `which` is its number among the views of the page; of a run that can be asked again, `switches` are its heads. */
+  constructor(server, root, which = 0, switches = null) {
     this.server = server;
     this.root = root;
+    this.which = which;
+    this.switches = switches;
     this.state = null;
     // what the view that is shown draws from
     this.source = null;
@@ -43,8 +47,16 @@ export class Viewed {
         maps.push(this);
       }
     };
-    this.state = show(this.root, source, map, begin(source.scene.groups, this.state?.values), this.ending.signal);
+    source.switches = this.switches;
+    // who switches heads by the keyboard goes on where it was
+    const focused = ["button.switch", ".head"].find((kind) => document.activeElement?.matches(kind) && this.root.contains(document.activeElement));
+    const { groups } = source.scene;
+    // once: what is chosen later goes on by itself, and a group that the address names may come with the next scene
+    const asked = this.hasRead ? {} : readAddress(source, this.which);
+    this.hasRead ||= Object.keys(asked).length > 0 || !isAddressed(this.which);
+    this.state = show(this.root, source, map, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
     this.source = source;
+    if (focused) this.root.querySelector(focused === ".head" ? ".head[tabindex='0']" : focused)?.focus({ preventScroll: true });
   }
 
   /** Show nothing; what was chosen is kept for the next. */
@@ -64,8 +76,10 @@ export class Viewed {
 
 /** What is seen first: what was seen before, if it is there; of large maps one head, since the mean takes as long as all of them. */
 function begin(groups, before) {
-  const group = groups.find((one) => one.name === before?.group) ?? groups[0];
-  if (group.name !== before?.group) return group.height * group.width > LARGE ? { head: 0 } : {};
+  const [base] = before?.group.split(".") ?? [];
+  const group = groups.find((one) => one.name === before?.group) ?? groups.find((one) => one.name === base) ?? groups[0];
+  const how = before ? { combine: before.combine, temperature: before.temperature, top: Math.min(before.top, group.width) } : {};
+  if (group.base !== base) return group.height * group.width > LARGE ? { head: 0, ...how } : how;
   const head = before.head === "mean" || before.head < group.heads ? before.head : 0;
-  return { group: group.name, layer: Math.min(before.layer, group.layers.length - 1), head };
+  return { group: group.name, layer: Math.min(before.layer, group.layers.length - 1), head, ...how };
 }

@@ -86,3 +86,11 @@ export function trimmed(context, label, room) {
 export function headName(head, heads) {
   return head === "mean" ? `mean of ${heads} heads` : `head ${head}`;
 }
+
+/** Of how many tokens a cell of a pooled map is, and how they were pooled; nothing where it is one weight. */
+export function ofHowMany(row, column, step, height, width, how) {
+  if (step === 1) return "";
+  const [down, across] = [Math.min(step, height - row), Math.min(step, width - column)];
+  const many = (count) => `${count} token${count === 1 ? "" : "s"}`;
+  return `, the ${how === "max" ? "largest" : "mean"} of these ${down} × ${across} weights: ${many(down)} by ${many(across)}`;
+}

@@ -4,7 +4,9 @@
 import { onScheme, painted, topOf } from "./colours.js";
 import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
-import { fenced, number } from "./words.js";
+import { mapTable, saving, sketched } from "./save.js";
+import { isAnotherMap } from "./state.js";
+import { fenced, number, ofHowMany } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
 import { drawLabels, drawMark, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
@@ -25,12 +27,13 @@ export class Zoom {
     this.options = element("div", { class: "options" });
     this.node = element("section", { class: "card map zoom", "aria-label": "map" }, element("h2", { text: "Map" }),
       this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.level, this.legend,
-      element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the map; 0 shows all; Enter or a click shows the row among the tokens." }));
+      element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the map; 0 shows all; Enter or a click shows the row among the tokens." }),
+      saving("map", source, state, () => sketched(this.scale.wide, this.scale.high, (context) => this.sketch(context)), () => this.table()));
     this.scale = new Scale();
     this.offer();
     listen(this);
     state.follow((_, changed) => {
-      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      if (isAnotherMap(changed)) this.open(changed.has("group"));
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
@@ -134,7 +137,6 @@ export class Zoom {
     [canvas.width, canvas.height] = [Math.round(scale.wide * ratio), Math.round(scale.high * ratio)];
     [canvas.style.width, canvas.style.height] = [`${scale.wide}px`, `${scale.high}px`];
     context.scale(ratio, ratio);
-    context.imageSmoothingEnabled = false;
     const level = scale.level(pyramid.top);
     const places = this.places(level);
     pyramid.want(places);
@@ -142,11 +144,23 @@ export class Zoom {
     const there = shown.filter(([, , tile]) => tile).map(([, , tile]) => tile);
     // a scale of colours that does not jump while tiles of a level come
     if (there.length) this.top = Math.max(...there.map((tile) => tile.top ??= topOf(tile.values)));
+    this.shown = { level, tiles: shown };
+    this.sketch(context);
+    this.say(level, there, places);
+    canvas.dataset.complete = String(pyramid.complete);
+    canvas.dataset.level = String(level);
+  }
+
+  /** Draw the tiles that are shown and what stands around them on a canvas, or into a file. */
+  sketch(context) {
+    const { scale } = this;
+    const { level, tiles } = this.shown;
+    context.imageSmoothingEnabled = false;
     context.save();
     context.beginPath();
     context.rect(scale.left, scale.above, scale.wide - scale.left, scale.high - scale.above);
     context.clip();
-    for (const [y, x, tile] of shown) {
+    for (const [y, x, tile] of tiles) {
       if (tile) this.place(context, tile, level, y, x);
       else this.stand(context, level, y, x);
     }
@@ -154,9 +168,16 @@ export class Zoom {
     const style = getComputedStyle(this.node);
     drawLabels(context, style, scale, this.labels);
     drawMark(context, style, scale, level, this.cell, this.state.values);
-    this.say(level, there, places);
-    canvas.dataset.complete = String(pyramid.complete);
-    canvas.dataset.level = String(level);
+  }
+
+  /** The numbers of the cells that are seen. */
+  table() {
+    const { level, tiles } = this.shown;
+    const step = 2 ** level;
+    const [rows, columns] = this.scale.seen();
+    const isSeen = (row, column) => row + step > rows[0] && row < rows[1] && column + step > columns[0] && column < columns[1];
+    const parts = tiles.filter(([, , tile]) => tile).map(([y, x, { values, width }]) => ({ values, width, y: y * SIDE, x: x * SIDE }));
+    return mapTable(parts, step, this.how, this.labels.rows, this.labels.columns, isSeen);
   }
 
   /** The tiles of a level that are seen, those in the middle first. */
@@ -207,7 +228,7 @@ export class Zoom {
       const [first, last] = spans(place, step, labels.length);
       return first === last ? `${fenced(labels[first])} (${first})` : `${fenced(labels[first])} … ${fenced(labels[last])} (${first} to ${last})`;
     };
-    const kind = step === 1 ? "" : this.how === "mean" ? ", the mean of these weights" : ", the largest of these weights";
+    const kind = ofHowMany(y * step, x * step, step, this.labels.rows.length, this.labels.columns.length, this.how);
     this.readout.textContent = `row ${name(this.labels.rows, row)} → column ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
     this.readout.dataset.value = Number.isNaN(value) ? "" : String(value);
     this.canvas.setAttribute("aria-label", `Map of ${this.group.title}. ${this.readout.textContent}`);

@@ -38,7 +38,7 @@ export function longestOf(context, style, labels) {
 }
 
 /** The cell that is spoken of, and the row or the column that is looked at elsewhere. */
-export function drawMark(context, style, scale, level, cell, { side, place }) {
+export function drawMark(context, style, scale, level, cell, { side, place, places }) {
   const step = 2 ** level;
   context.save();
   context.beginPath();
@@ -48,8 +48,10 @@ export function drawMark(context, style, scale, level, cell, { side, place }) {
   context.lineWidth = 1.5;
   const thick = Math.max(scale.size, 3);
   const [right, bottom] = scale.point(scale.rows, scale.columns);
-  if (side === "row") context.strokeRect(scale.left, scale.point(place, 0)[1], right - scale.left, thick);
-  if (side === "column") context.strokeRect(scale.point(0, place)[0], scale.above, thick, bottom - scale.above);
+  for (const one of places.length ? places : [place]) {
+    if (side === "row") context.strokeRect(scale.left, scale.point(one, 0)[1], right - scale.left, thick);
+    if (side === "column") context.strokeRect(scale.point(0, one)[0], scale.above, thick, bottom - scale.above);
+  }
   const [top, left] = cell.map((one, axis) => spans(one, step, axis ? scale.columns : scale.rows)[0]);
   const [x, y] = scale.point(top, left);
   context.lineWidth = 2.5;

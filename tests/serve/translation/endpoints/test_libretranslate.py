@@ -167,4 +167,5 @@ def test_numbers_name_no_texts(serve: Serve) -> None:
     text = client.get("/metrics", headers={"authorization": "Bearer secret"}).text
     assert 'attent_requests_total{endpoint="/translate",status="200"} 1.0' in text
     assert "attent_sentences_total 1.0" in text
+    assert f"attent_characters_total {float(len(ASK['q']))}" in text
     assert "dog" not in text

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from attent.evaluation.pharaoh import pharaoh
-from attent.serve.translation.body import count_of, flag_of, read_parameters, text_of, texts_of
+from attent.serve.translation.body import count_of, flag_of, glossary_of, read_parameters, text_of, texts_of
 from attent.serve.translation.errors import RequestError
+from attent.serve.translation.events import Event, event_stream
 from attent.serve.translation.limits import Gatekeeper
 from attent.serve.translation.service import (
     AUTO,
+    TextPiece,
     TranslatedText,
     TranslationOptions,
     TranslationService,
@@ -22,6 +26,8 @@ from attent.serve.translation.service import (
 
 # Seconds between requests of a page that types; LibreTranslate's own number.
 FRONTEND_TIMEOUT = 500
+# A value of stream besides true and false.
+TOKENS = "tokens"
 
 
 class LibreTranslateEndpoints:
@@ -36,7 +42,7 @@ class LibreTranslateEndpoints:
     def __init__(self, service: TranslationService, gatekeeper: Gatekeeper, formats: tuple[str, ...] = ()) -> None:
         self._service, self._gatekeeper, self._formats = service, gatekeeper, formats
 
-    async def translate(self, request: Request) -> dict[str, Any]:
+    async def translate(self, request: Request) -> dict[str, Any] | Response:
         """Answer POST /translate."""
         settings = self._service.settings
         values = await read_parameters(request, settings)
@@ -46,8 +52,24 @@ class LibreTranslateEndpoints:
         alternatives = count_of(values, "alternatives", settings.alternatives_limit)
         check_size(settings, texts, is_list=is_list)
         self.admit(request, values, len(texts))
-        options = TranslationOptions(alternatives, flag_of(values, "alignment"), kind)
-        return _answer(await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=source == AUTO)
+        options = TranslationOptions(alternatives, flag_of(values, "alignment"), kind, glossary=glossary_of(values))
+        is_auto, has_tokens = source == AUTO, values.get("stream") == TOKENS
+        if not has_tokens and not flag_of(values, "stream"):
+            return _answer(await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=is_auto)
+
+        async def events() -> AsyncGenerator[Event, None]:
+            async for item in self._service.stream(texts, source, target, options, has_tokens=has_tokens):
+                if isinstance(item, TextPiece):
+                    yield {
+                        "kind": "piece" if item.is_final else "growing",
+                        "text": item.text,
+                        "sentence": item.sentence,
+                        "piece": item.piece,
+                    }
+                else:
+                    yield {"kind": "done", **_answer(item, options, is_list=is_list, is_auto=is_auto)}
+
+        return await event_stream(events(), lambda error: {"kind": "error", "error": error.message, "status": error.status})
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         """Answer POST /detect."""
@@ -82,11 +104,11 @@ class LibreTranslateEndpoints:
         """Refuse POST /suggest: no suggestions are collected."""
         raise RequestError(403, "Suggestions are disabled on this server.")
 
-    def admit(self, request: Request, values: dict[str, Any], texts: int) -> None:
-        """Count the texts of a request, or refuse it; its key is a parameter, or a Bearer token."""
+    def admit(self, request: Request, values: dict[str, Any], texts: int, *, is_admitted: bool = False) -> None:
+        """Count the texts of a request, or refuse it unless it is admitted; its key is a parameter, or a Bearer token."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         key = values.get("api_key") or (token.strip() if scheme.lower() == "bearer" else "")
-        self._gatekeeper.admit(request, key if isinstance(key, str) else str(key), texts)
+        self._gatekeeper.admit(request, key if isinstance(key, str) else str(key), texts, is_admitted=is_admitted)
 
 
 def _answer(results: list[TranslatedText], options: TranslationOptions, *, is_list: bool, is_auto: bool) -> dict[str, Any]:

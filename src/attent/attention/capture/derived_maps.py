@@ -1,0 +1,184 @@
+"""Maps made of those that `watch` saw, by the same paths: norms, for which output projections are found, gradients and rollout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.rollout import RolloutMap
+from attent.errors import ArgumentError, UnseenError
+
+# A layer's number in the path of a module.
+LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
+# GPT-2's and Transformer-XL's relatives, Llama's, T5's, DistilBERT's, BART's and PyTorch's, GPT-NeoX' and Falcon's, vision models'.
+NAMES = ("c_proj", "o_proj", "o", "out_lin", "out_proj", "dense", "proj", "output", "to_out", "wo")
+# Modules and parameters that change the contexts before they are projected.
+BETWEEN = re.compile(r"gate|sub_?norm|sub_?ln|lambda|inner_attn_ln", re.IGNORECASE)
+Projection = nn.Linear | Tensor | None
+
+
+class DerivedMaps(Mapping[str, AttentionMap]):
+    """A map for each of some others, by the same path, made when it is first asked for.
+
+    Args:
+        name: what the maps are.
+        maps: the others.
+        derive: makes the map of a path; raises ArgumentError where there is none.
+    """
+
+    def __init__(self, name: str, maps: Mapping[str, AttentionMap], derive: Callable[[str], AttentionMap]) -> None:
+        self._name, self._paths, self._derive = name, (*maps,), derive
+        self._cache: dict[str, AttentionMap] = {}
+
+    def __getitem__(self, path: str) -> AttentionMap:
+        if path not in self._cache:
+            if path not in self._paths:
+                raise UnseenError(f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}")
+            self._cache[path] = self._derive(path)
+        return self._cache[path]
+
+    def available(self) -> dict[str, AttentionMap]:
+        """Return those that there are, and nothing for a path whose map raises ArgumentError."""
+        maps: dict[str, AttentionMap] = {}
+        for path in self._paths:
+            with suppress(ArgumentError):
+                maps[path] = self[path]
+        return maps
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __repr__(self) -> str:
+        return f"{self._name} of {', '.join(self._paths)}"
+
+
+def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gradients: bool) -> DerivedMaps:
+    """Return the weights times the gradients of a number by them; see `watch.gradients`.
+
+    Args:
+        maps: of a watch.
+        output: the number, with its graph.
+        keeps_gradients: whether the watch keeps gradients.
+
+    Raises:
+        ArgumentError: see `watch.gradients`.
+    """
+    if not keeps_gradients:
+        raise ArgumentError("gradients need the graph of each call, which is kept by attent.watch(model, gradients=True)")
+    if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
+        description = (
+            f"{tuple(output.shape)}, requires_grad={output.requires_grad}" if isinstance(output, Tensor) else type(output).__name__
+        )
+        raise ArgumentError(f"gradients are those of a single number with its graph, such as a loss or one logit, got {description}")
+    contexts = {path: context for path, weights in maps.items() if (context := _context(weights)) is not None}
+    flat = [part for parts in contexts.values() for part in parts]
+    gradients = iter(torch.autograd.grad(output.sum(), flat, retain_graph=True, allow_unused=True) if flat else ())
+    by_path = {path: [next(gradients) for _ in parts] for path, parts in contexts.items()}
+
+    def derive(path: str) -> AttentionMap:
+        if path not in by_path:
+            raise ArgumentError(
+                f"{path or 'the model itself'} ran without gradients, or keeps its contexts to itself: run it with gradients enabled, "
+                f"without need_weights"
+            )
+        weights, parts = maps[path], by_path[path]
+        assert weights.outputs is not None
+        if isinstance(weights.outputs.context, Tensor):
+            return weights.gradients(parts[0])
+        # steps on which the number does not depend
+        pairs = zip(parts, contexts[path], strict=True)
+        return weights.gradients([torch.zeros_like(context) if part is None else part for part, context in pairs])
+
+    return DerivedMaps("gradients", maps, derive)
+
+
+def _context(weights: AttentionMap) -> Sequence[Tensor] | None:
+    """Return the contexts of a call that have a graph; None if it is not known, or has none."""
+    context = None if weights.outputs is None else weights.outputs.context
+    if context is None:
+        return None
+    parts = (context,) if isinstance(context, Tensor) else (*context,)
+    return parts if all(part.requires_grad and not part.is_nested for part in parts) else None
+
+
+def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
+    """Return the rollout through each map and those of the layers below it."""
+
+    def derive(path: str) -> AttentionMap:
+        pattern = LAYER_NUMBER.sub("*", path)
+        layers = [name for name in maps if LAYER_NUMBER.sub("*", name) == pattern]
+        return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
+
+    return DerivedMaps("rollout", maps, derive)
+
+
+@runtime_checkable
+class ProjectsContexts(Protocol):
+    """An attention module that tells what it does to contexts, as ours do."""
+
+    @property
+    def context_projection(self) -> Tensor | nn.Module | None:
+        """The weight (E, H·Dv); None if contexts are the output; a module that is not linear."""
+        ...
+
+
+def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Module]) -> Tensor | None:
+    """Return W^O, (E, H·Dv), of an attention module; None if contexts are its output.
+
+    Args:
+        module: the module.
+        path: its path in the model.
+        parents: every module of the model by path.
+
+    Raises:
+        ArgumentError: it is not known.
+    """
+    name = f"{path or 'the model itself'} ({type(module).__name__})"
+    if isinstance(module, ProjectsContexts):
+        weight = module.context_projection
+        if isinstance(weight, nn.Module):
+            raise ArgumentError(f"norms of {name} are not known: its output is {type(weight).__name__}, no linear layer")
+        return weight
+    advice = "give it as norms({path: layer})"
+    for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
+        if BETWEEN.search(part):
+            raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
+    layers = [layer for attribute in NAMES if (layer := _weight(getattr(module, attribute, None))) is not None]
+    if not layers and path:
+        # BERT and its relatives: a sibling of the self-attention
+        sibling = getattr(parents.get(path.rpartition(".")[0]), "output", None)
+        layers = [layer for layer in [_weight(getattr(sibling, "dense", None))] if layer is not None]
+    if len(layers) != 1:
+        count = "no layer" if not layers else "more than one layer"
+        raise ArgumentError(f"norms of {name} need its output projection, and {count} is named as one; {advice}")
+    return layers[0]
+
+
+def as_weight(layer: Projection) -> Tensor | None:
+    """Return the weight (E, H·Dv) of a projection that a caller gives: a linear layer, its weight, or None for contexts as they are.
+
+    Raises:
+        ArgumentError: it is none of these.
+    """
+    weight = layer if isinstance(layer, Tensor) else _weight(layer)
+    if layer is not None and (weight is None or weight.dim() != 2):
+        raise ArgumentError(f"an output projection is a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}")
+    return weight
+
+
+def _weight(layer: object) -> Tensor | None:
+    """Return the weight of a linear layer as PyTorch keeps it, (out, in); None if it is none."""
+    if isinstance(layer, nn.Linear):
+        return layer.weight
+    weight = getattr(layer, "weight", None)
+    # GPT-2's layer keeps its weight the other way round
+    return weight.T if type(layer).__name__ == "Conv1D" and isinstance(weight, Tensor) and weight.dim() == 2 else None

@@ -1,0 +1,222 @@
+"""intervene(): change what heads of a model contribute while it runs; head_means(): the means that a change may need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from attent.attention.call import Prepared
+from attent.attention.capture.changed_calls import FUSED_MODULES
+from attent.attention.capture.coverage import advice, attention_paths, is_compiled
+from attent.attention.capture.interventions import INTERVENTIONS, HeadChange, Intervention, RowFunction, change_heads
+from attent.attention.capture.watch import PATCHER, module_paths
+from attent.errors import ArgumentError, UnknownNameError, UnseenError, check_index, check_known
+
+CHANGES = ("zero", "uniform", "mean")
+# What a head may be changed to: see `intervene`.
+Change = Literal["zero", "uniform", "mean"] | RowFunction
+
+
+class _ModelIntervention(Intervention):
+    """An intervention on a model, as a context manager."""
+
+    def __init__(self, model: nn.Module) -> None:
+        name = type(self).__name__
+        if not isinstance(model, nn.Module):
+            raise ArgumentError(f"{name} takes a model, a torch.nn.Module, got {type(model).__name__}")
+        super().__init__(module_paths(model))
+        self._name = type(model).__name__
+        if any(map(is_compiled, self.paths)) and not _is_forced_eager():
+            reason = 'is compiled, and would run as before: give the model itself, or run it in torch.compiler.set_stance("force_eager")'
+            raise ArgumentError(f"{name}: {self._name} {reason}")
+
+    def __enter__(self) -> Self:
+        INTERVENTIONS.append(self)
+        PATCHER.patch(self.paths)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        INTERVENTIONS.remove(self)
+        PATCHER.restore()
+
+
+class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with attent.intervene(model, changes)
+    """Change what heads of a model contribute while it runs, the model itself unchanged.
+
+    The context of a changed head, α(q, D) v for each query, is replaced before the output projection:
+
+    - `"zero"`: by 0 (Michel et al. 2019, §2.3, ξ_h = 0, arXiv:1905.10650; Voita et al. 2019, §6.1, a closed gate, arXiv:1905.09418);
+    - `"uniform"`: by the mean of the values that the mask lets the query see (Kovaleva et al. 2019, arXiv:1908.08593);
+    - `"mean"`: by the head's mean context over data, of `means` (mean ablation: Wang et al. 2022, arXiv:2211.00593);
+    - a function of the weights: it gets some rows of them, (B, n, Tk) in float32 at least, and returns new ones of that shape, each row
+      by itself; values are mixed by them as they are, so that a function normalizes where it wants to. It comes before dropout.
+
+    It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any PyTorch model
+    that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's, also under `generate`. Names are those of `watch`; all
+    calls of a module are changed. Heads that are not named keep the model's own path and, in their layer, their bits; without a
+    change the whole result does. Maps show the weights as the model computes them, before the change. Gradients flow through it. A
+    function and `"uniform"` are computed by tiles, in memory linear in the sequence.
+
+    Contexts may be nested; a head is changed by one of them alone. While one is open its changes hold in every thread.
+
+    Example:
+        >>> with attent.intervene(model, {"encoder.layer.5.attention.self": {11: "zero", 3: lambda weights: weights.roll(1, -1)}}):
+        ...     model(**inputs)
+
+    Args:
+        model: the model, or any part of it.
+        changes: by the path of an attention module, and by the index of a query head, "zero", "uniform", "mean" or a function.
+        means: the contexts of "mean" by path, (H, Dv) each, such as `attent.head_means` collects.
+
+    Raises:
+        ArgumentError: it is no model, or it is compiled; a head is no index; "mean" without means; a head is changed already (when the
+            context is entered), or the module has fewer heads (when it runs).
+        UnknownNameError: the model has no such module, or there is no such change.
+        UnseenError: a module ran, but computed no attention that could be changed (when it runs).
+    """
+
+    def __init__(self, model: nn.Module, changes: Mapping[str, Mapping[int, Change]], *, means: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__(model)
+        modules = {path: module for module, path in self.paths.items()}
+        self._changes: dict[nn.Module, dict[int, HeadChange]] = {}
+        for path, heads in changes.items():
+            if path not in modules:
+                raise UnknownNameError(f"attention of {self._name}", path, attention_paths(self.paths))
+            own: dict[int, HeadChange] = {
+                _checked_head(path, head): _checked_change(path, head, change, means) for head, change in heads.items()
+            }
+            if own:
+                self._changes[modules[path]] = own
+        self._calls: dict[nn.Module, int] = {}
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> Self:
+        for outer in (intervention for intervention in INTERVENTIONS if isinstance(intervention, intervene)):
+            for module, heads in self._changes.items():
+                if twice := heads.keys() & outer._changes.get(module, {}).keys():
+                    raise ArgumentError(f"head {min(twice)} of {self.paths[module]} is changed already by a context around this one")
+        self._calls.clear()
+        super().__enter__()
+        hooked = [module for module in self._changes if not isinstance(module, FUSED_MODULES)]
+        # a copy of the model has a copy of a method, but the same function
+        self._hooks = [module.register_forward_hook(lambda module, *_: self._check_call(module)) for module in hooked]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        for hook in self._hooks:
+            hook.remove()
+
+    def concerns(self, module: nn.Module) -> bool:
+        """Return whether heads of this module are changed."""
+        return module in self._changes
+
+    def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
+        """Return the contexts with those of the changed heads replaced."""
+        self._calls[module] = self._calls.get(module, 0) + 1
+        for head in self._changes[module]:
+            check_index(f"the head of {self.paths[module]}", head, context.shape[1])
+        return change_heads(context, self._changes[module], prepare)
+
+    def _check_call(self, module: nn.Module) -> None:
+        """Raise after a forward of a changed module during which no attention was captured."""
+        if self._calls.pop(module, 0) or module not in self._changes:
+            return
+        path = self.paths[module]
+        inner = [name for name in attention_paths(self.paths) if name.startswith(f"{path}." if path else "") and name != path]
+        models = [owner for owner in self.paths if hasattr(owner, "set_attn_implementation")]
+        reason = f"its attention is in {', '.join(inner)}" if inner else advice(module, models)
+        raise UnseenError(f"no head of {path or '(the model itself)'} could be changed: {reason}")
+
+
+class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
+    """The mean context of each head of a model over the data that it reads in this context, (H, Dv) by the path of each module.
+
+    It is a mapping for `attent.intervene(…, means=…)`, in the type of the contexts. Every query position counts alike, padding too:
+    give the model sequences of one length, or one at a time.
+
+    Example:
+        >>> with attent.head_means(model) as means:
+        ...     for inputs in data:
+        ...         model(**inputs)
+        >>> with attent.intervene(model, {"encoder.layer.5.attention.self": {11: "mean"}}, means=means):
+        ...     model(**inputs)
+
+    Args:
+        model: the model, or any part of it.
+
+    Raises:
+        ArgumentError: it is no model, or it is compiled.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self._sums: dict[str, Tensor] = {}
+        self._counts: dict[str, int] = {}
+        self._dtypes: dict[str, torch.dtype] = {}
+
+    def concerns(self, module: nn.Module) -> bool:
+        """Return True: every attention is averaged."""
+        return True
+
+    @torch.no_grad()
+    def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
+        """Add the contexts to the sums, and return them."""
+        path, total = self.paths[module], context.detach().double().sum((0, 2))
+        self._sums[path] = self._sums[path] + total if path in self._sums else total
+        self._counts[path] = self._counts.get(path, 0) + context.shape[0] * context.shape[2]
+        self._dtypes[path] = context.dtype
+        return context
+
+    def __getitem__(self, path: str) -> Tensor:
+        if path not in self._sums:
+            raise UnseenError(f"no attention of {path!r} ran; there are means of {', '.join(self._sums) or 'nothing'}")
+        return (self._sums[path] / self._counts[path]).to(self._dtypes[path])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sums)
+
+    def __len__(self) -> int:
+        return len(self._sums)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, value: object) -> bool:
+        return self is value
+
+    def __repr__(self) -> str:
+        return f"head_means({', '.join(f'{path}: {tuple(total.shape)}' for path, total in self._sums.items())})"
+
+
+def _checked_head(path: str, head: object) -> int:
+    if isinstance(head, bool) or not isinstance(head, int) or head < 0:
+        raise ArgumentError(f"a head of {path} is a whole number from 0, got {head!r}")
+    return head
+
+
+def _checked_change(path: str, head: int, change: Any, means: Mapping[str, Tensor] | None) -> HeadChange:
+    if not isinstance(change, str):
+        if callable(change):
+            return cast(RowFunction, change)
+        raise ArgumentError(f"head {head} of {path} is changed to {' or '.join(CHANGES)}, or by a function of its weights, got {change!r}")
+    check_known("change of a head", change, CHANGES)
+    if change != "mean":
+        return "zero" if change == "zero" else "uniform"
+    if means is None or path not in means:
+        raise ArgumentError(f'head {head} of {path}: "mean" needs means={{{path!r}: (H, Dv)}}, which attent.head_means collects')
+    mean = means[path]
+    if mean.dim() != 2:
+        raise ArgumentError(f"the means of {path} must be (H, Dv), got {tuple(mean.shape)}")
+    return mean[check_index(f"the head of {path}", head, len(mean))]
+
+
+def _is_forced_eager() -> bool:
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return frames is not None and getattr(getattr(frames, "_stance", None), "stance", None) == "force_eager"

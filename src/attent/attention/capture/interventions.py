@@ -1,0 +1,190 @@
+"""Interventions that are on, and the contexts of the heads that they change.
+
+The model computes every head as before; the contexts of changed heads are then computed anew and put into the place of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention import reference
+from attent.attention.backends import row_tiles
+from attent.attention.backends.block_sparse import Band, bands
+from attent.attention.backends.tiled import Tiles
+from attent.attention.base import LoweredSide, Pairs
+from attent.attention.call import Call, Prepared
+from attent.errors import ArgumentError, ShapeError
+from attent.ops.dropout import keep_mask
+from attent.ops.eligibility import without_autocast
+
+# New rows (B, n, Tk) of a head's weights from n of its rows.
+RowFunction = Callable[[Tensor], Tensor]
+# What becomes of a head: nothing, the mean of the values that it may see, one context (Dv,) for all, or the mix by other weights.
+HeadChange = Literal["zero", "uniform"] | Tensor | RowFunction
+
+
+class Intervention(ABC):
+    """Base of all that reads or replaces the contexts of a model's heads.
+
+    Args:
+        paths: every module of the model with its path.
+    """
+
+    def __init__(self, paths: Mapping[nn.Module, str]) -> None:
+        self.paths = paths
+
+    @abstractmethod
+    def concerns(self, module: nn.Module) -> bool:
+        """Return whether the contexts that this module of the model computes are read or replaced."""
+
+    @abstractmethod
+    def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
+        """Return the contexts (B, H, Tq, Dv) in the place of the module's own; `prepare` returns its call."""
+
+
+INTERVENTIONS: list[Intervention] = []
+
+
+def is_intervened(modules: Iterable[nn.Module]) -> bool:
+    """Return whether an intervention concerns one of these modules; compiled paths that hide contexts then decline."""
+    is_on = not torch.compiler.is_compiling() and bool(INTERVENTIONS)
+    return is_on and any(intervention.concerns(module) for module in modules for intervention in INTERVENTIONS)
+
+
+def concerned(modules: Iterable[nn.Module]) -> list[tuple[Intervention, nn.Module]]:
+    """Return the interventions that concern a call, each with the innermost running module of its model, to which the call belongs.
+
+    Args:
+        modules: the running modules, innermost first.
+    """
+    modules = list(modules)
+    owners = [(intervention, next(filter(intervention.paths.__contains__, modules), None)) for intervention in INTERVENTIONS]
+    return [(intervention, module) for intervention, module in owners if module is not None and intervention.concerns(module)]
+
+
+def change_context(modules: Iterable[nn.Module], context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
+    """Return the contexts (B, H, Tq, Dv) of a call with every intervention on it, in the order in which they were entered.
+
+    Args:
+        modules: the running modules, innermost first.
+        context: the model's own.
+        prepare: returns the call, with its values.
+    """
+    prepare = cache(prepare)
+    for intervention, module in concerned(modules):
+        with without_autocast(context.device):
+            context = intervention.apply(module, context, prepare)
+    return context
+
+
+def change_heads(context: Tensor, changes: Mapping[int, HeadChange], prepare: Callable[[], Prepared]) -> Tensor:
+    """Return the contexts (B, H, Tq, Dv) with those of some heads changed, the others bit for bit as they are.
+
+    Raises:
+        ShapeError: a mean has another width than the contexts, or a function returns rows of another shape.
+    """
+    heads = torch.tensor([*changes], device=context.device)
+    contexts = [_changed(context[:, head], head, change, prepare) for head, change in changes.items()]
+    return context.index_copy(1, heads, torch.stack(contexts, 1))
+
+
+def _changed(context: Tensor, head: int, change: HeadChange, prepare: Callable[[], Prepared]) -> Tensor:
+    """Return the new context (B, Tq, Dv) of one head."""
+    if isinstance(change, Tensor):
+        if change.shape != context.shape[-1:]:
+            raise ShapeError(f"the mean of head {head} must be (Dv,) = ({context.shape[-1]},), got {tuple(change.shape)}")
+        return change.to(context).expand_as(context)
+    if change == "zero" or not context.numel():
+        return torch.zeros_like(context)
+    mix = _HeadMix(prepare(), head)
+    return mix.context(mix.uniform_weights if change == "uniform" else partial(mix.weights_by, change)).to(context.dtype)
+
+
+class _HeadMix:
+    """The mix of a head's values by new weights, computed by tiles of rows.
+
+    Args:
+        prepared: the call and its tensors.
+        head: the index of the head.
+    """
+
+    def __init__(self, prepared: Prepared, head: int) -> None:
+        self.call, self.head = prepared.call, head
+        query, key, value = row_tiles.lower(*prepared)
+        # parts that differ from head to head are asked for all heads, and the head is taken of the result
+        call, is_whole = self.call, _has_parts_of_heads(self.call)
+        self.own = 0 if not is_whole else head
+        query, key = (side if is_whole else side.map(lambda part: part[:, head : head + 1]) for side in (query, key))
+        self.lowered = row_tiles.Lowered(query, key, value[:, head : head + 1])
+        bias = call.bias if is_whole or call.bias is None or call.bias.shape[1] == 1 else call.bias[:, head : head + 1]
+        heads = call.heads if is_whole else 1
+        # the mask is asked by the whole call
+        self.part = replace(call, heads=heads, key_heads=heads, bias=bias, mask=None)
+
+    def context(self, new_weights: Callable[[Pairs, LoweredSide, LoweredSide], Tensor]) -> Tensor:
+        """Return the mix (B, Tq, Dv), given the function of a tile's pairs, queries and keys that returns its weights (B, n, Tk)."""
+        call = self.call
+
+        def tile(query: LoweredSide, key: LoweredSide, value: Tensor, band: Band) -> Tensor:
+            pairs = call.pairs(*band.pairs_of(call))
+            weights = new_weights(pairs, query, key)
+            if call.dropout and call.seed is not None:
+                keep = keep_mask(pairs.query_index, pairs.key_index, call.heads, call.batch, call.dropout, call.seed)
+                weights = weights * keep[:, self.head] / (1.0 - call.dropout)
+            return weights[:, None] @ value
+
+        parts = bands(self.part)
+        tiles = Tiles(replace(self.part, heads=1, key_heads=1, dtype=call.accumulation_dtype), parts, tile)
+        if len(parts) == 1:
+            return tiles.context(self.lowered, parts[0])[:, 0]
+        is_differentiable = torch.is_grad_enabled()
+        return (tiles.differentiable_context if is_differentiable else tiles.context_without_gradients)(self.lowered)[:, 0]
+
+    def uniform_weights(self, pairs: Pairs, *_: LoweredSide) -> Tensor:
+        """Return equal weights on all keys that a row's mask and bias let it see; 0 for a row that sees none."""
+        call = self.call
+        allowed = call.allowed(pairs)
+        if call.bias is not None:
+            # −∞ is not the only way to hide: Hugging Face adds the lowest number of the type
+            visible = call.bias_at_pairs(pairs, call.bias) > torch.finfo(call.bias.dtype).min / 2
+            allowed = visible if allowed is None else allowed & visible
+        shape = call.batch, len(pairs.query_index), call.keys
+        if allowed is None:
+            return self.lowered.value.new_full(shape, 1.0 / call.keys)
+        counts = _of_head(allowed, self.head).expand(shape).to(call.accumulation_dtype)
+        return counts / counts.sum(-1, keepdim=True).clamp(min=1.0)
+
+    def weights_by(self, function: RowFunction, pairs: Pairs, query: LoweredSide, key: LoweredSide) -> Tensor:
+        """Return what a function makes of the head's weights in a tile.
+
+        Raises:
+            ArgumentError: it returns no tensor.
+            ShapeError: it returns rows of another shape.
+        """
+        allowed = self.call.allowed(pairs)
+        if allowed is not None and not _has_parts_of_heads(self.call):
+            allowed = _of_head(allowed, self.head)[:, None]
+        weights = reference.steps_to_weights(self.part, pairs, query, key, allowed, lowered=True)["weights"][:, self.own]
+        rows = function(weights)
+        if not isinstance(rows, Tensor):
+            raise ArgumentError(f"the function of head {self.head} must return a tensor of weights, got {type(rows).__name__}")
+        if rows.shape != weights.shape:
+            raise ShapeError(f"the function of head {self.head} must return (B, n, Tk) = {tuple(weights.shape)}, got {tuple(rows.shape)}")
+        return rows.to(weights.dtype)
+
+
+def _has_parts_of_heads(call: Call) -> bool:
+    """Return whether a part of the call, besides its mask and bias, may differ from head to head."""
+    return not (call.score.heads is call.position is call.weighting is call.score_mod is None)
+
+
+def _of_head(tensor: Tensor, head: int) -> Tensor:
+    """Return a head (B|1, …) of a tensor (B|1, H|1, …)."""
+    return tensor[:, head if tensor.shape[1] > 1 else 0]

@@ -1,0 +1,34 @@
+"""Glossaries of commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attent.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from attent.data.tokenizer import Tokenizer
+    from attent.decoding.glossary import Glossary
+
+
+def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
+    """Read a glossary for a run.
+
+    Args:
+        path: of the file.
+        tokenizer: of the run's target.
+
+    Raises:
+        ArgumentError: the run cannot write a term.
+        DataError: the file cannot be read, or a line is no term.
+    """
+    from attent.decoding.glossary import read_glossary
+    from attent.decoding.term_search import check_terms
+
+    glossary = read_glossary(path)
+    try:
+        check_terms(glossary, tokenizer)
+    except ArgumentError as error:
+        raise ArgumentError(f"{path}: {error}") from error
+    return glossary

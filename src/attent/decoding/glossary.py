@@ -1,0 +1,186 @@
+"""Glossaries: terms of the source, and how they are to be translated."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from attent import bounded
+from attent.data.tokenizer import Tokenizer
+from attent.data.units import units
+from attent.errors import ArgumentError, DataError
+
+# Of a glossary, and of either side of an entry in characters.
+MAX_ENTRIES, MAX_LENGTH = 20_000, 200
+# Bytes that a file may have.
+LARGEST = 2**24
+
+
+class Term(NamedTuple):
+    """A term in a text.
+
+    Args:
+        begin: the first character.
+        end: the character after the last one.
+        target: its translation.
+    """
+
+    begin: int
+    end: int
+    target: str
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Terms and their translations; a term is found as it is written, accents composed or not, without its inflected forms.
+
+    Args:
+        entries: (source, target) each, of distinct sources.
+
+    Raises:
+        ArgumentError: there are too many, or one is empty, too long, of several lines, or a source comes twice.
+    """
+
+    entries: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.entries) > MAX_ENTRIES:
+            raise ArgumentError(f"a glossary has at most {MAX_ENTRIES:,} terms, got {len(self.entries):,}")
+        numbers: dict[tuple[str, ...], int] = {}
+        for number, (source, target) in enumerate(self.entries, start=1):
+            if problem := _problem(source, target):
+                raise ArgumentError(f"term {number}: {problem}")
+            if (first := numbers.setdefault(_words(source), number)) != number:
+                raise ArgumentError(f"term {number}: {source!r} is term {first} already")
+
+    def __hash__(self) -> int:
+        # requests are compared by it, and a glossary may have many terms
+        return hash((len(self.entries), self.entries[:8]))
+
+    def updated(self, terms: Glossary) -> Glossary:
+        """Return this glossary with the terms of another one, which count where both have a source."""
+        sources = {_words(source) for source, _ in terms.entries}
+        return Glossary((*(entry for entry in self.entries if _words(entry[0]) not in sources), *terms.entries))
+
+    def find(self, text: str, *, keeps_case: bool = False) -> list[Term]:
+        """Return the terms of a text in order: at each word the longest one, and none within another.
+
+        Args:
+            text: any text.
+            keeps_case: whether capitals count, but for that of the text's first letter.
+        """
+        terms, index, spans = self._by_case if keeps_case else self._by_letters, 0, units(text)
+        words = [compose(text[span.begin : span.end]) for span in spans]
+        words = words if keeps_case else [word.casefold() for word in words]
+        result = list[Term]()
+        while index < len(words):
+            match = next((entry for entry in terms.get(words[index], ()) if _begins(words[index:], entry[0])), None)
+            if match is None and keeps_case and not index and words[0][:1].isupper():
+                lowered = [words[0][:1].lower() + words[0][1:], *words[1:]]
+                match = next((entry for entry in terms.get(lowered[0], ()) if _begins(lowered, entry[0])), None)
+            if match is None:
+                index += 1
+                continue
+            end = index + len(match[0])
+            result.append(Term(spans[index].begin, spans[end - 1].end, match[1]))
+            index = end
+        return result
+
+    @cached_property
+    def _by_case(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+        return _index((_words(source), target) for source, target in self.entries)
+
+    @cached_property
+    def _by_letters(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+        return _index((tuple(word.casefold() for word in _words(source)), target) for source, target in self.entries)
+
+
+@lru_cache(maxsize=8)
+def keeps_case(tokenizer: Tokenizer) -> bool:
+    """Return whether a tokenizer has a piece with a capital: one that was learnt from small letters has none."""
+    return any(piece != piece.lower() for piece in map(tokenizer.piece, range(tokenizer.size)))
+
+
+def read_glossary(path: Path | str) -> Glossary:
+    """Read lines of source, tab, target; lines that are blank or begin with # say nothing.
+
+    Raises:
+        DataError: it cannot be read, or a line is no term, too long, or has a source that another one has; the message names the line.
+    """
+    try:
+        lines = bounded.read_text(path, LARGEST).removeprefix("\ufeff").split("\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    entries, numbers = list[tuple[str, str]](), dict[tuple[str, ...], int]()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        source, *targets = (cell.strip() for cell in line.split("\t"))
+        if len(targets) != 1:
+            raise DataError(f"{path}, line {number}: must be source, tab, target, got {len(targets)} tabs")
+        if problem := _problem(source, targets[0]):
+            raise DataError(f"{path}, line {number}: {problem}")
+        if (first := numbers.setdefault(_words(source), number)) != number:
+            raise DataError(f"{path}, line {number}: {source!r} is in line {first} already")
+        entries.append((source, targets[0]))
+        if len(entries) > MAX_ENTRIES:
+            raise DataError(f"{path} has more than {MAX_ENTRIES:,} terms")
+    return Glossary(tuple(entries))
+
+
+def has_terms(text: str, targets: Iterable[str]) -> bool:
+    """Return whether a text has all of these, each as often as it is named, none within another."""
+    return not missing(text, targets)
+
+
+def missing(text: str, targets: Iterable[str]) -> list[str]:
+    """Return those targets that a text has not, or not often enough; the longest takes its place first."""
+    spans, absent = units(text), list[str]()
+    words: list[str | None] = [compose(text[span.begin : span.end]) for span in spans]
+    for target in sorted(targets, key=len, reverse=True):
+        term = compose(target.strip())
+        first, *others = _words(term)
+        for index in range(len(words) - len(others)):
+            end = index + len(others)
+            if words[index] == first and None not in words[index : end + 1] and compose(text[spans[index].begin : spans[end].end]) == term:
+                words[index : end + 1] = [None] * (len(others) + 1)
+                break
+        else:
+            absent.append(target)
+    return absent
+
+
+def compose(text: str) -> str:
+    """Return a text with accents composed with their letters, as far as Unicode has them (its form NFC)."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _problem(source: str, target: str) -> str | None:
+    for side, text in (("source", source), ("target", target)):
+        if len(text) > MAX_LENGTH:
+            return f"its {side} has {len(text):,} characters, more than {MAX_LENGTH}"
+        if not text.strip() or any(map(str.isspace, text.replace(" ", ""))) or "\0" in text:
+            return f"its {side} must be a text of one line, got {text!r}"
+    return None if _words(source) else f"its source has no word, got {source!r}"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(compose(text[span.begin : span.end]) for span in units(text))
+
+
+def _index(entries: Iterable[tuple[tuple[str, ...], str]]) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """Return the entries by their first word, the longest first; of those that differ in capitals alone the first."""
+    result: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for words, target in entries:
+        result.setdefault(words[0], []).append((words, target))
+    return {word: sorted(group, key=lambda entry: -len(entry[0])) for word, group in result.items()}
+
+
+def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
+    return len(words) >= len(beginning) and all(map(str.__eq__, words, beginning))

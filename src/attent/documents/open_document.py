@@ -1,0 +1,111 @@
+"""Texts of OpenDocument (.odt): text in spans, each with the name of its style. Source: OpenDocument 1.3, part 3, sections 5 and 6."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
+
+from attent.documents.archive import Archive
+from attent.documents.xml_lines import FixedNodes, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.errors import DataError
+
+TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+CONTENT, STYLES, KIND = "content.xml", "styles.xml", "mimetype"
+MIME_TYPE = b"application/vnd.oasis.opendocument.text"
+# Spaces that an element may stand for.
+MAX_SPACES = 200
+WHITE_SPACE = re.compile(r"[ \t\r\n]+")
+SPACES = re.compile(r"( {2,})")
+
+
+def read_open_document(content: bytes) -> XmlDocument:
+    """Read a document.
+
+    Raises:
+        DataError: it is none, or cannot be read.
+    """
+    archive = Archive(content)
+    if KIND not in archive.names or not archive.read(KIND).startswith(MIME_TYPE):
+        raise DataError("the file is no text of OpenDocument")
+    # headers and footers are in the styles
+    names = [CONTENT, *(name for name in archive.names if name == STYLES)]
+    return XmlDocument(archive, names, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"])
+
+
+class OpenDocumentDialect:
+    """Paragraphs of text and spans."""
+
+    def read(self, element: etree._Element) -> ParagraphContent:
+        content = ParagraphContent()
+        self._read(element, TextFormat(), content)
+        return content
+
+    def write(self, text: str, text_format: TextFormat) -> list[Node]:
+        nodes: list[Node] = []
+        # two spaces and more are an element
+        for piece in SPACES.split(text):
+            if SPACES.fullmatch(piece):
+                nodes.append(etree.Element(f"{TEXT}s", {f"{TEXT}c": str(len(piece))}))
+            elif piece:
+                nodes.append(piece)
+        return self._in_spans(nodes, text_format) if nodes else []
+
+    def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
+        element[:] = []
+        element.text, last = "", None
+        for node in nodes:
+            if not isinstance(node, str):
+                node.tail = ""
+                element.append(node)
+                last = node
+            elif last is None:
+                element.text += node
+            else:
+                last.tail = (last.tail or "") + node
+
+    def _read(self, element: etree._Element, text_format: TextFormat, content: ParagraphContent) -> None:
+        def add_text(text: str | None) -> None:
+            if text:
+                content.items.append(FormattedText(WHITE_SPACE.sub(" ", text), text_format))
+
+        add_text(element.text)
+        for child in list(element):
+            # a comment is passed over; what is moved loses the text after it
+            name, tail = str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break", child.tail
+            if child.tag == f"{TEXT}span":
+                key = etree.tostring(_shell(child)).decode()
+                self._read(child, TextFormat(text_format.key + key, (*text_format.elements, child)), content)
+            elif child.tag == f"{TEXT}a":
+                inner = ParagraphContent()
+                self._read(child, text_format, inner)
+                content.items.append(LinkedContent(child, child, inner))
+            elif child.tag == f"{TEXT}s":
+                count = child.get(f"{TEXT}c", "1")
+                spaces = min(int(count), MAX_SPACES) if count.isdecimal() and len(count) < 9 else 1
+                content.items.append(FormattedText(" " * spaces, text_format))
+            elif name.endswith("-start"):
+                content.before.append(child)
+            elif name.endswith("-end"):
+                content.after.append(child)
+            elif name != "soft-page-break":
+                nodes = tuple(self._in_spans([child], text_format)) if text_format.elements else (child,)
+                content.items.append(FixedNodes(nodes, text_format, is_separator=name == "tab"))
+            add_text(tail)
+
+    def _in_spans(self, nodes: Sequence[Node], text_format: TextFormat) -> list[Node]:
+        """Return nodes within spans of a format."""
+        result = [*nodes]
+        for span in reversed(text_format.elements):
+            shell = _shell(span)
+            self.fill(shell, result)
+            result = [shell]
+        return result
+
+
+def _shell(span: etree._Element) -> etree._Element:
+    """Return an element without its content."""
+    shell = etree.Element(span.tag, nsmap=span.nsmap)
+    shell.attrib.update(dict(span.attrib))
+    return shell

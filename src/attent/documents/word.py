@@ -1,0 +1,129 @@
+"""Word's documents (.docx): text in runs, each with its own format. Source: ECMA-376, part 1, section 17."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
+
+from attent.documents.archive import Archive
+from attent.documents.xml_lines import FixedNodes, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.errors import DataError
+
+WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+CONTENT_TYPES = "[Content_Types].xml"
+OVERRIDE = "{http://schemas.openxmlformats.org/package/2006/content-types}Override"
+MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+# Parts of a document that have text besides the main one.
+PARTS = ("header", "footer", "footnotes", "endnotes", "comments")
+# Elements with runs of their own; those that only say something of their parent; those that are made anew by Word.
+CONTAINERS = frozenset(f"{WORD}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag", "sdt", "customXml", "dir", "bdo"))
+PROPERTIES = frozenset(f"{WORD}{name}" for name in ("pPr", "rPr", "smartTagPr", "customXmlPr", "sdtPr", "sdtEndPr"))
+PASSING = frozenset(f"{WORD}{name}" for name in ("proofErr", "lastRenderedPageBreak", "softHyphen"))
+# Format that is not seen.
+UNSEEN = frozenset(f"{WORD}{name}" for name in ("lang", "noProof"))
+FIELD_TEXT = frozenset(f"{WORD}{name}" for name in ("instrText", "delInstrText"))
+
+
+def read_word(content: bytes) -> XmlDocument:
+    """Read a document.
+
+    Raises:
+        DataError: it is none, or cannot be read.
+    """
+    archive = Archive(content)
+    types = {item.get("PartName", "").lstrip("/"): item.get("ContentType", "") for item in archive.read_xml(CONTENT_TYPES).iter(OVERRIDE)}
+    wanted_types = {MAIN, *(MAIN.replace("document.main", part) for part in PARTS)}
+    if MAIN not in types.values():
+        raise DataError("the file is no document of Word's")
+    names = [name for name in archive.names if types.get(name) in wanted_types]
+    return XmlDocument(archive, names, WordDialect(), [f"{WORD}p"])
+
+
+class WordDialect:
+    """Paragraphs of runs."""
+
+    def read(self, element: etree._Element) -> ParagraphContent:
+        content = ParagraphContent()
+        for child in list(element.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
+            tag = str(child.tag)
+            if tag in PROPERTIES or tag in PASSING:
+                continue
+            if tag == f"{WORD}r":
+                content.items += self._read_run(child)
+            elif tag in CONTAINERS:
+                inner = child.find(f"{WORD}sdtContent") if tag == f"{WORD}sdt" else child
+                linked = None if inner is None else LinkedContent(child, inner, self.read(inner))
+                content.items.append(linked or FixedNodes((child,)))
+            elif tag.endswith("Start"):
+                content.before.append(child)
+            elif tag.endswith("End"):
+                content.after.append(child)
+            else:
+                content.items.append(FixedNodes((child,)))
+        content.items = self._fold_fields(content.items)
+        return content
+
+    def write(self, text: str, text_format: TextFormat) -> list[Node]:
+        if not text:
+            return []
+        run = etree.Element(f"{WORD}r", nsmap={"w": WORD[1:-1]})
+        run.extend(copy.deepcopy(element) for element in text_format.elements)
+        node = etree.SubElement(run, f"{WORD}t")
+        node.text = text
+        node.set(XML_SPACE, "preserve")
+        return [run]
+
+    def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
+        element[:] = [child for child in element if child.tag in PROPERTIES]
+        element.extend(node for node in nodes if not isinstance(node, str))
+
+    def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
+        """Return the texts of a run, and everything else in it, each in a run of its own."""
+        properties = run.find(f"{WORD}rPr")
+        elements = () if properties is None else (properties,)
+        key = b"".join(etree.tostring(item) for element in elements for item in element if item.tag not in UNSEEN).decode()
+        text_format = TextFormat(key, elements)
+        items: list[FormattedText | FixedNodes] = []
+        for child in list(run.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
+            name = str(child.tag).removeprefix(WORD)
+            if child.tag in PROPERTIES or child.tag in PASSING:
+                continue
+            if name == "t":
+                items.append(FormattedText(child.text or "", text_format))
+            elif name == "noBreakHyphen":
+                items.append(FormattedText("\N{NON-BREAKING HYPHEN}", text_format))
+            else:
+                single = etree.Element(run.tag, dict(run.attrib), nsmap=run.nsmap)
+                single.extend([*map(copy.deepcopy, elements), child])
+                field = child.get(f"{WORD}fldCharType", "") if name == "fldChar" else "text" if child.tag in FIELD_TEXT else ""
+                is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{WORD}type") is not None)
+                items.append(FixedNodes((single,), text_format, is_separator, field))
+        return items
+
+    def _fold_fields(self, items: Sequence[FormattedText | FixedNodes | LinkedContent]) -> list[FormattedText | FixedNodes | LinkedContent]:
+        """Make one of each field (a page's number, a reference) with what it shows; marks of one that goes on elsewhere part sentences."""
+        result: list[FormattedText | FixedNodes | LinkedContent] = []
+        begins: list[int] = []
+        for item in items:
+            if isinstance(item, FixedNodes) and item.field == "begin":
+                begins.append(len(result))
+            result.append(item)
+            if isinstance(item, FixedNodes) and item.field == "end" and begins:
+                begin = begins.pop()
+                result[begin:] = [FixedNodes(tuple(node for part in result[begin:] for node in self._nodes_of(part)))]
+        return [item._replace(is_separator=True) if isinstance(item, FixedNodes) and item.field else item for item in result]
+
+    def _nodes_of(self, item: FormattedText | FixedNodes | LinkedContent) -> Sequence[Node]:
+        match item:
+            case FormattedText():
+                return self.write(item.text, item.format)
+            case FixedNodes():
+                return item.nodes
+            case LinkedContent():
+                content = item.content
+                inner = [node for part in content.items for node in self._nodes_of(part)]
+                self.fill(item.inner, [*content.before, *inner, *content.after])
+                return [item.element]

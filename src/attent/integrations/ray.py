@@ -1,0 +1,98 @@
+"""Ray Data: data sets translated on many machines, by actors that load a run once each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attent.decoding.settings import GREEDY, SearchSettings
+from attent.decoding.translator import load
+from attent.errors import ArgumentError, needs
+from attent.runs.config import DType
+
+if TYPE_CHECKING:
+    from ray.data import Dataset  # pyright: ignore[reportMissingImports]
+
+EXTRA = "ray"
+# Rows of a batch: enough to sort by length, few enough to be translated again when a worker is lost.
+BATCH_ROWS = 512
+
+
+class ColumnTranslator:
+    """Translates a column of a batch of Ray Data: the callable class that `map_batches` makes an actor of.
+
+    Args:
+        run: the run folder, which every machine must have at this path.
+        column: of the texts, a sentence each.
+        output: the new column, of their translations.
+        settings: of the search.
+        device: of the model.
+        dtype: the type of weights; the run's own unless given.
+        trust_code: whether the run may name modules to import.
+        threads: of torch.
+
+    Raises:
+        RunError: the run is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        run: str | Path,
+        *,
+        column: str = "text",
+        output: str = "translation",
+        settings: SearchSettings = GREEDY,
+        device: str = "cpu",
+        dtype: DType | None = None,
+        trust_code: bool = False,
+        threads: int = 1,
+    ) -> None:
+        torch.set_num_threads(threads)
+        self._translator = load(run, device, trust_code=trust_code, dtype=dtype)
+        self._column, self._output, self._settings = column, output, settings
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the batch with the translations beside the texts.
+
+        Raises:
+            ArgumentError: it has no such column.
+        """
+        if self._column not in batch:
+            raise ArgumentError(f"the data set has no column {self._column!r} but {', '.join(batch)}")
+        return {**batch, self._output: self._translator.translate([str(text) for text in batch[self._column]], self._settings)}
+
+
+def translate(dataset: Dataset, run: str | Path, *, workers: int, batch_rows: int = BATCH_ROWS, gpus: float = 0, **options: Any) -> Dataset:
+    """Translate a data set of Ray Data, lazily; the order of its rows is kept, and a worker that is lost is replaced.
+
+    Example:
+        >>> texts = ray.data.read_text("sentences.txt")
+        >>> translate(texts, "/shared/runs/en-de", workers=64).write_parquet("/shared/out")
+
+    Args:
+        dataset: with a column of texts.
+        run: the run folder, which every machine must have at this path.
+        workers: actors, a processor core each; fewer than the cluster has, since reading needs one, too.
+        batch_rows: of a call.
+        gpus: of each actor, such as 1 or 0.25.
+        options: of `ColumnTranslator`: column, output, settings, dtype and others.
+
+    Raises:
+        AttentError: Ray is not installed.
+    """
+    with needs("data sets of Ray Data need Ray", EXTRA):
+        from ray.data import ActorPoolStrategy  # pyright: ignore[reportMissingImports]
+    # a data set keeps the context in which it was made
+    dataset.context.execution_options.preserve_order = True
+    named = {"run": str(run), **({"device": "cuda"} if gpus else {}), **options}
+    return dataset.map_batches(
+        ColumnTranslator,
+        fn_constructor_kwargs=named,
+        batch_size=batch_rows,
+        compute=ActorPoolStrategy(size=workers),
+        num_cpus=1,
+        num_gpus=gpus or None,
+    )

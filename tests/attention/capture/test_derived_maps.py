@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.attention.attend import attend
+from attent.attention.capture.watch import watch
+from attent.attention.maps.rollout import rollout
+from attent.attention.multihead import MultiHeadAttention
+from attent.errors import ArgumentError, ShapeError, StaleMapError, UnseenError
+
+
+class Stack(nn.Module):
+    """Two layers of self-attention with a residual connection, and one to a memory."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(MultiHeadAttention(6, 3, **options) for _ in range(2))
+        self.cross = MultiHeadAttention(6, 2, output=None)
+        self.memory = torch.randn(2, 4, 6, dtype=torch.float64)
+
+    def forward(self, features: Tensor) -> Tensor:
+        for layer in self.layers:
+            features = features + layer(features, lengths=torch.tensor([5, 3]))
+        return self.cross(features, self.memory)
+
+
+def direct(attention: MultiHeadAttention, weights: Tensor, memory: Tensor) -> Tensor:
+    """‖αᵢⱼ f(xⱼ)‖ as written, by the vectors of all pairs."""
+    heads = weights.shape[1]
+    value = attention.value_projection(memory).unflatten(-1, (heads, -1)).transpose(1, 2)
+    if isinstance(attention.output, nn.Linear):
+        value = torch.einsum("bhjd,ehd->bhje", value, attention.output.weight.unflatten(1, (heads, -1)))
+    return (weights[..., None] * value[:, :, None]).norm(dim=-1)
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "identity", "sparsemax"])
+def test_norms_of_our_attention(normalizer: str) -> None:
+    model, features = Stack(normalizer=normalizer).double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    with torch.no_grad():
+        first = features + model.layers[0](features, lengths=torch.tensor([5, 3]))
+        with watch(model) as seen:
+            model(features)
+    norms = seen.norms()
+    with torch.no_grad():
+        torch.testing.assert_close(norms["layers.0"].dense(), direct(model.layers[0], seen["layers.0"].dense(), features))
+        torch.testing.assert_close(norms["layers.1"].dense(), direct(model.layers[1], seen["layers.1"].dense(), first))
+        torch.testing.assert_close(norms["cross"].dense(), direct(model.cross, seen["cross"].dense(), model.memory))
+    assert norms["cross"] is norms["cross"]
+    assert repr(norms) == "norms of layers.0, layers.1, cross"
+
+
+def test_a_norm_worked_by_hand() -> None:
+    # one head: f(x) = 2 · (3, 4) of the first key, weight 0.5 on each of two alike keys
+    attention = MultiHeadAttention(2, 1, bias=False)
+    with torch.no_grad():
+        attention.value_projection.weight.copy_(torch.eye(2))
+        attention.output.weight.copy_(2 * torch.eye(2))
+        attention.key_projection.weight.zero_()
+    with watch(attention) as seen, torch.no_grad():
+        attention(torch.tensor([[[3.0, 4.0], [0.0, 1.0]]]))
+    torch.testing.assert_close(seen.norms()[""][0, 0], torch.tensor([[5.0, 1.0], [5.0, 1.0]]))
+
+
+def test_norms_have_the_statistics_and_rows_of_maps() -> None:
+    model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    with watch(model) as seen, torch.no_grad():
+        model(features)
+    norms = seen.norms()["layers.1"]
+    dense = norms.dense()
+    torch.testing.assert_close(norms.rows(torch.tensor([3, 1])), dense[:, :, [3, 1]])
+    torch.testing.assert_close(norms.top(2).weights, dense.topk(2).values)
+    torch.testing.assert_close(norms.received(), dense.sum(-2))
+    torch.testing.assert_close(norms.pooled(2, 2, "max")[..., 0, 0], dense[..., :2, :2].amax((-2, -1)))
+    with pytest.raises(ArgumentError, match="entropy is that of a distribution, which ValueNorms weights are not"):
+        norms.entropy()
+    kept = norms.keep()
+    torch.testing.assert_close(kept.dense(), dense)
+    torch.testing.assert_close(seen["layers.1"].keep().norms().dense(), dense)
+
+
+def test_values_that_were_changed_since_are_noticed() -> None:
+    attention = MultiHeadAttention(6, 3)
+    with watch(attention) as seen, torch.no_grad():
+        attention(torch.randn(1, 4, 6))
+        attention.output.weight.mul_(2)
+    with pytest.raises(StaleMapError):
+        seen.norms()[""].dense()
+
+
+def test_nan_at_a_hidden_key_reaches_no_norm() -> None:
+    attention, features = MultiHeadAttention(6, 3), torch.randn(1, 4, 6)
+    features[0, 3] = torch.nan
+    with watch(attention) as seen, torch.no_grad():
+        attention(torch.randn(1, 2, 6), features, lengths=torch.tensor([3]))
+    assert seen.norms()[""].dense().isfinite().all()
+
+
+@pytest.mark.parametrize("implementation", ["torch", "torch weights", "torch layer"])
+def test_norms_of_pytorchs_modules(implementation: str) -> None:
+    layer, features = nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval(), torch.randn(2, 5, 6).double()
+    module = layer.self_attn
+    ours = MultiHeadAttention.from_torch(module)
+    inputs = layer.norm1(features) if implementation == "torch layer" else features
+    with watch(layer) as seen, torch.no_grad():
+        if implementation == "torch layer":
+            layer(features)
+        else:
+            module(features, features, features, need_weights=implementation == "torch weights")
+    (norms,) = seen.norms().values()
+    (weights,) = seen.values()
+    with torch.no_grad():
+        torch.testing.assert_close(norms.dense(), direct(ours, weights.dense(), inputs))
+
+
+def test_gradients_are_those_of_the_formula() -> None:
+    model, features = Stack(normalizer="sigmoid").double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    with watch(model, gradients=True) as seen:
+        output = model(features)
+    derived = seen.gradients(output.square().sum())
+    # the last attention again, with weights that gradients can be taken by
+    weights = seen["cross"].dense().requires_grad_()
+    value = model.cross.value_projection(model.memory).unflatten(-1, (2, 3)).transpose(1, 2)
+    context = (weights @ value).transpose(1, 2).flatten(2)
+    (gradient,) = torch.autograd.grad(context.square().sum(), weights)
+    torch.testing.assert_close(derived["cross"].dense(), (weights * gradient).detach())
+    # y is a sum of squares: α ∂y/∂α summed over all pairs of the last layer is 2y
+    torch.testing.assert_close(derived["cross"].dense().sum(), 2 * output.square().sum().detach())
+    assert bool((derived["layers.0"].dense() < 0).any())
+    dense = derived["layers.1"].dense()
+    torch.testing.assert_close(derived["layers.1"].top(3).weights, dense.topk(3).values)
+    torch.testing.assert_close(derived["layers.1"].pooled(5, 1, "max")[..., 0], dense.amax(-1))
+
+
+def test_an_input_that_the_number_does_not_depend_on_has_gradients_of_zero() -> None:
+    first, second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 3)
+    model = nn.ModuleList([first, second])
+    with watch(model, gradients=True) as seen:
+        output = first(torch.randn(1, 4, 6))
+        second(torch.randn(1, 4, 6))
+    assert seen.gradients(output.sum())["1"].dense().abs().max() == 0
+
+
+def test_what_gradients_need_is_said() -> None:
+    attention, features = MultiHeadAttention(6, 3, dropout=0.5), torch.randn(1, 4, 6)
+    with watch(attention) as seen:
+        output = attention(features)
+    with pytest.raises(ArgumentError, match=r"kept by attent\.watch\(model, gradients=True\)$"):
+        seen.gradients(output.sum())
+    with watch(attention, gradients=True) as seen:
+        output = attention(features)
+    with pytest.raises(ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got \(1, 4, 6\)"):
+        seen.gradients(output)
+    with pytest.raises(ArgumentError, match=r"run the model after model\.eval\(\)"):
+        seen.gradients(output.sum())[""]
+    with watch(attention, gradients=True) as seen, torch.no_grad():
+        attention(features)
+    with pytest.raises(ArgumentError, match="the model itself ran without gradients"):
+        seen.gradients(output.sum())[""]
+
+
+def test_what_norms_need_is_said() -> None:
+    class Own(nn.Module):
+        def forward(self, features: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(features, features, features)
+
+    model, features = nn.ModuleList([Own(), MultiHeadAttention(6, 3, output=nn.ReLU())]), torch.randn(1, 3, 4, 6)
+    with watch(model) as seen, torch.no_grad():
+        for module, given in zip(model, (features, features[0]), strict=True):
+            module(given)
+    with pytest.raises(ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is named as one; give it as"):
+        seen.norms()["0"]
+    with pytest.raises(ArgumentError, match="its output is ReLU, no linear layer"):
+        seen.norms()["1"]
+    with pytest.raises(UnseenError, match="no map of 'there'"):
+        seen.norms({"there": None})
+    with pytest.raises(UnseenError, match=r"no norms of 'there'; there are maps of '0', '1'"):
+        seen.norms()["there"]
+    given: Any = "layer"
+    with pytest.raises(ArgumentError, match="an output projection is a linear layer"):
+        seen.norms({"0": given})
+    with pytest.raises(ShapeError, match="takes 7 features, and 3 heads have 6 each"):
+        seen.norms({"0": torch.randn(5, 7)})["0"].dense()
+    expected = seen["0"].dense() * features.norm(dim=-1)[:, :, None]
+    torch.testing.assert_close(seen.norms({"0": None})["0"].dense(), expected)
+    _, weights = attend(features, features, features, return_map=True)
+    with pytest.raises(ArgumentError, match=r"which attent\.watch finds in a model"):
+        weights.norms()
+
+
+def test_rollout_of_each_layer_as_a_map() -> None:
+    model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
+    with watch(model) as seen, torch.no_grad():
+        model(features)
+    shares = seen.rollout()
+    expected = rollout([seen["layers.0"], seen["layers.1"]], range(5))[:, None]
+    weights = shares["layers.1"]
+    torch.testing.assert_close(weights.dense(), expected)
+    torch.testing.assert_close(shares["layers.0"].dense(), 0.5 * (seen["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double()))
+    torch.testing.assert_close(weights.entropy(), torch.special.entr(expected).sum(-1))
+    torch.testing.assert_close(weights.top(2).weights, expected.topk(2).values)
+    torch.testing.assert_close(weights.keep()[..., 3, :], expected[..., 3, :])
+    with pytest.raises(ShapeError, match="rollout needs self-attention maps"):
+        shares["cross"]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attent.evaluation.ablation import Ablation
+
+SOURCES = ["fr | mardi 3 mars 2026", "en | 3/3/26", "en | March 5, 2020"]
+TARGETS = ["2026-03-03", "2026-03-03", "2020-03-05"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "source.txt", tmp_path / "target.txt"]
+    for path, lines in zip(paths, (SOURCES, TARGETS), strict=True):
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return paths
+
+
+def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_folder: Path, files: list[Path]) -> None:
+    source, target = files
+    done = attent("ablate", run_folder, source, "--target", target, "--validate", source, "--validate-target", target)
+    assert done.code == 0
+    assert done.out[0].startswith("loss ")
+    assert done.out[0].endswith(" nats per token on 3 examples; what a head costs that is made zero:")
+    assert done.out[1].split() == ["0", "1"]
+    modules = [line.split()[0] for line in done.out[2:8]]
+    assert modules[:3] == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention", "decoder.layers.0.self_attention"]
+    assert done.out[9].split("  ")[0] == "module"
+    assert done.out[21].startswith("the costliest on other examples, loss ")
+    assert [line.split() for line in done.out[10:15]] == [line.split() for line in done.out[23:28]]
+    as_json = json.loads("\n".join(attent("ablate", run_folder, source, "--target", target, "--json").out))
+    costs = [head["cost"] for head in as_json["heads"]]
+    assert len(costs) == 12
+    assert costs == sorted(costs, reverse=True)
+    assert as_json["heads"][0].keys() == {"module", "head", "score", "cost", "low", "high", "entropy", "distance"}
+
+
+def test_a_command_that_was_killed_goes_on(
+    attent, run_folder: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = files
+    out, judged = tmp_path / "heads.jsonl", list[tuple[str, int]]()
+    cost = Ablation.cost
+
+    def counted(ablation: Ablation, module: str, head: int, *rest: object) -> object:
+        judged.append((module, head))
+        if len(judged) == 6:
+            raise KeyboardInterrupt
+        return cost(ablation, module, head, *rest)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Ablation, "cost", counted)
+    command = ("ablate", run_folder, source, "--target", target, "--out", out)
+    assert attent(*command).code == 130
+    # the last line is one that a kill cut short
+    out.write_text(out.read_text(encoding="utf-8")[:-10], encoding="utf-8")
+    whole = attent(*command)
+    assert whole.code == 0
+    assert len(judged) == 6 + 12 - 4
+    assert "12 heads, 4 of them judged before, on 3 examples" in whole.err
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 13
+    assert attent(*command).out == whole.out
+    assert len(judged) == 14
+    # of other lines, or another change
+    refusal = f"attent: {out} is of another run, of other examples or of other settings: name another file"
+    assert attent(*command, "--change", "uniform").err == [refusal]
+    source.write_text("\n".join([*SOURCES[:2], "en | 4/4/24"]) + "\n", encoding="utf-8")
+    assert attent(*command).err == [refusal]
+    source.write_text("\n".join(SOURCES) + "\n", encoding="utf-8")
+    out.write_text(out.read_text(encoding="utf-8") + '{"module": 3}\n', encoding="utf-8")
+    done = attent(*command)
+    assert done.err[0].startswith(f"attent: {out}, line 14 is damaged: ")
+
+
+def test_translations_are_judged_by_bleu_and_texts_by_perplexity(
+    attent, run_folder: Path, generating_folder: Path, files: list[Path]
+) -> None:
+    source, target = files
+    done = attent("ablate", run_folder, source, "--target", target, "--metric", "bleu", "--limit", 2, "--change", "mean")
+    assert done.out[0].startswith("BLEU ")
+    assert done.out[0].endswith(" on 2 examples; what a head costs that is made mean:")
+    done = attent("ablate", generating_folder, generating_folder.parent / "train.txt")
+    assert done.out[0].startswith("perplexity ")
+    assert done.out[2].startswith("decoder.layers.0.self_attention ")
+
+
+def test_blanks_are_judged_as_evaluate_does(attent, filling_folder: Path, tmp_path: Path) -> None:
+    text, again = filling_folder.parent / "train.txt", tmp_path / "text.txt"
+    again.write_text(text.read_text(encoding="utf-8") + "zyzzyva\n", encoding="utf-8")
+    values = json.loads("\n".join(attent("evaluate", filling_folder, "--text", text, "--json").out))
+    for metric in ("accuracy", "perplexity"):
+        done = attent("ablate", filling_folder, again, "--metric", metric, "--json")
+        judged = json.loads("\n".join(done.out))
+        assert judged["score"] == pytest.approx(values["ways"]["model"][metric])
+        assert (judged["metric"], judged["examples"]) == (metric, 8)
+        assert f"1 lines of {again} have no word that this model knows, or more than it can read: left out" in done.err
+    assert attent("ablate", filling_folder, text).out[0].startswith("accuracy ")
+
+
+def test_what_does_not_go_together_is_said(attent, run_folder: Path, generating_folder: Path, files: list[Path]) -> None:
+    source, target = files
+    for arguments, message in [
+        ((run_folder, source), "lines to translate need their references: --target FILE"),
+        ((run_folder, "-", "--target", target), "heads are judged on files, which are read more than once: not on standard input"),
+        ((run_folder, source, "--target", target, "--validate", source), "--validate FILE2 and --validate-target TARGET2 go together"),
+        ((run_folder, source, "--target", target, "--beam", 3), "--beam is for --metric bleu"),
+        ((generating_folder, source, "--target", target), "--target and --validate-target are for a run that translates"),
+        ((run_folder, "no.txt", "--target", target), "no.txt is no file"),
+    ]:
+        assert attent("ablate", *arguments).err == [f"attent: {message}"]
+    done = attent("ablate", run_folder, source, "--target", target, "--metric", "accuracy")
+    assert done.err == ["attent: unknown metric of a run for the task translate 'accuracy' (known: bleu, loss)"]

@@ -1,0 +1,75 @@
+"""Files of text: their encoding, and formats by the ending of a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from attent.documents import FORMATS, read_document, text
+from attent.documents.text import TextDocument
+from attent.errors import DataError, UnknownNameError
+from attent.markup.text import parse_text
+
+SUBTITLES = """1
+00:00:01,000 --> 00:00:02,500
+one two
+three
+
+2
+00:00:03,000 --> 00:00:04,000 X1:40
+- <i>four</i> five
+- six
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "content", "translation"),
+    [
+        (".txt", "one two\r\n\n... <b> & c", "TWO ONE\r\n\nC & > B < . . ."),
+        (".html", "<p>one <b>two</b></p>\n", "<p><b>TWO</b> ONE</p>\n"),
+        (".md", "# one **two**\n", "# **TWO** ONE\n"),
+    ],
+)
+def test_formats(translate, ending: str, content: str, translation: str) -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        assert translate(content.encode(encoding), ending).decode(encoding) == translation
+
+
+def test_subtitles_keep_numbers_and_times(translate) -> None:
+    srt = pytest.importorskip("srt")
+    result = translate(SUBTITLES.encode(), ".srt").decode()
+    cues, before = list(srt.parse(result)), list(srt.parse(SUBTITLES))
+    assert [(cue.index, cue.start, cue.end, cue.proprietary) for cue in cues] == [
+        (cue.index, cue.start, cue.end, cue.proprietary) for cue in before
+    ]
+    assert [cue.content.split("\n") for cue in cues] == [["THREE TWO", "ONE"], ["FIVE <i>FOUR</i> -", "SIX -"]]
+
+
+@pytest.mark.parametrize(("content", "problem"), [(b"a \xff b", "not UTF-8: invalid start byte at byte 2"), (b"a\0b", "zero bytes")])
+def test_what_is_no_text_is_said(content: bytes, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        TextDocument(content, parse_text)
+
+
+def test_an_unknown_format_is_said() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown document '\.pdf'"):
+        read_document(b"", ".pdf")
+    assert [*FORMATS] == [".txt", ".html", ".md", ".srt", ".docx", ".odt"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [(".txt", "a\n" * 9), (".txt", "a\u2028" * 9), (".html", "<b>a</b>" * 5), (".html", "&a" * 9), (".md", "*a* " * 5), (".srt", "%s" * 9)],
+)
+def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch, ending: str, content: str) -> None:
+    monkeypatch.setattr(text, "MAX_PARTS", 8)
+    with pytest.raises(DataError, match="at most 8 lines, tags and other marks: cut it into several"):
+        read_document(content.encode(), ending)
+    read_document(b"a\n" * 8, ending)
+
+
+def test_a_line_of_too_many_characters_around_tags_is_refused() -> None:
+    long = "a" * 100_000
+    assert len(read_document(long.encode() * 2, ".html").lines) == 1
+    with pytest.raises(DataError, match="with tags may have at most 100,000 characters"):
+        read_document(f"<b>a</b> {long}".encode(), ".html")

@@ -1,0 +1,116 @@
+"""Word's documents: read again by python-docx."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from attent.documents.word import WORD, read_word
+from attent.documents.xml_lines import XmlDocument
+from attent.errors import DataError
+from attent.markup.inline import AlignedText
+
+BODY = f'<w:document xmlns:w="{WORD[1:-1]}"><w:body>%s</w:body></w:document>'
+
+
+def word_document(body: str) -> bytes:
+    """Return the smallest document with these paragraphs."""
+    types = (
+        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/word/document.xml" '
+        'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
+    )
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("[Content_Types].xml", types)
+        file.writestr("word/document.xml", BODY % body)
+        file.writestr("word/media/image1.png", b"\x89PNG")
+    return stream.getvalue()
+
+
+def body_of(content: bytes) -> str:
+    text = zipfile.ZipFile(io.BytesIO(content)).read("word/document.xml").decode()
+    return text.partition("<w:body>")[2].partition("</w:body>")[0].replace(' xml:space="preserve"', "")
+
+
+def test_formats_follow_their_words_and_structure_stays(translate, word_file: bytes) -> None:
+    docx = pytest.importorskip("docx")
+    document = docx.Document(io.BytesIO(translate(word_file, ".docx")))
+    before = docx.Document(io.BytesIO(word_file))
+    heading, item, dots = document.paragraphs
+    assert (heading.text, heading.style.name) == ("TITLE BIG", "Heading 1")
+    assert [(run.text, run.bold) for run in item.runs if run.text.strip()] == [
+        ("RUNS DOG ", None),
+        ("BLACK", True),
+        (" A", None),
+        ("COLUMN SECOND", None),
+    ]
+    assert (item.text, item.style.name) == ("RUNS DOG BLACK A\tCOLUMN SECOND", "List Number")
+    assert dots.text == "..."
+    assert [cell.text for cell in document.tables[0].rows[0].cells] == ["CELL LEFT", "12"]
+    assert document.sections[0].header.paragraphs[0].text == "HEADER PAGE"
+    assert [part.partname for part in document.part.package.iter_parts()] == [part.partname for part in before.part.package.iter_parts()]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "translation"),
+    [
+        # a link keeps its place in the relationships, and its own format
+        (
+            '<w:r><w:t>see </w:t></w:r><w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>this page</w:t></w:r></w:hyperlink>',
+            '<w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>PAGE THIS</w:t></w:r></w:hyperlink><w:r><w:t> SEE</w:t></w:r>',
+        ),
+        # a field is moved as a whole
+        (
+            '<w:r><w:t>on </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+            '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+            '<w:r><w:t>ON </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
+            '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+        ),
+        # one that ends elsewhere parts the text
+        (
+            '<w:r><w:t>one two</w:t><w:fldChar w:fldCharType="end"/><w:t>three four</w:t></w:r>',
+            '<w:r><w:t>TWO ONE</w:t></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r><w:r><w:t>FOUR THREE</w:t></w:r>',
+        ),
+        # bookmarks stay around the text, a note's sign with its word
+        (
+            '<w:bookmarkStart w:id="1"/><w:r><w:t>one</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r><w:bookmarkEnd w:id="1"/>'
+            "<w:r><w:t> two</w:t></w:r>",
+            '<w:bookmarkStart w:id="1"/><w:r><w:t>TWO ONE</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r><w:bookmarkEnd w:id="1"/>',
+        ),
+        # of formats that are the same but for the language the checker reads
+        (
+            '<w:r><w:rPr><w:lang w:val="en"/></w:rPr><w:t>one </w:t></w:r><w:proofErr/><w:r><w:t>{name} two &amp; three</w:t></w:r>',
+            "<w:r><w:t>THREE &amp; {name} TWO ONE</w:t></w:r>",
+        ),
+        ("<w:r><w:t>1 </w:t></w:r><w:del><w:r><w:delText>old</w:delText></w:r></w:del>", None),
+        ("<w:pPr><w:jc/></w:pPr><w:r><w:drawing/></w:r><w:r><w:t>...</w:t></w:r>", None),
+    ],
+)
+def test_what_a_paragraph_holds_stays_in_it(translate, paragraph: str, translation: str | None) -> None:
+    result = body_of(translate(word_document(f"<w:p>{paragraph}</w:p>"), ".docx"))
+    if translation is None:
+        assert result.startswith("<w:p>") and sorted(result) == sorted(f"<w:p>{paragraph}</w:p>")
+    else:
+        assert result.replace('<w:rPr><w:lang w:val="en"/></w:rPr>', "") == f"<w:p>{translation}</w:p>"
+
+
+def test_text_in_a_picture_s_box_is_translated_once(translate) -> None:
+    box = "<w:p><w:r><w:t>one </w:t><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>"
+    result = body_of(translate(word_document(box), ".docx"))
+    assert result.count("BOX IN") == 1 and result.count("ONE") == 1 and "<w:pict><w:txbxContent><w:p>" in result
+
+
+def test_other_entries_and_control_characters(translate) -> None:
+    document = read_word(word_document("<w:p><w:r><w:t>one</w:t></w:r></w:p>"))
+    assert isinstance(document, XmlDocument)
+    result = document.render([AlignedText("a\x01\ud800<b>", ())])
+    assert "a&lt;b&gt;" in body_of(result)
+    assert zipfile.ZipFile(io.BytesIO(result)).read("word/media/image1.png") == b"\x89PNG"
+
+
+def test_what_is_none_is_said(open_document_file: bytes) -> None:
+    for content in (open_document_file, b"", b"PK\x05\x06"):
+        with pytest.raises(DataError):
+            read_word(content)

@@ -1,0 +1,195 @@
+"""Slow clients and too many of them, over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from attent.serve.translation.connections import MAX_PIPELINED, REFUSAL, BoundedProtocol, ConnectionLimits, share_listener
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+# Bytes of a long answer: more than the buffers of both sockets.
+LONG = 2**24
+SECONDS = 0.2
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with the body; a path asks for a long answer, or for a late one."""
+    body = b""
+    while (message := await receive())["type"] != "http.disconnect":
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    if scope["path"] == "/late":
+        await asyncio.sleep(2 * SECONDS)
+    body = bytes(LONG) if scope["path"] == "/long" else body
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def served(limit: int = 100, address_limit: int = 100, exempt: tuple[str, ...] = ()) -> AsyncIterator[tuple[int, ServerState]]:
+    config, state = uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"), ServerState()
+    config.load()
+    limits = ConnectionLimits(limit, address_limit, exempt)
+
+    def protocol() -> BoundedProtocol:
+        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=limits, seconds=(SECONDS, SECONDS, SECONDS))
+
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1], state
+    server.close()
+    for connection in list(state.connections):
+        connection.transport.abort()
+    while state.connections:
+        await asyncio.sleep(0.01)
+
+
+async def ask(port: int, request: bytes = REQUEST) -> bytes:
+    """Return the answer's body; nothing if the connection was closed without one."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    try:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        return head.split()[1] + b" " + await reader.read(3)
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(("waiting", "answers"), [(MAX_PIPELINED, MAX_PIPELINED + 1), (MAX_PIPELINED + 1, 0)])
+def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int, answers: int) -> None:
+    async def run() -> bytes:
+        async with served() as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(
+                (REQUEST * waiting).replace(b"POST / ", b"POST /late ", 1) + REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+            )
+            try:
+                return await asyncio.wait_for(reader.read(), 10)
+            except ConnectionResetError:
+                return b""
+            finally:
+                writer.close()
+
+    assert asyncio.run(run()).count(b"200 OK") == answers
+
+
+@pytest.mark.parametrize("begin", [b"", b"POST / HT", REQUEST[:-5], REQUEST[:-1], REQUEST + b"GET / HTT"])
+def test_a_request_that_does_not_come_is_given_up(begin: bytes) -> None:
+    async def run() -> None:
+        async with served() as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begin)
+            # nobody waits for it meanwhile
+            assert await ask(port) == b"200 abc"
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+                await asyncio.wait_for(reader.readexactly(2**10), 10)
+            writer.close()
+            while state.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_does_not_read_is_given_up() -> None:
+    async def run() -> None:
+        async with served() as (port, state):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.sendall(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
+            await asyncio.sleep(SECONDS / 2)
+            assert len(state.connections) == 1
+            async with asyncio.timeout(10):
+                while state.connections:
+                    await asyncio.sleep(0.01)
+            client.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_may_take_longer_than_a_request() -> None:
+    async def run() -> None:
+        async with served() as (port, _):
+            assert await ask(port, REQUEST.replace(b"/ ", b"/late ", 1)) == b"200 abc"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limits", [(2, 100), (100, 2)])
+def test_connections_beyond_the_limit_are_refused_at_once(limits: tuple[int, int]) -> None:
+    async def run() -> None:
+        async with served(*limits) as (port, state):
+            with socket.create_connection(("127.0.0.1", port)):
+                with socket.create_connection(("127.0.0.1", port)):
+                    while len(state.connections) < 2:
+                        await asyncio.sleep(0.01)
+                    assert await ask(port) == b'503 {"e'
+                while len(state.connections) > 1:
+                    await asyncio.sleep(0.01)
+                assert await ask(port) == b"200 abc"
+
+    asyncio.run(run())
+
+
+def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
+    async def run() -> None:
+        async with served(100, 1, ("127.0.0.1",)) as (port, _):
+            with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+                assert await ask(port) == b"200 abc"
+
+    asyncio.run(run())
+
+
+def test_the_refusal_says_how_long_it_is() -> None:
+    head, _, body = REFUSAL.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}\r\n".encode() in head + b"\r\n"
+
+
+def test_a_server_that_ends_closes_connections_with_half_a_request() -> None:
+    async def run() -> None:
+        async with served() as (port, state):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(REQUEST[:-1])
+            while not state.connections or next(iter(state.connections)).cycle is None:
+                await asyncio.sleep(0.01)
+            next(iter(state.connections)).shutdown()
+            assert await asyncio.wait_for(reader.read(), SECONDS / 2) == b""
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_clients_that_come_at_once_are_accepted_in_few_turns() -> None:
+    uvloop, clients, turns = pytest.importorskip("uvloop"), 32, list[int]()
+
+    class Counter(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            turns.append(turn)
+            transport.close()
+
+    async def accept(listener: socket.socket, stack: ExitStack) -> None:
+        nonlocal turn
+        loop = asyncio.get_running_loop()
+        for _ in range(clients):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+        servers = [await loop.create_server(Counter, sock=item) for item in share_listener(listener)]
+        while len(turns) < clients:
+            turn += 1
+            await asyncio.sleep(0)
+        for server in servers:
+            server.close()
+        await asyncio.sleep(0.01)
+
+    turn = 0
+    with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(accept(socket.create_server(("127.0.0.1", 0), backlog=clients), stack))
+    # one socket alone takes as many turns as there are clients
+    assert turn <= clients // 4
