@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from attent.decoding.text_generator import TextGenerator
 
 ROOT = Path(__file__).parents[1]
+STARTED = time.monotonic()
 TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
 
 # The tests' tensors are so small that a second thread costs more than it brings.
@@ -88,8 +90,16 @@ def generator() -> TextGenerator:
     return TextGenerator(LanguageModel(settings, tokenizer.size, tokenizer.size), tokenizer)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an option for machines that are too slow for all tests."""
+    text = "skip the tests whose turn comes more than so many seconds after the start"
+    parser.addoption("--seconds", type=float, default=float("inf"), help=text)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip the tests marked `needs_native` without the compiled library, and those marked `needs_amx` without matrix tiles."""
+    """Skip the tests for which `--seconds` leaves no time, and those marked as needing what this machine lacks."""
+    if time.monotonic() - STARTED > item.config.getoption("--seconds"):
+        pytest.skip("no time left: --seconds")
     # after the import hook
     from attent.ops import native
 
@@ -108,6 +118,12 @@ def seeds() -> None:
     torch.default_generator.manual_seed(0)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_graphs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Give each process its own folder for compiled graphs: those that share one load libraries that another is still writing."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path_factory.getbasetemp() / "inductor")
 
 
 @pytest.fixture(autouse=True)

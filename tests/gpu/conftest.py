@@ -20,6 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 GPU, IN_C = torch.device("cuda", 0), torch.device("meta")
 OPERATORS = torch.ops.aten
+# What C++ code computes, also while a capture has put its own function in this one's place.
+SDPA = F.scaled_dot_product_attention
 # Operators that copy from one device to another.
 COPIES = {OPERATORS._to_copy.default, OPERATORS.copy_.default, OPERATORS._foreach_copy_.default}
 # Operators that accept indices on the CPU.
@@ -117,7 +119,7 @@ class _Functions(TorchFunctionMode):
             kwargs["device"] = _in_c(device)
         if function is Tensor.to:
             args = [_in_c(argument) for argument in args]
-        if function is F.scaled_dot_product_attention and isinstance(args[0], GpuTensor):
+        if function is SDPA and isinstance(args[0], GpuTensor):
             # its C++ code makes tensors that no mode intercepts
             return _attention(*args, **kwargs)
         if function in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], GpuTensor):
