@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -89,19 +90,17 @@ def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigram
     encoded = [filler.tokenizer.encode(line) for line in lines]
     longest = filler.longest or math.inf
     readable = [line for line in encoded if 0 < len(line) <= longest]
-    masks = [(line, index) for line in sorted(readable, key=len) for index in known_words(line)]
-    if not masks:
-        return None
     sums = {name: ScoreSum() for name in ("model", *(() if trigrams is None else BASELINES))}
-    for begin in range(0, len(masks), BATCH):
-        batch = masks[begin : begin + BATCH]
-        labels = np.array([line[index] - SPECIALS for line, index in batch])
-        sums["model"].add(_model_logits(filler, batch), labels)
-        for name, logits in (_baseline_logits(trigrams, batch) if trigrams else {}).items():
-            sums[name].add(logits, labels)
-    unknown = sum(map(len, readable)) - len(masks)
+    for batch in _batches(filler, readable):
+        sums["model"].add(batch.logits, batch.labels)
+        for name, logits in (_baseline_logits(trigrams, batch.masks) if trigrams else {}).items():
+            sums[name].add(logits, batch.labels)
+    blanks = sums["model"].count
+    if not blanks:
+        return None
+    unknown = sum(map(len, readable)) - blanks
     long = sum(len(line) > longest for line in encoded)
-    return MaskedLMReport(len(readable), len(masks), unknown, long, {name: score.result() for name, score in sums.items()})
+    return MaskedLMReport(len(readable), blanks, unknown, long, {name: score.result() for name, score in sums.items()})
 
 
 def known_words(tokens: Sequence[int]) -> list[int]:
@@ -120,13 +119,35 @@ def line_sums(filler: FillMask, lines: Sequence[list[int]]) -> np.ndarray:
         The number of words that are guessed, the cross entropy of the right words in nats, and the number of words.
     """
     sums = np.zeros((len(lines), 3))
-    masks = [(row, index) for row in sorted(range(len(lines)), key=lambda row: len(lines[row])) for index in known_words(lines[row])]
-    for begin in range(0, len(masks), BATCH):
-        rows = [row for row, _ in masks[begin : begin + BATCH]]
-        batch = [(lines[row], index) for row, index in masks[begin : begin + BATCH]]
-        judged = _judged(_model_logits(filler, batch), np.array([line[index] - SPECIALS for line, index in batch]))
-        np.add.at(sums, rows, np.stack((*judged, np.ones(len(rows))), 1))
+    for batch in _batches(filler, lines):
+        judged = _judged(batch.logits, batch.labels)
+        np.add.at(sums, batch.rows, np.stack((*judged, np.ones(len(batch.rows))), 1))
     return sums
+
+
+class _Batch(NamedTuple):
+    """Some masks and the model's logits for them.
+
+    Args:
+        rows: the index of each mask's line.
+        masks: each mask's line and its index there.
+        labels: the right words, (N,).
+        logits: of every word for each mask, (N, V).
+    """
+
+    rows: list[int]
+    masks: list[tuple[list[int], int]]
+    labels: np.ndarray
+    logits: np.ndarray
+
+
+def _batches(filler: FillMask, lines: Sequence[list[int]]) -> Iterator[_Batch]:
+    """Mask every known word of the lines, one at a time, in order of length."""
+    masked = [(row, index) for row in sorted(range(len(lines)), key=lambda row: len(lines[row])) for index in known_words(lines[row])]
+    for begin in range(0, len(masked), BATCH):
+        rows = [row for row, _ in masked[begin : begin + BATCH]]
+        masks = [(lines[row], index) for row, index in masked[begin : begin + BATCH]]
+        yield _Batch(rows, masks, np.array([line[index] - SPECIALS for line, index in masks]), _model_logits(filler, masks))
 
 
 def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
