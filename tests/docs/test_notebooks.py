@@ -98,8 +98,11 @@ def test_a_notebook_shows_what_happens(pages: list[Any], path: Path, tmp_path: P
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     for name in PAGE_TESTS["FOLDERS"]:
         (tmp_path / name).symlink_to(ROOT / name)
-    # commands are found where this Python is, print no colours, and leave nothing in the home folder
-    for name, value in {"COLUMNS": "80", "NO_COLOR": "1", "IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}.items():
+    # commands are found where this Python is, print no colours, and leave nothing in the home folder; one thread, as in other tests
+    values = {"COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} | dict.fromkeys(
+        ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(tmp_path)
+    )
+    for name, value in values.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     recorded, run = notebook_of(path), notebook_of(path)

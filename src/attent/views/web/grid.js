@@ -31,7 +31,7 @@ export class Grid {
     this.summary = element("output", { class: "readout summary", "aria-live": "polite" });
     // of a run that can be asked again
     this.switch = element("button", { type: "button", class: "switch", on: { click: () => this.toggle(this.state.values) } });
-    this.restore = element("button", { type: "button", on: { click: () => source.switches.clear() } });
+    this.restore = element("button", { type: "button", on: { click: () => { source.switches.clear(); this.offer(); } } });
     const switching = source.switches ? [element("div", { class: "options" }, this.switch, this.restore)] : [];
     this.node = element("section", { class: "card grid", "aria-label": "heads" }, element("h2", { text: "Heads" }),
       this.options, this.summary, ...switching, element("div", { class: "frame" }, this.table), this.about);

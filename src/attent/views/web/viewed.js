@@ -49,14 +49,14 @@ export class Viewed {
     };
     source.switches = this.switches;
     // who switches heads by the keyboard goes on where it was
-    const focused = ["button.switch", ".head"].find((kind) => document.activeElement?.matches(kind) && this.root.contains(document.activeElement));
+    const focused = ["button.switch", ".head"].map((kind) => [kind, [...this.root.querySelectorAll(kind)].indexOf(document.activeElement)]).find(([, place]) => place >= 0);
     const { groups } = source.scene;
     // once: what is chosen later goes on by itself, and a group that the address names may come with the next scene
     const asked = this.hasRead ? {} : readAddress(source, this.which);
     this.hasRead ||= Object.keys(asked).length > 0 || !isAddressed(this.which);
     this.state = show(this.root, source, map, { ...begin(groups, this.state?.values), ...asked }, this.ending.signal, this.which);
     this.source = source;
-    if (focused) this.root.querySelector(focused === ".head" ? ".head[tabindex='0']" : focused)?.focus({ preventScroll: true });
+    if (focused) this.root.querySelectorAll(focused[0])[focused[1]]?.focus({ preventScroll: true });
   }
 
   /** Show nothing; what was chosen is kept for the next. */
