@@ -64,13 +64,17 @@ def test_the_server_is_started_as_it_is_called_and_as_nobody() -> None:
 
 def test_the_compose_file_starts_it_so_too() -> None:
     yaml = pytest.importorskip("yaml")
-    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]["attent"]
+    settings = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    service = settings["services"]["attent"]
     check_command(service["command"])
     assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
     assert all(port.startswith("127.0.0.1:") and port.endswith(f":{PORT}") for port in service["ports"])
     (volume,) = service["volumes"]
     assert volume.endswith(f":{service['command'][0]}:ro")
+    # where requests by the published port come from
+    (network,) = settings["networks"]["default"]["ipam"]["config"]
+    assert service["command"][service["command"].index("--trusted-proxy") + 1] == network["gateway"]
 
 
 @contextmanager
@@ -105,3 +109,4 @@ def test_the_proxy_asks_the_server() -> None:
     settings = (DEPLOY / "nginx.conf").read_text("utf-8")
     assert re.findall(r"proxy_pass\s+(\S+);", settings) == [f"http://127.0.0.1:{PORT}"]
     assert settings.count("{") == settings.count("}")
+    assert set(re.findall(r"proxy_set_header\s+(\S+)", settings)) == {"Host", "X-Forwarded-For", "X-Forwarded-Proto"}
