@@ -7,15 +7,15 @@ import zipfile
 
 import pytest
 
-from attent.documents.word import WORD, read_word
+from attent.documents.word import STRICT, WORD, read_word
 from attent.documents.xml_lines import XmlDocument
 from attent.errors import DataError
 from attent.markup.inline import AlignedText
 
-BODY = f'<w:document xmlns:w="{WORD[1:-1]}"><w:body>%s</w:body></w:document>'
+BODY = '<w:document xmlns:w="%s"><w:body>%s</w:body></w:document>'
 
 
-def word_document(body: str) -> bytes:
+def word_document(body: str, namespace: str = WORD) -> bytes:
     """Return the smallest document with these paragraphs."""
     types = (
         '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/word/document.xml" '
@@ -24,7 +24,7 @@ def word_document(body: str) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("[Content_Types].xml", types)
-        file.writestr("word/document.xml", BODY % body)
+        file.writestr("word/document.xml", BODY % (namespace[1:-1], body))
         file.writestr("word/media/image1.png", b"\x89PNG")
     return stream.getvalue()
 
@@ -102,6 +102,12 @@ def test_text_in_a_picture_s_box_is_translated_once(translate) -> None:
     assert result.count("BOX IN") == 1 and result.count("ONE") == 1 and "<w:pict><w:txbxContent><w:p>" in result
 
 
+def test_strict_documents_are_translated_in_their_own_namespace(translate) -> None:
+    paragraph = '<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t><w:br w:type="page"/></w:r></w:p>'
+    strict, ordinary = (translate(word_document(paragraph, namespace), ".docx") for namespace in (STRICT, WORD))
+    assert "<w:t>TWO</w:t>" in body_of(strict) and body_of(strict) == body_of(ordinary)
+
+
 def test_other_entries_and_control_characters(translate) -> None:
     document = read_word(word_document("<w:p><w:r><w:t>one</w:t></w:r></w:p>"))
     assert isinstance(document, XmlDocument)
@@ -111,6 +117,6 @@ def test_other_entries_and_control_characters(translate) -> None:
 
 
 def test_what_is_none_is_said(open_document_file: bytes) -> None:
-    for content in (open_document_file, b"", b"PK\x05\x06"):
+    for content in (open_document_file, b"", b"PK\x05\x06", word_document("", "{http://example.org/}")):
         with pytest.raises(DataError):
             read_word(content)

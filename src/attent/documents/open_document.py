@@ -30,8 +30,8 @@ def read_open_document(content: bytes) -> XmlDocument:
     if KIND not in archive.names or not archive.read(KIND).startswith(MIME_TYPE):
         raise DataError("the file is no text of OpenDocument")
     # headers and footers are in the styles
-    names = [CONTENT, *(name for name in archive.names if name == STYLES)]
-    return XmlDocument(archive, names, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"])
+    roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
+    return XmlDocument(archive, roots, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"])
 
 
 class OpenDocumentDialect:

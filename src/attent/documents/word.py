@@ -12,6 +12,8 @@ from attent.documents.xml_lines import FixedNodes, FormattedText, LinkedContent,
 from attent.errors import DataError
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+# The same of documents that Word saves as "Strict Open XML".
+STRICT = "{http://purl.oclc.org/ooxml/wordprocessingml/main}"
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 CONTENT_TYPES = "[Content_Types].xml"
 OVERRIDE = "{http://schemas.openxmlformats.org/package/2006/content-types}Override"
@@ -19,12 +21,12 @@ MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.
 # Parts of a document that have text besides the main one.
 PARTS = ("header", "footer", "footnotes", "endnotes", "comments")
 # Elements with runs of their own; those that only say something of their parent; those that are made anew by Word.
-CONTAINERS = frozenset(f"{WORD}{name}" for name in ("hyperlink", "ins", "moveTo", "smartTag", "sdt", "customXml", "dir", "bdo"))
-PROPERTIES = frozenset(f"{WORD}{name}" for name in ("pPr", "rPr", "smartTagPr", "customXmlPr", "sdtPr", "sdtEndPr"))
-PASSING = frozenset(f"{WORD}{name}" for name in ("proofErr", "lastRenderedPageBreak", "softHyphen"))
+CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag", "sdt", "customXml", "dir", "bdo"))
+PROPERTIES = frozenset(("pPr", "rPr", "smartTagPr", "customXmlPr", "sdtPr", "sdtEndPr"))
+PASSING = frozenset(("proofErr", "lastRenderedPageBreak", "softHyphen"))
 # Format that is not seen.
-UNSEEN = frozenset(f"{WORD}{name}" for name in ("lang", "noProof"))
-FIELD_TEXT = frozenset(f"{WORD}{name}" for name in ("instrText", "delInstrText"))
+UNSEEN = frozenset(("lang", "noProof"))
+FIELD_TEXT = frozenset(("instrText", "delInstrText"))
 
 
 def read_word(content: bytes) -> XmlDocument:
@@ -36,25 +38,34 @@ def read_word(content: bytes) -> XmlDocument:
     archive = Archive(content)
     types = {item.get("PartName", "").lstrip("/"): item.get("ContentType", "") for item in archive.read_xml(CONTENT_TYPES).iter(OVERRIDE)}
     wanted_types = {MAIN, *(MAIN.replace("document.main", part) for part in PARTS)}
-    if MAIN not in types.values():
+    roots = {name: archive.read_xml(name) for name in archive.names if types.get(name) in wanted_types}
+    tag = next((str(root.tag) for name, root in roots.items() if types[name] == MAIN), "")
+    word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
+    if word is None:
         raise DataError("the file is no document of Word's")
-    names = [name for name in archive.names if types.get(name) in wanted_types]
-    return XmlDocument(archive, names, WordDialect(), [f"{WORD}p"])
+    return XmlDocument(archive, roots, WordDialect(word), [f"{word}p"])
 
 
 class WordDialect:
-    """Paragraphs of runs."""
+    """Paragraphs of runs.
+
+    Args:
+        word: the namespace of their tags, `WORD` or `STRICT`.
+    """
+
+    def __init__(self, word: str) -> None:
+        self._word = word
 
     def read(self, element: etree._Element) -> ParagraphContent:
         content = ParagraphContent()
         for child in list(element.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
-            tag = str(child.tag)
+            tag = self._name(child)
             if tag in PROPERTIES or tag in PASSING:
                 continue
-            if tag == f"{WORD}r":
+            if tag == "r":
                 content.items += self._read_run(child)
             elif tag in CONTAINERS:
-                inner = child.find(f"{WORD}sdtContent") if tag == f"{WORD}sdt" else child
+                inner = child.find(f"{self._word}sdtContent") if tag == "sdt" else child
                 linked = None if inner is None else LinkedContent(child, inner, self.read(inner))
                 content.items.append(linked or FixedNodes((child,)))
             elif tag.endswith("Start"):
@@ -69,27 +80,31 @@ class WordDialect:
     def write(self, text: str, text_format: TextFormat) -> list[Node]:
         if not text:
             return []
-        run = etree.Element(f"{WORD}r", nsmap={"w": WORD[1:-1]})
+        run = etree.Element(f"{self._word}r", nsmap={"w": self._word[1:-1]})
         run.extend(copy.deepcopy(element) for element in text_format.elements)
-        node = etree.SubElement(run, f"{WORD}t")
+        node = etree.SubElement(run, f"{self._word}t")
         node.text = text
         node.set(XML_SPACE, "preserve")
         return [run]
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
-        element[:] = [child for child in element if child.tag in PROPERTIES]
+        element[:] = [child for child in element if self._name(child) in PROPERTIES]
         element.extend(node for node in nodes if not isinstance(node, str))
+
+    def _name(self, element: etree._Element) -> str:
+        """Return the name of an element of Word's, and the whole tag of another."""
+        return str(element.tag).removeprefix(self._word)
 
     def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
         """Return the texts of a run, and everything else in it, each in a run of its own."""
-        properties = run.find(f"{WORD}rPr")
+        properties = run.find(f"{self._word}rPr")
         elements = () if properties is None else (properties,)
-        key = b"".join(etree.tostring(item) for element in elements for item in element if item.tag not in UNSEEN).decode()
+        key = b"".join(etree.tostring(item) for element in elements for item in element if self._name(item) not in UNSEEN).decode()
         text_format = TextFormat(key, elements)
         items: list[FormattedText | FixedNodes] = []
         for child in list(run.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
-            name = str(child.tag).removeprefix(WORD)
-            if child.tag in PROPERTIES or child.tag in PASSING:
+            name = self._name(child)
+            if name in PROPERTIES or name in PASSING:
                 continue
             if name == "t":
                 items.append(FormattedText(child.text or "", text_format))
@@ -98,8 +113,8 @@ class WordDialect:
             else:
                 single = etree.Element(run.tag, dict(run.attrib), nsmap=run.nsmap)
                 single.extend([*map(copy.deepcopy, elements), child])
-                field = child.get(f"{WORD}fldCharType", "") if name == "fldChar" else "text" if child.tag in FIELD_TEXT else ""
-                is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{WORD}type") is not None)
+                field = child.get(f"{self._word}fldCharType", "") if name == "fldChar" else "text" if name in FIELD_TEXT else ""
+                is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{self._word}type") is not None)
                 items.append(FixedNodes((single,), text_format, is_separator, field))
         return items
 

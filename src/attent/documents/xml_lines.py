@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -207,17 +207,16 @@ class XmlDocument:
 
     Args:
         archive: the file.
-        names: of its entries that have text.
+        roots: of its entries that have text, by their names.
         dialect: reads and writes their paragraphs.
         paragraphs: the tags of these.
 
     Raises:
-        DataError: an entry cannot be read.
+        DataError: a paragraph has too many elements, or they are nested too deep.
     """
 
-    def __init__(self, archive: Archive, names: Sequence[str], dialect: Dialect, paragraphs: Sequence[str]) -> None:
-        self._archive = archive
-        self._roots = {name: archive.read_xml(name) for name in names}
+    def __init__(self, archive: Archive, roots: Mapping[str, etree._Element], dialect: Dialect, paragraphs: Sequence[str]) -> None:
+        self._archive, self._roots = archive, dict(roots)
         elements = [element for root in self._roots.values() for element in root.iter(*paragraphs)]
         self._paragraphs = [XmlParagraph(element, dialect) for element in elements if any(map(str.isalnum, "".join(element.itertext())))]
 
