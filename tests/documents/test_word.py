@@ -108,6 +108,11 @@ def test_strict_documents_are_translated_in_their_own_namespace(translate) -> No
     assert "<w:t>TWO</w:t>" in body_of(strict) and body_of(strict) == body_of(ordinary)
 
 
+def test_a_text_box_in_a_deleted_passage_stays(translate) -> None:
+    box = "<w:del><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:del>"
+    assert "in box" in body_of(translate(word_document(f"<w:p><w:r><w:t>one</w:t></w:r>{box}</w:p>"), ".docx"))
+
+
 def test_other_entries_and_control_characters(translate) -> None:
     document = read_word(word_document("<w:p><w:r><w:t>one</w:t></w:r></w:p>"))
     assert isinstance(document, XmlDocument)

@@ -31,7 +31,7 @@ def read_open_document(content: bytes) -> XmlDocument:
         raise DataError("the file is no text of OpenDocument")
     # headers and footers are in the styles
     roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
-    return XmlDocument(archive, roots, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"])
+    return XmlDocument(archive, roots, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion"])
 
 
 class OpenDocumentDialect:

@@ -43,7 +43,7 @@ def read_word(content: bytes) -> XmlDocument:
     word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
     if word is None:
         raise DataError("the file is no document of Word's")
-    return XmlDocument(archive, roots, WordDialect(word), [f"{word}p"])
+    return XmlDocument(archive, roots, WordDialect(word), [f"{word}p"], [f"{word}del", f"{word}moveFrom"])
 
 
 class WordDialect:

@@ -210,15 +210,23 @@ class XmlDocument:
         roots: of its entries that have text, by their names.
         dialect: reads and writes their paragraphs.
         paragraphs: the tags of these.
+        deleted: the tags of elements whose paragraphs are kept for the record alone.
 
     Raises:
         DataError: a paragraph has too many elements, or they are nested too deep.
     """
 
-    def __init__(self, archive: Archive, roots: Mapping[str, etree._Element], dialect: Dialect, paragraphs: Sequence[str]) -> None:
+    def __init__(
+        self, archive: Archive, roots: Mapping[str, etree._Element], dialect: Dialect, paragraphs: Sequence[str], deleted: Sequence[str]
+    ) -> None:
         self._archive, self._roots = archive, dict(roots)
-        elements = [element for root in self._roots.values() for element in root.iter(*paragraphs)]
-        self._paragraphs = [XmlParagraph(element, dialect) for element in elements if any(map(str.isalnum, "".join(element.itertext())))]
+        elements = [
+            element
+            for root in self._roots.values()
+            for element in root.iter(*paragraphs)
+            if any(map(str.isalnum, "".join(element.itertext()))) and next(element.iterancestors(*deleted), None) is None
+        ]
+        self._paragraphs = [XmlParagraph(element, dialect) for element in elements]
 
     @property
     def lines(self) -> list[Element]:
