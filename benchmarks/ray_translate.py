@@ -23,6 +23,7 @@ import torch
 from _sides import show
 
 from attent.data.readers import read_lines
+from attent.data.tokenizer import respell
 from attent.decoding.translator import load
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
@@ -74,7 +75,8 @@ def main() -> None:
     ray.shutdown()
     torch.set_num_threads(1)
     begin = time.perf_counter()
-    expected = load(options.run).translate(texts)
+    translator = load(options.run)
+    expected = translator.translate([respell(text, translator.source_tokenizer) for text in texts])
     single_seconds = time.perf_counter() - begin
     is_ordered = indices == list(range(len(texts)))
     differences = sum(translation != expected[index] for index, translation in zip(indices, translations, strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attent.data.tokenizer import CharTokenizer
 from attent.errors import ArgumentError
 from attent.integrations import ray
 
@@ -18,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 class Backwards:
     """A translator that writes each text from behind."""
+
+    source_tokenizer = CharTokenizer("abcd")
 
     def translate(self, texts: list[str], settings: Any) -> list[str]:
         return [text[::-1] for text in texts]
@@ -35,6 +38,22 @@ def test_a_column_of_translations_is_added(translator: ray.ColumnTranslator) -> 
     assert list(translated) == ["number", "en", "de"]
     assert translated["de"] == ["ba", "dc"]
     assert "de" not in batch
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT")])
+def test_a_missing_text_has_no_translation(translator: ray.ColumnTranslator, missing: object) -> None:
+    assert translator({"en": ["ab", missing, "cd"]})["de"] == ["ba", None, "dc"]
+    assert translator({"en": [missing]})["de"] == [None]
+
+
+@pytest.mark.parametrize(("value", "shown"), [(3, "int '3'"), (b"ab", "bytes \"b'ab'\"")])
+def test_what_is_no_text_is_refused(translator: ray.ColumnTranslator, value: object, shown: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^column 'en' must hold texts, got {shown}$"):
+        translator({"en": ["ab", value]})
+
+
+def test_characters_become_variants_that_the_run_knows(translator: ray.ColumnTranslator) -> None:
+    assert translator({"en": ["\N{FULLWIDTH LATIN SMALL LETTER A}b"]})["de"] == ["ba"]
 
 
 def test_a_column_that_is_missing_is_named(translator: ray.ColumnTranslator) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from attent.data.tokenizer import respell
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import load
 from attent.errors import ArgumentError, needs
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 EXTRA = "ray"
 # Rows of a batch: enough to sort by length, few enough to be translated again when a worker is lost.
 BATCH_ROWS = 512
+# How the missing values of Python, NumPy and pandas write themselves.
+MISSING = frozenset(("None", "nan", "NaT", "<NA>"))
 
 
 class ColumnTranslator:
@@ -55,14 +58,24 @@ class ColumnTranslator:
         self._column, self._output, self._settings = column, output, settings
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the batch with the translations beside the texts.
+        """Return the batch with the translations beside the texts: what `attent translate` writes for each, and None for a missing one.
 
         Raises:
-            ArgumentError: it has no such column.
+            ArgumentError: it has no such column, or a value of it is no text.
         """
         if self._column not in batch:
             raise ArgumentError(f"the data set has no column {self._column!r} but {', '.join(batch)}")
-        return {**batch, self._output: self._translator.translate([str(text) for text in batch[self._column]], self._settings)}
+        values = [self._text(value) for value in batch[self._column]]
+        translations = iter(self._translator.translate([text for text in values if text is not None], self._settings))
+        return {**batch, self._output: [None if text is None else next(translations) for text in values]}
+
+    def _text(self, value: object) -> str | None:
+        """Return a value as text that the translator reads; None for a missing one."""
+        if isinstance(value, str):
+            return respell(str(value), self._translator.source_tokenizer)
+        if str(value) not in MISSING:
+            raise ArgumentError(f"column {self._column!r} must hold texts, got {type(value).__name__} {str(value)[:60]!r}")
+        return None
 
 
 def translate(dataset: Dataset, run: str | Path, *, workers: int, batch_rows: int = BATCH_ROWS, gpus: float = 0, **options: Any) -> Dataset:
