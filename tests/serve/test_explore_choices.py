@@ -103,3 +103,10 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     other.keyboard.press("Enter")
     other.wait_for_timeout(400)
     assert "temperature" not in other.evaluate("location.hash")
+    # every digit of a temperature is read again
+    other.locator(".adjustment input").first.fill("0.3333333")
+    other.keyboard.press("Enter")
+    other.wait_for_timeout(400)
+    again = window.open(other.evaluate("location.href"), size=size)
+    drawn(again)
+    assert again.locator(".adjustment input").first.input_value() == "0.3333333"

@@ -27,7 +27,7 @@ export function readAddress({ scene, adjust }, which = 0) {
     if (places.length && !values.side) Object.assign(values, { side, place: places.at(-1), places });
   }
   if (["sum", "mean"].includes(get("combine"))) values.combine = get("combine");
-  const temperature = /^[\d.]{1,8}$/.test(get("temperature") ?? "") ? Number(get("temperature")) : NaN;
+  const temperature = /^\d{1,2}(\.\d{1,20})?$/.test(get("temperature") ?? "") ? Number(get("temperature")) : NaN;
   const adjusts = adjust && group.distribution;
   if (adjusts && temperature >= TEMPERATURES[0] && temperature <= TEMPERATURES[1]) values.temperature = temperature;
   const top = whole(get("top"), group.width + 1);
