@@ -165,7 +165,7 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tup
         The choice, or with a run for the other direction that of each run; and whether every pair was read.
 
     Raises:
-        DataError: there is nothing to choose by.
+        DataError: there is nothing to choose by, or it tells no head from another.
     """
     pairs = list(islice(read, CHOSEN_BY))
     readable = linker.blank_long(pairs, 1)
@@ -175,16 +175,18 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tup
     if linker.backward is None:
         ranking = rank_by_consistency(linker.forward.model, tokenized)
         rows = [f"{_cells(selector)}  {scores.score:5.2f}  {scores.agreement:9.3f}" for selector, scores in ranking[:LISTED]]
-        choices = [(selector,) for selector, _ in ranking[:1]]
+        choices, quality = [(selector,) for selector, _ in ranking[:1]], [scores.score for _, scores in ranking]
         head = f"chosen on {title}:", f"{HEAD}  score  agreement"
     else:
         backward = linker.backward.model, reversed_pairs(linker.backward, readable)
         pairings = rank_directions((linker.forward.model, tokenized), backward)
         rows = [f"{_cells(first)}  {_cells(second)}  {rate:.3f}" for first, second, rate in pairings[:LISTED]]
-        choices = [(first, second) for first, second, _ in pairings[:1]]
+        choices, quality = [(first, second) for first, second, _ in pairings[:1]], [1 - rate for *_, rate in pairings]
         head = f"chosen on {title}, of each run and of the one for the other direction:", f"{HEAD}  {HEAD}    AER"
     if not choices:
         raise DataError("there is nothing to choose by: every pair has an empty side")
+    if quality[0] <= 0 or quality[0] == quality[-1]:
+        raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
     print("\n".join((*head, *rows)))
     return choices[0], readable == pairs
 

@@ -190,17 +190,19 @@ def test_without_gold_links_pairs_choose_what_is_kept(attent, run_folder: Path, 
     run, back = tmp_path / "run", tmp_path / "back"
     shutil.copytree(run_folder, run)
     shutil.copytree(reverse_folder, back)
+    # words tell of each other what they do in other pairs
+    file.write_text(4 * file.read_text(encoding="utf-8"), encoding="utf-8")
     done = attent("align", run, file, "--best", "--tokens")
     assert done.code == 0
-    assert done.err[0] == "looking at every layer and head on 5 pairs without gold links"
-    assert done.out[:2] == ["chosen on 5 pairs without gold links:", "layer  head  a row is about      score  agreement"]
+    assert done.err[0] == "looking at every layer and head on 20 pairs without gold links"
+    assert done.out[:2] == ["chosen on 20 pairs without gold links:", "layer  head  a row is about      score  agreement"]
     assert len(done.out) == 2 + 10
     chosen = read_config(run).alignment
     assert chosen is not None
     assert done.out[2].split()[:2] == [str(chosen.layer), "mean" if chosen.head is None else str(chosen.head)]
     assert done.err[1].startswith(f"{run} aligns by layer {chosen.layer}")
     done = attent("align", run, file, "--best-head", "--reverse", back)
-    assert done.out[0] == "chosen on 5 pairs without gold links, of each run and of the one for the other direction:"
+    assert done.out[0] == "chosen on 20 pairs without gold links, of each run and of the one for the other direction:"
     # it only tells
     assert (read_config(run).alignment, read_config(back).alignment) == (chosen, None)
     assert attent("align", run, file, "--best", "--reverse", back).out == done.out
@@ -211,6 +213,19 @@ def test_empty_pairs_choose_nothing(attent, run_folder: Path, file: Path) -> Non
     file.write_text("\ta\n", encoding="utf-8")
     done = attent("align", run_folder, file, "--best-head")
     assert (done.code, done.err[-1]) == (2, "attent: there is nothing to choose by: every pair has an empty side")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs_that_tell_no_head_from_another_choose_nothing(
+    attent, run_folder: Path, reverse_folder: Path, file: Path, tmp_path: Path, reverse: bool
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_folder, run)
+    file.write_text("a\tb\n", encoding="utf-8")
+    done = attent("align", run, file, "--best", *(["--reverse", reverse_folder] if reverse else []))
+    says = "attent: these pairs do not tell the heads apart: give more pairs, or --gold"
+    assert (done.code, done.out, done.err[-1]) == (2, [], says)
+    assert read_config(run).alignment is None
 
 
 Options = list[object]
