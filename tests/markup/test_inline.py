@@ -95,6 +95,19 @@ def test_an_element_without_counterpart_stays_empty_where_its_words_were() -> No
     assert parse_html("x <i>y</i> z").render([translation]) == "X <i></i>Z"
 
 
+@pytest.mark.parametrize("document", ["H<sub>2</sub>O and x<sup>2</sup>", "un<b>believ<i>abl</i></b>e", "<i>2000</i>year <b>a</b><i>b</i>"])
+def test_tags_within_a_word_stay_in_it_where_it_comes_out_as_it_was(document: str) -> None:
+    assert render(document) == document
+    words = render(f"one {document} two", reverse).split()
+    assert sorted(words) == sorted(f"one {document} two".split())
+
+
+def test_of_two_copies_of_a_word_one_is_cut() -> None:
+    source, copies = Span(0, 3), (Span(0, 3), Span(4, 7))
+    translation = parse_html("H<sub>2</sub>O").render([AlignedText("H2O H2O", [(source, copy) for copy in copies])])
+    assert translation == "H<sub>2</sub>O H2O"
+
+
 def test_no_links_at_all() -> None:
     assert parse_html("<b>x</b> y<br>").render([AlignedText("some thing", [])]) == "<b></b><br>some thing"
 

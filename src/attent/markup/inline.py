@@ -1,16 +1,19 @@
 """A line of text with tags in it, and its translation with the same tags: each once, nested as they were.
 
 An element is put around the words of the translation that are linked to its own. They need not be side by side: of all stretches of words
-the element takes the one with the most of its own words beyond those of others. An element whose words have no counterpart stays, empty,
-where the words before it ended. What is not translated (code, a placeholder, an address) is moved the same way as an empty tag.
+the element takes the one with the most of its own words beyond those of others. A word that is half within an element is cut at the tag if
+it comes out as it was, as in H<sub>2</sub>O. An element whose words have no counterpart stays, empty, where the words before it ended;
+emphasis of Markdown's, which would be read as text, goes. What is not translated (code, a placeholder, an address) is moved the same way
+as an empty tag.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from attent.data.units import Span, units
@@ -52,6 +55,7 @@ class Element:
         children: texts and elements, in order.
         spaces: of an element without content, whether white space stood before and after it.
         is_tight: of an element without content, whether it stood between words without any.
+        can_vanish: whether its tags are left out where its words have no counterpart.
     """
 
     opening: str = ""
@@ -59,6 +63,7 @@ class Element:
     children: list[Element | str] = field(default_factory=list)
     spaces: tuple[bool, bool] = (False, False)
     is_tight: bool = False
+    can_vanish: bool = False
 
     @property
     def text(self) -> str:
@@ -153,8 +158,9 @@ def place_tags(line: Element, translation: AlignedText, escape: Callable[[str], 
         escape: writes text between tags.
     """
     spans = units(translation.text)
+    spans, positions = _cut_copies(line, translation.text, spans, _linked_positions(spans, translation.links))
     weights = [1.0 if translation.text[span.begin].isalnum() else SIGN for span in spans]
-    placer = _Placer(_linked_positions(spans, translation.links), weights, _innermost(line, 0))
+    placer = _Placer(positions, weights, _innermost(line, 0))
     return _write(placer.place(line, 0, 0, len(spans)), translation.text, spans, escape)
 
 
@@ -166,6 +172,37 @@ def _linked_positions(spans: Sequence[Span], links: Sequence[tuple[Span, Span]])
         for number in range(bisect_right(ends, target.begin), bisect_left(begins, target.end)):
             positions[number].update(range(source.begin, source.end))
     return positions
+
+
+def _cut_copies(line: Element, text: str, spans: Sequence[Span], positions: Sequence[set[int]]) -> tuple[list[Span], list[set[int]]]:
+    """Cut the units of a translation that were cut by tags in the source and came out as they were, and return all with their positions."""
+    source, tags = line.text, sorted(set(_tag_positions(line, 0)))
+    # the begin, the tags and the end of each word with tags in it, by its begin
+    cut = {unit.begin: [unit.begin, *inner, unit.end] for unit in units(source) if (inner := _between(tags, unit))} if tags else {}
+    pieces = list[tuple[Span, set[int]]]()
+    for span, linked in zip(spans, positions, strict=True):
+        word = text[span.begin : span.end]
+        begin = next((begin for begin in sorted(linked & cut.keys()) if source[begin : cut[begin][-1]] == word), None)
+        if begin is None:
+            pieces.append((span, linked))
+            continue
+        for low, high in pairwise(cut.pop(begin)):
+            pieces.append((Span(span.begin + low - begin, span.begin + high - begin), {*range(low, high)}))
+    return [span for span, _ in pieces], [linked for _, linked in pieces]
+
+
+def _between(tags: Sequence[int], unit: Span) -> Sequence[int]:
+    """Return the tags within a unit."""
+    return tags[bisect_right(tags, unit.begin) : bisect_left(tags, unit.end)]
+
+
+def _tag_positions(element: Element, offset: int) -> Iterator[int]:
+    """Yield the positions in the source of the tags within an element, whose text begins at `offset`."""
+    for child in element.children:
+        size = len(child if isinstance(child, str) else child.text)
+        if isinstance(child, Element):
+            yield from (offset, *_tag_positions(child, offset), offset + size)
+        offset += size
 
 
 def _innermost(element: Element, offset: int) -> set[int]:
@@ -317,7 +354,9 @@ def _flat(placed: Placed) -> list[str | Element]:
     """Return an element without words as pieces, with those within it."""
     if not placed.element.children:
         return [placed.element]
-    return [placed.element.opening, *(piece for inner in placed.inner for piece in _flat(inner)), placed.element.closing]
+    inner = [piece for inner in placed.inner for piece in _flat(inner)]
+    has_lost_words = bool(placed.element.text.strip())
+    return inner if has_lost_words and placed.element.can_vanish else [placed.element.opening, *inner, placed.element.closing]
 
 
 def _join(pieces: Sequence[str | Element]) -> str:

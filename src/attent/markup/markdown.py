@@ -99,7 +99,7 @@ def _lines_of(text: str) -> list[Element]:
     matches = [match for match in INLINE.finditer(text) if not match["bar"]]
     closed = _matching(text, matches)
     closing = set(closed.values())
-    line = Element()
+    line, begins = Element(), list[int]()
     parents, position = [line], 0
     for number, match in enumerate(matches):
         is_point = match["escape"] or match["code"] or match["image"] or match["html"]
@@ -110,11 +110,15 @@ def _lines_of(text: str) -> list[Element]:
         if is_point:
             parents[-1].children.append(Element(match[0]))
         elif number in closed:
-            element = Element(match[0], matches[closed[number]][0])
+            element = Element(match[0], matches[closed[number]][0], can_vanish=match["mark"] is not None)
             parents[-1].children.append(element)
             parents.append(element)
+            begins.append(match.start())
         else:
-            parents.pop()
+            begin = begins.pop()
+            # code in emphasis: spaces that stood around both must not come between them, which would end the emphasis
+            if not any(child.strip() if isinstance(child, str) else child.children for child in parents.pop().children):
+                parents[-1].children[-1] = Element(text[begin:position])
     parents[-1].children += cut_placeholders(text[position:])
     return cut_line(line)
 
