@@ -1,5 +1,8 @@
 """Texts in sentences, and everything between them kept."""
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,3 +23,20 @@ def test_nothing_is_lost(text: str, language: str) -> None:
     split = split_sentences(text, language)
     assert split.join(split.sentences) == text
     assert all(sentence == sentence.strip() and any(map(str.isalnum, sentence)) for sentence in split.sentences)
+
+
+@pytest.mark.parametrize("piece", [" ", "\t", "\x1c", "\u3000", "\n", "«", "`"])
+def test_what_repeats_takes_time_in_proportion(piece: str) -> None:
+    text = f"A dog{piece * 2**19}runs."
+    begin = time.process_time()
+    split = split_sentences(text, "en")
+    # it took minutes
+    assert time.process_time() - begin < 5
+    assert split.join(split.sentences) == text
+
+
+def test_a_long_line_has_the_sentences_of_its_parts() -> None:
+    sentences = [f"Dog {number} runs." for number in range(2_000)]
+    assert list(split_sentences(" ".join(sentences), "en").sentences) == sentences
+    words = [f"dog{number}" for number in range(2_000)]
+    assert " ".join(split_sentences(" ".join(words), "en").sentences).split() == words

@@ -15,7 +15,7 @@ from attent.markup.translate import parse_markup
 # Pieces that readers of markup have been slow on, many times over.
 SLOW = {
     "html": ("<b>a</b> ", "<a ", "<a '", "<!--", "<code>", "</i><b>", "&a", "<", "<!-- > ", "<script></", "<br>a"),
-    "markdown": ("*a ", "[a", "`a", "![", "<a", "<!--", "- ", "  ", " #", "|", "| a", "{", "a](", '[a]("'),
+    "markdown": ("*a ", "[a", "`a", "![", "<a", "<!--", "- ", "  ", " #", "|", "| a", "{", "a](", '[a]("', "`"),
 }
 
 
@@ -28,6 +28,17 @@ def test_what_repeats_takes_time_in_proportion(kind: str, piece: str) -> None:
     # quadratic readers took from ten seconds to minutes
     assert time.process_time() - begin < 5
     assert unescape("".join(result.split())) == unescape("".join(document.split()))
+
+
+@pytest.mark.parametrize("kind", ["html", "subtitles"])
+@pytest.mark.parametrize("piece", [" ", "\t", "\n", " \n"])
+def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
+    document = f"<p>a{piece * (2_000_000 // len(piece))}b</p>"
+    begin = time.process_time()
+    marked = parse_markup(document, kind)
+    # it took hours
+    assert time.process_time() - begin < 5
+    assert "".join(marked.render([AlignedText(text, ()) for text in marked.texts]).split()) == "<p>ab</p>"
 
 
 @pytest.mark.parametrize(

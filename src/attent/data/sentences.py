@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 # A line's end is an end of a sentence too.
 LINES = re.compile(r"(\r\n|\r|\n)")
-EDGES = re.compile(r"\A(\s*)(.*?)(\s*)\Z", re.DOTALL)
+# Characters that sentencex reads at a time: its time is quadratic in the quotation marks of a text.
+BLOCK = 10_000
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,33 @@ def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitTe
         language: its code, such as en.
         whole: whether each line is taken as a single sentence.
     """
+    between, sentences = [list[str]()], list[str]()
+    for line in LINES.split(text):
+        for piece in [line] if whole or not line.strip() else _sentences(line, language.partition("-")[0].partition("_")[0].lower()):
+            if any(map(str.isalnum, piece)):
+                begin, end = len(piece) - len(piece.lstrip()), len(piece.rstrip())
+                between[-1].append(piece[:begin])
+                sentences.append(piece[begin:end])
+                between.append([piece[end:]])
+            else:
+                between[-1].append(piece)
+    return SplitText(tuple(map("".join, between)), tuple(sentences))
+
+
+def _sentences(line: str, language: str) -> list[str]:
+    """Return the sentences of a line, which together are the line."""
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
-    between, sentences = [""], list[str]()
-    for line in LINES.split(text):
-        pieces = [line] if whole or not line.strip() else [*segment(language.partition("-")[0].partition("_")[0].lower(), line)]
+    sentences, begin = list[str](), 0
+    while begin < len(line):
+        block = line[begin : begin + BLOCK]
+        pieces = [*segment(language, block)]
         # a library that lost a character must not lose it here
-        for piece in pieces if "".join(pieces) == line else [line]:
-            match = EDGES.match(piece)
-            assert match is not None
-            before, sentence, after = match.groups()
-            if any(map(str.isalnum, sentence)):
-                between[-1] += before
-                sentences.append(sentence)
-                between.append(after)
-            else:
-                between[-1] += piece
-    return SplitText(tuple(between), tuple(sentences))
+        if "".join(pieces) != block:
+            pieces = [block]
+        if begin + len(block) < len(line):
+            # the last one may go on in the next block; a block without an end is cut between words
+            pieces = pieces[:-1] or [block[: block.rfind(" ") + 1] or block]
+        sentences += pieces
+        begin += sum(map(len, pieces))
+    return sentences

@@ -30,8 +30,8 @@ VERBATIM_INLINE = frozenset(("code", "kbd", "samp", "var"))
 VERBATIM = VERBATIM_INLINE | frozenset(["pre", "script", "style", "textarea", "svg", "math", "template", "noscript"])
 VOID = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"])
 
-# A line's end in a text, with the white space around it.
-BREAK = re.compile(r"[ \t\f]*[\r\n][ \t\f\r\n]*")
+# A line's end in a text, with the white space around it. It is looked for once in each white space, or long ones would take quadratic time.
+BREAK = re.compile(r"(?<![ \t\f])[ \t\f]*+[\r\n][ \t\f\r\n]*+")
 # White space of HTML, which a no-break space is not.
 SPACES = " \t\f\r\n"
 

@@ -22,7 +22,7 @@ RULE = re.compile(r"(?:[-*_=]\s*){2,}\Z|(?=\|?[\s:|-]+\|)[\s:|-]+\Z|\[[^\]]+\]:\
 MAX_LINE, MAX_SPAN = 20_000, 1_000
 INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    rf"|(?P<code>(?P<ticks>`+)(?!`).{{1,{MAX_SPAN}}}?(?<!`)(?P=ticks)(?!`))"
+    rf"|(?P<code>(?:(?<!`)|(?<=\\`))(?P<ticks>`++).{{1,{MAX_SPAN}}}?(?<!`)(?P=ticks)(?!`))"
     rf"|(?P<image>!\[[^\]]{{0,{MAX_SPAN}}}\]\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\))"
     rf"|(?P<html><(?:/?[A-Za-z][^<>]{{0,{MAX_SPAN}}}|https?://[^<>\s]{{1,{MAX_SPAN}}}|!--.{{0,{MAX_SPAN}}}?--)>)"
     rf"|(?P<link>\[(?=[^\]]{{0,{MAX_SPAN}}}\](?:\(|\[)))"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -42,6 +43,16 @@ def test_what_surrounds_sentences_stays(serve: Serve, translators: dict) -> None
     first, second = translators["en:de"].translate(["A dog runs.", "Two men sit."])
     text = serve().post("/translate", json=ASK | {"q": "  A dog runs.  Two men sit.\n\n\t!!! \n"}).json()["translatedText"]
     assert text == f"  {first}  {second}\n\n\t!!! \n"
+
+
+@pytest.mark.parametrize("space", [" ", "\t"])
+@pytest.mark.parametrize("text_format", ["text", "html"])
+def test_long_white_space_holds_nobody_up(serve: Serve, text_format: str, space: str) -> None:
+    client, text, begin = serve(char_limit=-1), f"A dog.{space * 2_000_000}Two men.", time.process_time()
+    answer = client.post("/translate", json=ASK | {"q": text, "format": text_format})
+    assert answer.status_code == 200 and space * 1_000 in answer.json()["translatedText"]
+    # it took hours
+    assert time.process_time() - begin < 10
 
 
 def test_symbols_alone_come_back(serve: Serve) -> None:
