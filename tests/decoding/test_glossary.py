@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.glossary import Glossary, Term, has_terms, keeps_case, missing, read_glossary
+from attent.decoding.glossary import MAX_ENTRIES, Glossary, Term, has_terms, keeps_case, missing, read_glossary
 from attent.errors import ArgumentError, DataError
 
 
@@ -60,6 +61,26 @@ def test_capitals_count_where_the_run_knows_them() -> None:
     assert keeps_case(CharTokenizer("abcA"))
 
 
+def test_terms_of_another_glossary_go_first() -> None:
+    merged = Glossary((("Dog", "Hund"), ("dog house", "Hütte"), ("cat", "Katze"))).updated(Glossary((("dog", "Köter"),)))
+    assert [term.target for term in merged.find("a dog runs")] == ["Köter"]
+    assert [term.target for term in merged.find("dog house, cat")] == ["Hütte", "Katze"]
+    assert [term.target for term in merged.find("a Dog, a dog", keeps_case=True)] == ["Hund", "Köter"]
+    again = merged.updated(Glossary((("cat", "Kater"),)))
+    assert [term.target for term in again.find("dog cat")] == ["Köter", "Kater"]
+    assert merged != again and hash(merged) == hash(Glossary((("dog", "Köter"),)))
+
+
+def test_a_large_glossary_is_not_read_again_for_each_other() -> None:
+    large = Glossary(tuple((f"dog{number}", "x") for number in range(MAX_ENTRIES)))
+    large.find("dog")
+    begin = time.process_time()
+    for number in range(100):
+        assert [term.target for term in large.updated(Glossary((("cat", str(number)),))).find("dog7 cat")] == ["x", str(number)]
+    # it took a quarter of a second each
+    assert time.process_time() - begin < 2
+
+
 def test_targets_are_words_too() -> None:
     assert has_terms("ein Hund .", ["Hund"]) and not has_terms("ein Hundehaus", ["Hund"])
     assert missing("Hund Haus Hund", ["Hund", "Hund", "Hund Haus"]) == ["Hund"]
@@ -97,7 +118,3 @@ def test_what_is_no_glossary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("nowhere", "."):
         with pytest.raises(DataError):
             read_glossary(tmp_path / name)
-
-
-def test_terms_of_a_request_count_before_those_of_the_server() -> None:
-    assert Glossary((("a", "1"), ("b", "2"))).updated(Glossary((("b", "3"),))).entries == (("a", "1"), ("b", "3"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,11 @@ from attent.errors import ArgumentError, DataError
 MAX_ENTRIES, MAX_LENGTH = 20_000, 200
 # Bytes that a file may have.
 LARGEST = 2**24
+
+# The words of a source, and its target.
+Entry = tuple[tuple[str, ...], str]
+# Entries by their first word, the longest first.
+Index = dict[str, list[Entry]]
 
 
 class Term(NamedTuple):
@@ -40,12 +45,14 @@ class Glossary:
 
     Args:
         entries: (source, target) each, of distinct sources.
+        fallback: further terms, which these here go before where both are as long.
 
     Raises:
         ArgumentError: there are too many, or one is empty, too long, of several lines, or a source comes twice.
     """
 
     entries: tuple[tuple[str, str], ...]
+    fallback: Glossary | None = None
 
     def __post_init__(self) -> None:
         if len(self.entries) > MAX_ENTRIES:
@@ -62,9 +69,8 @@ class Glossary:
         return hash((len(self.entries), self.entries[:8]))
 
     def updated(self, terms: Glossary) -> Glossary:
-        """Return this glossary with the terms of another one, which count where both have a source."""
-        sources = {_words(source) for source, _ in terms.entries}
-        return Glossary((*(entry for entry in self.entries if _words(entry[0]) not in sources), *terms.entries))
+        """Return the terms of another glossary before those of this one, which is kept as it is, with what it has computed."""
+        return replace(terms, fallback=self if terms.fallback is None else self.updated(terms.fallback))
 
     def find(self, text: str, *, keeps_case: bool = False) -> list[Term]:
         """Return the terms of a text in order: at each word the longest one, and none within another.
@@ -73,15 +79,14 @@ class Glossary:
             text: any text.
             keeps_case: whether capitals count, but for that of the text's first letter.
         """
-        terms, index, spans = self._by_case if keeps_case else self._by_letters, 0, units(text)
+        layers, index, spans = self._layers(keeps_case=keeps_case), 0, units(text)
         words = [compose(text[span.begin : span.end]) for span in spans]
         words = words if keeps_case else [word.casefold() for word in words]
         result = list[Term]()
         while index < len(words):
-            match = next((entry for entry in terms.get(words[index], ()) if _begins(words[index:], entry[0])), None)
+            match = _longest(layers, words, index)
             if match is None and keeps_case and not index and words[0][:1].isupper():
-                lowered = [words[0][:1].lower() + words[0][1:], *words[1:]]
-                match = next((entry for entry in terms.get(lowered[0], ()) if _begins(lowered, entry[0])), None)
+                match = _longest(layers, [words[0][:1].lower() + words[0][1:], *words[1:]], index)
             if match is None:
                 index += 1
                 continue
@@ -90,12 +95,16 @@ class Glossary:
             index = end
         return result
 
+    def _layers(self, *, keeps_case: bool) -> list[Index]:
+        own = self._by_case if keeps_case else self._by_letters
+        return [own, *(self.fallback._layers(keeps_case=keeps_case) if self.fallback else ())]
+
     @cached_property
-    def _by_case(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    def _by_case(self) -> Index:
         return _index((_words(source), target) for source, target in self.entries)
 
     @cached_property
-    def _by_letters(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    def _by_letters(self) -> Index:
         return _index((tuple(word.casefold() for word in _words(source)), target) for source, target in self.entries)
 
 
@@ -174,13 +183,19 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(compose(text[span.begin : span.end]) for span in units(text))
 
 
-def _index(entries: Iterable[tuple[tuple[str, ...], str]]) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+def _index(entries: Iterable[Entry]) -> Index:
     """Return the entries by their first word, the longest first; of those that differ in capitals alone the first."""
-    result: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    result: Index = {}
     for words, target in entries:
         result.setdefault(words[0], []).append((words, target))
     return {word: sorted(group, key=lambda entry: -len(entry[0])) for word, group in result.items()}
 
 
-def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
-    return len(words) >= len(beginning) and all(map(str.__eq__, words, beginning))
+def _longest(layers: Sequence[Index], words: Sequence[str], index: int) -> Entry | None:
+    """Return the longest entry that stands at a word, of equally long ones that of the first layer."""
+    entries = (next((entry for entry in layer.get(words[index], ()) if _stands_at(words, index, entry[0])), None) for layer in layers)
+    return max((entry for entry in entries if entry), key=lambda entry: len(entry[0]), default=None)
+
+
+def _stands_at(words: Sequence[str], index: int, term: Sequence[str]) -> bool:
+    return len(words) - index >= len(term) and all(words[index + number] == word for number, word in enumerate(term))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -147,7 +147,7 @@ class TranslationService:
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
-        prepared = [self._prepare(text, source, target, options) for text in texts]
+        prepared = self._prepare(texts, source, target, options)
         # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
         groups: dict[TranslationWork, list[str]] = {}
         for text in prepared:
@@ -184,7 +184,7 @@ class TranslationService:
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
-        prepared = [self._prepare(text, source, target, options) for text in texts]
+        prepared = self._prepare(texts, source, target, options)
         sentences = [(sentence, text.work) for text in prepared if text.work for split in text.splits for sentence in split.sentences]
         # the first sentence is soon there, and the others share batches: more parts took twice as long as one
         waiting = [(sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)]
@@ -226,7 +226,14 @@ class TranslationService:
             by_token.is_stopped.set()
             task.cancel()
 
-    def _prepare(self, text: str, source: str, target: str, options: TranslationOptions) -> PreparedText:
+    def _prepare(self, texts: Sequence[str], source: str, target: str, options: TranslationOptions) -> list[PreparedText]:
+        # a glossary is checked once for each run, not for each text
+        find_work = cache(lambda run: self._work(run, options))
+        return [self._prepare_text(text, source, target, options, find_work) for text in texts]
+
+    def _prepare_text(
+        self, text: str, source: str, target: str, options: TranslationOptions, find_work: Callable[[ServedRun], TranslationWork]
+    ) -> PreparedText:
         """Cut a text into sentences that its run accepts."""
         marked = parse_html(text) if options.format == "html" else None
         texts = [text] if marked is None else marked.texts
@@ -235,7 +242,7 @@ class TranslationService:
         if language == target:
             return PreparedText([SplitText((text,), ())], None, None, detection)
         splits = [split_sentences(line, language, whole=options.whole) for line in texts]
-        work = self._work(self._run(language, target), options)
+        work = find_work(self._run(language, target))
         for split in splits:
             for sentence in split.sentences:
                 work.check(sentence)
