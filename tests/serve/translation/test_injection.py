@@ -52,7 +52,9 @@ def test_half_a_character_is_no_text(serve: Serve) -> None:
     client, headers = serve(), {"Content-Type": "application/json"}
     for name in ASK:
         body = json.dumps(ASK | {name: "\ud83d"})
-        assert client.post("/translate", content=body, headers=headers).json() == {"error": "Invalid JSON format"}
+        for encoding in ("utf-8", "utf-16", "utf-16-le", "utf-32"):
+            answer = client.post("/translate", content=body.encode(encoding), headers=headers)
+            assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
     # both halves are one
     assert client.post("/translate", content=json.dumps(ASK | {"q": "\U0001f600"}), headers=headers).json() == {
         "translatedText": "\U0001f600"

@@ -18,7 +18,7 @@ from attent.serve.translation.settings import ServerSettings
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 # An escape of a character beyond U+FFFF, or of half of one.
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # Parts of a form: a text each, beside the other parameters.
 SPARE_FIELDS = 16
 # Of the glossary of a request.
@@ -137,11 +137,12 @@ def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary |
 
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
-        values = json.loads(body)
+        text = body.decode(json.detect_encoding(body))
+        values = json.loads(text)
     # RecursionError: nested too deep
     except (ValueError, RecursionError):
         raise RequestError(400, "Invalid JSON format") from None
-    if SURROGATE.search(body):
+    if SURROGATE.search(text):
         # one half of a pair is no character, and nothing can read it
         try:
             json.dumps(values, ensure_ascii=False).encode()
