@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -124,21 +125,26 @@ class TranslationServer:
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
         has_started()
-        watching = asyncio.create_task(self._watch_runs())
+        has_ended = threading.Event()
+        # not by the event loop, which at its end would wait for a run that is being loaded
+        threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True).start()
         try:
             await task
         finally:
-            watching.cancel()
+            has_ended.set()
             gc.unfreeze()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-    async def _watch_runs(self) -> None:
+    def _watch_runs(self, has_ended: threading.Event) -> None:
         """Load runs again that change on disk, and delete documents whose time is over, in a thread beside the requests."""
-        while True:
-            await asyncio.sleep(RELOAD_INTERVAL)
-            await asyncio.to_thread(self.catalog.reload, self._say)
-            await asyncio.to_thread(self.files.delete_expired)
+        while not has_ended.wait(RELOAD_INTERVAL):
+            for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
+                try:
+                    work()
+                # such as a full disk below the log: the next round may do better
+                except Exception:
+                    logging.getLogger(__name__).exception("a look at runs and documents failed")
 
 
 def _connection_limit(limit: int) -> int:

@@ -210,17 +210,25 @@ class RunCatalog:
         return self._glossaries.get((run.source, run.target))
 
     def reload(self, say: Callable[[str], None]) -> None:
-        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs."""
+        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs.
+
+        Args:
+            say: writes a line of the log.
+        """
         for pair, run in list(self._runs.items()):
+            stamp = _stamp_or_none(run.path)
+            if stamp in (run.stamp, self._failed.get(run.path)):
+                continue
             try:
-                stamp = _stamp(run.path)
-                if stamp in (run.stamp, self._failed.get(run.path)):
-                    continue
                 self._runs[pair] = ServedRun(run.path, run.source, run.target, self._load(run.path), stamp)
+            # whatever a library raises, such as too little memory: it is tried again once the folder changes
+            except Exception as error:
+                self._failed[run.path] = stamp
+                problem = str(error) if isinstance(error, AttentError | OSError) else f"unexpected {type(error).__name__}: {error}"
+                line = " ".join(problem.split())
+                say(f"{run.path} has changed, and cannot be loaded: {line}; the run that was loaded before goes on")
+            else:
                 say(f"{run.path} has changed, and was loaded again")
-            except (AttentError, OSError) as error:
-                self._failed[run.path] = _stamp_or_none(run.path)
-                say(f"{run.path} has changed, and cannot be loaded: {error}; the run that was loaded before goes on")
 
 
 def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
