@@ -22,7 +22,7 @@ from _peers import python
 from _sides import head, table
 from links import eflomal_links
 
-from attent.cli.links import PairLinker, random_halves
+from attent.cli.links import CHOSEN_ALONE_BY, PairLinker, random_halves
 from attent.data.dates import DatesSettings, dates
 from attent.data.readers import read_lines
 from attent.data.text import Gold, Link
@@ -30,7 +30,7 @@ from attent.decoding.translator import Translator, load
 from attent.evaluation.aligner import TokenizedPair, align, rank_selectors, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.head_selection import rank_by_consistency
+from attent.evaluation.head_selection import rank_by_differences
 from attent.evaluation.pharaoh import parse, read_gold
 from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import read_config
@@ -53,7 +53,7 @@ def attention_rows(
     """Return the rows of each way to choose layer and head by other pairs."""
     choices = {
         "default": AttentionSelector(),
-        "chosen without gold links": rank_by_consistency(model.model, others[:CHOSEN_BY])[0][0],
+        "chosen without gold links": rank_by_differences(model.model, others[:CHOSEN_ALONE_BY])[0][0],
         "chosen by gold links": rank_selectors(model.model, others[:CHOSEN_BY], other_gold[:CHOSEN_BY])[0][0],
     }
     return [row(f"attention, {name}: {selector}", align(model.model, judged, selector), gold) for name, selector in choices.items()]

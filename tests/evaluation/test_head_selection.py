@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from attent.errors import ShapeError
 from attent.evaluation import head_selection
 from attent.evaluation.aligner import TokenizedPair, align, all_selectors
 from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.head_selection import Consistency, mutual_information, rank_by_consistency, rank_directions
+from attent.evaluation.head_selection import prediction_differences, rank_by_differences, rank_directions
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 
@@ -26,52 +26,57 @@ def pair(source: list[int], target: list[int]) -> TokenizedPair:
     return TokenizedPair(source, target, range(len(source)), range(len(target)))
 
 
-def permuted_pairs() -> tuple[list[TokenizedPair], list[list[int]]]:
-    """Targets are their sources in another order, each token 10 larger; and the source of each target token."""
-    random, pairs, orders = Random(0), [], []
-    for _ in range(60):
-        source = random.sample(range(4, 14), 6)
-        order = random.sample(range(6), 6)
-        orders.append(order)
-        pairs.append(pair(source, [source[index] + 10 for index in order]))
-    return pairs, orders
+class Mirror:
+    """A model of ten words that produces them last to first, each token 10 larger."""
+
+    def parameters(self) -> Iterator[Tensor]:
+        yield torch.zeros(())
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
+        return source
+
+    def decode(self, memory: Tensor, tokens: Tensor) -> Tensor:
+        return memory.flip(1)[:, : tokens.shape[1]] + 10
+
+    def output(self, features: Tensor) -> Tensor:
+        return 9.0 * torch.nn.functional.one_hot(features, 30)
 
 
-def one_hot(indices: list[list[int]]) -> Tensor:
-    return torch.eye(6, dtype=torch.float64)[torch.tensor(indices)]
+MIRROR: Any = Mirror()
+
+
+def mirrored_pairs() -> list[TokenizedPair]:
+    random = Random(0)
+    sources = [random.sample(range(4, 14), 6) for _ in range(60)]
+    return [pair(source, [token + 10 for token in reversed(source)]) for source in sources]
 
 
 def test_an_alignment_is_preferred_to_a_shifted_one_and_to_a_blunt_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs, orders = permuted_pairs()
-    matrices = {
-        ALIGNING: one_hot(orders),
-        SHIFTED: one_hot([[*order[1:], order[0]] for order in orders]),
-        BLUNT: one_hot([[0] * 6 for _ in orders]),
-    }
+    pairs = mirrored_pairs()
+    links = {ALIGNING: [5, 4, 3, 2, 1, 0], SHIFTED: [4, 3, 2, 1, 0, 5], BLUNT: [0] * 6}
 
     def batches(model: object, given: object) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
-        yield from ((np.arange(60), selector, weights) for selector, weights in matrices.items())
+        yield from ((np.arange(60), selector, torch.eye(6)[links[selector]].expand(60, -1, -1)) for selector in links)
 
     monkeypatch.setattr(head_selection, "all_word_matrices", batches)
-    ranking = dict(rank_by_consistency(None, pairs))  # pyright: ignore[reportArgumentType]
-    assert next(iter(ranking)) == ALIGNING
-    # a shift leaves the agreement of both sides as it is; words tell them from one another
-    assert ranking[ALIGNING].agreement == ranking[SHIFTED].agreement == 1
-    assert ranking[ALIGNING].score > 1 > ranking[SHIFTED].score
-    # both what words tell and agreement count: of equal information for each link of the union, the attention that agrees more is better
-    assert Consistency(20, 10, 30.0).score == 0.75 > Consistency(20, 5, 30.0).score
-    assert ranking[BLUNT] == Consistency(60 * 6, 60, ranking[BLUNT].information)
+    (first, best), (second, blunt), (third, shifted) = rank_by_differences(MIRROR, pairs)
+    assert (first, second, third) == (ALIGNING, BLUNT, SHIFTED)
+    assert (best, shifted) == (1, 0)
+    # the first source word is what the last target word is made of
+    assert blunt == pytest.approx(1 / 6, abs=0.02)
+    # words that no source word makes a difference of are not judged
+    monkeypatch.setattr(head_selection, "DEPENDENT", 10.0)
+    assert rank_by_differences(MIRROR, pairs) == []
 
 
-def test_information_worked_by_hand() -> None:
-    # the other half has 0-0 twice and 1-1 once: p(t=0) is (2 + 1) / (3 + 2)
-    halves, sources, targets = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 0, 1, 2]), np.array([0, 0, 1, 0, 0, 1])
-    information = mutual_information(halves, sources, targets)
-    assert information[3] == pytest.approx(math.log((2 + 0.6) / 3 / 0.6))
-    assert information[4] == pytest.approx(math.log(0.6 / 2 / 0.6))
-    # nothing is known of a source word that the other half has not
-    assert information[5] == pytest.approx(0)
-    assert mutual_information(np.array([0]), np.array([0]), np.array([0])).tolist() == [0]
+def test_differences_worked_by_hand() -> None:
+    # of a word of two pieces both are replaced, here by the pieces 7 or 8; a piece of no word is neither replaced nor lost
+    spread, other = TokenizedPair([4, 5, 6], [16, 15, 14], [None, 0, 0], [0, 0, 1]), pair([7] * 40, [17] * 40)
+    lost, of_other = prediction_differences(MIRROR, [spread, other])
+    # each of the two target tokens had 9 nats more than any other token
+    np.testing.assert_allclose(lost, [[18.0], [0.0]], atol=1e-9)
+    assert of_other.shape == (40, 40)
+    assert prediction_differences(MIRROR, [pair([], [4]), pair([4], [])])[0].shape == (1, 0)
 
 
 def random_model(seed: int) -> Transformer:
@@ -98,4 +103,4 @@ def test_both_directions_are_judged_as_their_links_agree() -> None:
 
 
 def test_pairs_with_an_empty_side_leave_nothing_to_choose_by() -> None:
-    assert rank_by_consistency(random_model(1), [pair([], [4]), pair([4], [])]) == []
+    assert rank_by_differences(random_model(1), [pair([], [4]), pair([4], [])]) == []

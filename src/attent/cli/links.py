@@ -22,7 +22,7 @@ from attent.errors import ArgumentError, DataError
 from attent.evaluation.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import ABOUT_LABELS, AttentionSelector
-from attent.evaluation.head_selection import rank_by_consistency, rank_directions
+from attent.evaluation.head_selection import rank_by_differences, rank_directions
 from attent.evaluation.pharaoh import check, read_gold
 from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import AlignmentHead, read_config, write_config
@@ -34,8 +34,8 @@ LINES = 2048
 # Layers and heads that are listed with the best one.
 LISTED = 10
 HEAD = f"layer  head  {'a row is about':18}"
-# Pairs without gold links that a choice takes: with more of them it hardly changes.
-CHOSEN_BY = 1000
+# Pairs without gold links that a choice takes, with more of which it hardly changes: of two runs by each other, and of one alone.
+CHOSEN_BY, CHOSEN_ALONE_BY = 1000, 200
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -167,25 +167,25 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tup
     Raises:
         DataError: there is nothing to choose by, or it tells no head from another.
     """
-    pairs = list(islice(read, CHOSEN_BY))
+    pairs = list(islice(read, CHOSEN_BY if linker.backward else CHOSEN_ALONE_BY))
     readable = linker.blank_long(pairs, 1)
     title = f"{len(pairs):,} {'pair' if len(pairs) == 1 else 'pairs'} without gold links"
     say(f"looking at every layer and head on {title}")
     tokenized = [linker.tokenize(pair) for pair in readable]
     if linker.backward is None:
-        ranking = rank_by_consistency(linker.forward.model, tokenized)
-        rows = [f"{_cells(selector)}  {scores.score:5.2f}  {scores.agreement:9.3f}" for selector, scores in ranking[:LISTED]]
-        choices, quality = [(selector,) for selector, _ in ranking[:1]], [scores.score for _, scores in ranking]
-        head = f"chosen on {title}:", f"{HEAD}  score  agreement"
+        ranking = rank_by_differences(linker.forward.model, tokenized)
+        rows = [f"{_cells(selector)}  {score:.3f}" for selector, score in ranking[:LISTED]]
+        choices, quality = [(selector,) for selector, _ in ranking[:1]], [score for _, score in ranking]
+        head = f"chosen on {title}:", f"{HEAD}  score"
     else:
         backward = linker.backward.model, reversed_pairs(linker.backward, readable)
         pairings = rank_directions((linker.forward.model, tokenized), backward)
         rows = [f"{_cells(first)}  {_cells(second)}  {rate:.3f}" for first, second, rate in pairings[:LISTED]]
         choices, quality = [(first, second) for first, second, _ in pairings[:1]], [1 - rate for *_, rate in pairings]
         head = f"chosen on {title}, of each run and of the one for the other direction:", f"{HEAD}  {HEAD}    AER"
-    if not choices:
+    if not any(pair.source and pair.target for pair in tokenized):
         raise DataError("there is nothing to choose by: every pair has an empty side")
-    if quality[0] <= 0 or quality[0] == quality[-1]:
+    if not choices or quality[0] <= 0 or quality[0] == quality[-1]:
         raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
     print("\n".join((*head, *rows)))
     return choices[0], readable == pairs

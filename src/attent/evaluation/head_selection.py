@@ -1,13 +1,9 @@
 """Choosing the attention that words are aligned by from pairs without gold links: by one run alone, or by runs of both directions.
 
-- **One run**: a head that aligns does so from both sides, and links words that translate each other. Of each head's matrix of
-  weights between words, two alignments are read, the largest weight of each row and the largest of each column, whose intersection over
-  union says how far they agree, as the two directions of an aligner should (Liang et al. 2006, Alignment by Agreement,
-  https://aclanthology.org/N06-1014). That alone cannot tell the token produced from the token read in, nor an alignment from a shifted
-  one: a shift of all rows leaves it as it is. So each link of the intersection counts as much as its words tell of each other in other
-  pairs, by their pointwise mutual information (Church and Hanks 1990, https://aclanthology.org/J90-1003), of which a shifted
-  alignment has little. The sum, for each link of the union, is multiplied by the agreement: the mean over heads has links of words
-  that often occur together even where it agrees with itself less than one of its heads, which aligns better.
+- **One run**: a head that aligns looks at the source word that the model needs to produce a target word. Each source word in turn is
+  replaced by others at random, and what the target's words lose in log-probability says how far each depends on it: the prediction
+  difference of Li et al. 2019, On the Word Alignment from Neural Machine Translation, https://aclanthology.org/P19-1124, who read links
+  from it. A head is judged by its links: the difference that the linked word makes over the largest that any source word makes.
 - **Two runs**, of opposite directions: the attention of one and that of the other whose links agree best, each taken as the other's
   gold links (Chen et al. 2020, arXiv 2004.14837).
 """
@@ -15,102 +11,88 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
+from attent.data.tokenizer import BOS
 from attent.errors import ShapeError
 from attent.evaluation.aligner import TokenizedPair, all_word_matrices
 from attent.evaluation.forced_decoding import AttentionSelector
 from attent.evaluation.word_links import Words
 from attent.models.model import EncoderDecoder
 
-
-@dataclass(frozen=True)
-class Consistency:
-    """The agreement of an attention with itself, summed over pairs.
-
-    Args:
-        union: links of rows or of columns.
-        intersection: links of both.
-        information: pointwise mutual information of the words of the latter, in nats.
-    """
-
-    union: int
-    intersection: int
-    information: float
-
-    @property
-    def agreement(self) -> float:
-        """The intersection over the union, 0 to 1; 0 without links."""
-        return self.intersection / max(self.union, 1)
-
-    @property
-    def score(self) -> float:
-        """The information of the intersection's links for each link of the union, in nats, times the agreement: the larger, the better."""
-        return self.information / max(self.union, 1) * self.agreement
+# Nats that some source word must make a difference of; a target word that loses less follows from the words before it.
+DEPENDENT = 0.5
+# Tokens that are decoded at once: their logits take a quarter of a gigabyte at a vocabulary of 32,000.
+TOKENS = 1024
 
 
-def rank_by_consistency(model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]) -> list[tuple[AttentionSelector, Consistency]]:
-    """Judge every layer, every head and the mean over heads, with rows about either token, the most consistent first.
+def rank_by_differences(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
+) -> list[tuple[AttentionSelector, float]]:
+    """Judge every layer, every head and the mean over heads, with rows about either token, by what the links' source words are needed for.
+
+    It decodes a pair once for each of its source words: a few hundred pairs are enough.
 
     Args:
         model: in evaluation mode.
         pairs: sources and their translations.
+        seed: of the words put in the place of others.
+
+    Returns:
+        The selectors and, of the target words that depend on their source, the mean of the difference that the linked source word makes
+        over the largest that any makes, 0 to 1: the largest first. Empty if no target word depends on its source.
     """
-    # of the intersection: the pair's index, and those of its words
-    links: dict[AttentionSelector, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
-    unions: dict[AttentionSelector, int] = {}
+    differences = prediction_differences(model, pairs, seed=seed)
+    sums: dict[AttentionSelector, float] = {}
+    count = sum(int((lost.max(1, initial=0) > DEPENDENT).sum()) for lost in differences)
     for rows, selector, matrices in all_word_matrices(model, pairs):
         if not matrices.numel():
             continue
-        row_maxima, row_links = matrices.max(2)
-        column_maxima, column_links = matrices.max(1)
-        is_linked = row_maxima > 0
-        is_mutual = is_linked & (column_links.gather(1, row_links) == torch.arange(matrices.shape[1]))
-        union = int(is_linked.sum() + (column_maxima > 0).sum() - is_mutual.sum())
-        unions[selector] = unions.get(selector, 0) + union
-        batch, targets = is_mutual.nonzero(as_tuple=True)
-        sources = row_links[batch, targets]
-        links.setdefault(selector, []).append((rows[batch.numpy()], sources.numpy(), targets.numpy()))
-    source_words = _vocabulary([(pair.source, pair.source_words) for pair in pairs])
-    target_words = _vocabulary([(pair.target, pair.target_words) for pair in pairs])
-    results = []
-    for selector, batches in links.items():
-        sentences, sources, targets = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-        information = mutual_information(sentences % 2, source_words.entries(sentences, sources), target_words.entries(sentences, targets))
-        results.append((selector, Consistency(unions[selector], len(sentences), float(information.sum()))))
-    return sorted(results, key=lambda item: -item[1].score)
+        maxima, links = (part.numpy() for part in matrices.max(2))
+        for row, largest, linked in zip(rows, maxima, links, strict=True):
+            lost = differences[row].clip(0)
+            top = lost.max(1, initial=0)
+            words = np.flatnonzero((top > DEPENDENT) & (largest[: len(top)] > 0))
+            sums[selector] = sums.get(selector, 0.0) + float((lost[words, linked[words]] / top[words]).sum())
+    return sorted(((selector, total / count) for selector, total in sums.items()), key=lambda item: -item[1]) if count else []
 
 
-def mutual_information(halves: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return the pointwise mutual information of each link's words in nats, (N,), by the links of the other half.
+@torch.inference_mode()
+def prediction_differences(model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0) -> list[np.ndarray]:
+    """Return what the words of each target lose in log-probability without each source word, in nats, (Wt, Ws).
 
-        log p(t | s) / p(t),  p(t | s) = (c(s, t) + p(t)) / (c(s) + 1),  p(t) = (c(t) + 1) / (Σ c + V)
-
-    Of a source word that the other half has not, nothing is known: 0. Counts of the links' own half would praise them for themselves.
+    Without a word means with pieces of other words in its place, drawn at random from all sources.
 
     Args:
-        halves: 0 or 1 for each link, (N,).
-        sources: the number of its source word, (N,).
-        targets: the number of its target word, (N,).
+        model: in evaluation mode.
+        pairs: sources and their translations.
+        seed: of the draws.
     """
-    information = np.zeros(len(halves))
-    source_count, target_count = int(sources.max(initial=-1)) + 1, int(targets.max(initial=-1)) + 1
-    joint = sources * target_count + targets
-    for is_judged, is_counted in ((halves == 0, halves == 1), (halves == 1, halves == 0)):
-        if not is_counted.any():
-            continue
-        of_source = np.bincount(sources[is_counted], minlength=source_count)[sources[is_judged]]
-        of_target = np.bincount(targets[is_counted], minlength=target_count)[targets[is_judged]]
-        kinds, counts = np.unique(joint[is_counted], return_counts=True)
-        positions = np.searchsorted(kinds, joint[is_judged]).clip(max=len(kinds) - 1)
-        of_pair = np.where(kinds[positions] == joint[is_judged], counts[positions], 0)
-        target_share = (of_target + 1) / (is_counted.sum() + target_count)
-        information[is_judged] = np.log((of_pair + target_share) / (of_source + 1) / target_share)
-    return information
+    device, random = next(model.parameters()).device, np.random.default_rng(seed)
+    pieces = [piece for pair in pairs for piece, word in zip(pair.source, pair.source_words, strict=True) if word is not None]
+    results = []
+    for pair in pairs:
+        count = _count(pair.source_words)
+        sources = np.tile(np.array(pair.source, np.int64), (count + 1, 1))
+        for index, word in enumerate(pair.source_words):
+            if word is not None:
+                sources[word + 1, index] = random.choice(pieces)
+        steps = torch.tensor([BOS, *pair.target[:-1]] if len(pair.target) else [], device=device)
+        losses = torch.zeros(count + 1, _count(pair.target_words), dtype=torch.float64)
+        words = torch.tensor([-1 if word is None else word for word in pair.target_words])
+        rows = max(TOKENS // max(len(pair.source), len(steps), 1), 1)
+        for begin in range(0, count + 1 if losses.numel() and count else 0, rows):
+            batch = torch.from_numpy(sources[begin : begin + rows]).to(device)
+            lengths = torch.full((len(batch),), batch.shape[1], device=device)
+            features = model.decode(model.encode(batch, lengths), steps.expand(len(batch), -1))
+            log_probs = model.output(features).double().log_softmax(-1)
+            of_target = log_probs.gather(2, torch.tensor(pair.target, device=device).expand(len(batch), -1)[..., None])[..., 0].cpu()
+            losses[begin : begin + rows].index_add_(1, words[words >= 0], -of_target[:, words >= 0])
+        results.append((losses[1:] - losses[0]).T.numpy())
+    return results
 
 
 def rank_directions(
@@ -163,30 +145,6 @@ def _row_links(
 def _word_starts(sentences: Sequence[tuple[Words, Words]]) -> np.ndarray:
     """Return where the words of each sentence begin among those of all, by two tokenizations, and the number of all, (N + 1,)."""
     return np.cumsum([0, *(max(map(_count, tokenizations)) for tokenizations in sentences)], dtype=np.int64)
-
-
-class _Vocabulary(NamedTuple):
-    numbers: np.ndarray  # of the kind of each word of all sentences, end to end
-    starts: np.ndarray  # of each sentence in it
-
-    def entries(self, sentences: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the kinds of words, given by sentence and index."""
-        return self.numbers[self.starts[sentences] + words]
-
-
-def _vocabulary(sentences: Sequence[tuple[Sequence[int], Words]]) -> _Vocabulary:
-    """Number the kinds of words: words are alike whose tokens are."""
-    kinds: dict[tuple[int, ...], int] = {}
-    numbers: list[int] = []
-    starts: list[int] = []
-    for tokens, words in sentences:
-        starts.append(len(numbers))
-        pieces: list[list[int]] = [[] for _ in range(_count(words))]
-        for token, word in zip(tokens, words, strict=True):
-            if word is not None:
-                pieces[word].append(token)
-        numbers += [kinds.setdefault(tuple(word), len(kinds)) for word in pieces]
-    return _Vocabulary(np.array(numbers, np.int64), np.array(starts, np.int64))
 
 
 def _count(words: Words) -> int:
