@@ -53,8 +53,8 @@ def align(
     With --gold there are no lines but alignment error rate, precision and recall. A gold file has a line a pair, 0-0 for sure
     links and 0?2 or 0p2 for possible ones. --gold dates judges a run on dates by its held-out sets, whose links are known,
     character by character. --best-head chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
-    chose on the others. Without --gold it chooses by the first 1,000 pairs as they are: the attention whose links are the same read from
-    either side, and tell most of each other's words; with --reverse, of each run the one whose links agree best with the other run's.
+    chose on the others. Without --gold it chooses by the first 200 pairs as they are: the attention whose links are the source words
+    that translations lose most without; with --reverse, by 1,000, of each run the one whose links agree best with the other run's.
     --best does the same, of a run on dates without a file too, and keeps the choice with the run, or with each run: alignments of it,
     and the tags of markup, are read from there from now on, unless --layer, --head or --about say else.
     """
