@@ -98,10 +98,13 @@ def test_functions_get_the_weights_and_change_their_head_alone(score: str, posit
     assert torch.equal(output[..., 4:12], before[..., 4:12])
 
 
-def test_uniform_is_the_mean_of_what_may_be_seen() -> None:
+@pytest.mark.parametrize("hidden", [-1e4, -1e9, torch.finfo(torch.float32).min])
+def test_uniform_is_the_mean_of_what_may_be_seen(hidden: float) -> None:
     module, features = MultiHeadAttention(6, 2, output=None), torch.randn(2, 5, 6)
     bias = torch.zeros(5, 5)
-    bias[:, 1] = torch.finfo(torch.float32).min
+    bias[:, 1] = hidden
+    # small, but no mask
+    bias[:, 4] = -900.0
     bias[:, 0] = 3.0
     with intervene(module, {"": {1: "uniform"}}):
         output = module(features, lengths=LENGTHS, bias=bias)

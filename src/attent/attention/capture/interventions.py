@@ -30,6 +30,10 @@ RowFunction = Callable[[Tensor], Tensor]
 HeadChange = Literal["zero", "uniform"] | Tensor | RowFunction
 
 
+# A bias so far below the row's largest hides a key: its weight is e⁻¹⁰⁰⁰ of the other's, which is 0 in every type.
+HIDDEN = 1000.0
+
+
 class Intervention(ABC):
     """Base of all that reads or replaces the contexts of a model's heads.
 
@@ -152,9 +156,13 @@ class _HeadMix:
         call = self.call
         allowed = call.allowed(pairs)
         if call.bias is not None:
-            # −∞ is not the only way to hide: Hugging Face adds the lowest number of the type
-            visible = call.bias_at_pairs(pairs, call.bias) > torch.finfo(call.bias.dtype).min / 2
+            # −∞ is not the only way to hide: Hugging Face adds the lowest number of the type, others −10,000
+            bias = call.bias_at_pairs(pairs, call.bias)
+            visible = bias > torch.finfo(bias.dtype).min / 2
             allowed = visible if allowed is None else allowed & visible
+            if call.keys:
+                largest = bias.where(allowed, -torch.inf).amax(-1, keepdim=True)
+                allowed = allowed & (bias > largest - HIDDEN)
         shape = call.batch, len(pairs.query_index), call.keys
         if allowed is None:
             return self.lowered.value.new_full(shape, 1.0 / call.keys)
