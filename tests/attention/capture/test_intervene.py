@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -228,6 +229,8 @@ def test_what_cannot_be_changed_is_said() -> None:
     for changes, message in [
         ({"1": {-1: "zero"}}, r"^a head of 1 is a whole number from 0, got -1$"),
         ({"1": {True: "zero"}}, r"^a head of 1 is a whole number from 0, got True$"),
+        ({"0": [1, 2]}, r"^the changes of 0 must be {head: change}, got list$"),
+        (["0"], r"^changes must be {path: {head: change}}, got list$"),
         ({"0": {1: 0.0}}, r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got 0.0$"),
     ]:
         broken: Any = changes
@@ -235,6 +238,11 @@ def test_what_cannot_be_changed_is_said() -> None:
             intervene(model, broken)
     with pytest.raises(ArgumentError, match=r"^intervene takes a model, a torch.nn.Module, got str$"):
         intervene(name, {})
+    means: Any = {"0": [[0.0]]}
+    with pytest.raises(ArgumentError, match=r"^the means of 0 must be a tensor \(H, Dv\), got list$"):
+        intervene(model, {"0": {0: "mean"}}, means=means)
+    with intervene(model, {"0": {np.int64(1): "zero"}}):
+        torch.testing.assert_close(model[0](features), without_columns(model[0], slice(2, 4))(features))
     with pytest.raises(UnknownNameError, match=r"^unknown attention of Sequential '2'.* \(known: 0\)$"):
         intervene(model, {"2": {0: "zero"}})
     none: Any = "none"
@@ -248,6 +256,49 @@ def test_what_cannot_be_changed_is_said() -> None:
     for function, error in ((lambda weights: weights[..., :1], ShapeError), (lambda weights: None, ArgumentError)):
         with pytest.raises(error, match=r"^the function of head 2 must return"), intervene(model, {"0": {2: function}}):
             model(features)
+
+
+@pytest.mark.parametrize("path", ["layers.0", "layers.0.self_attn.out_proj"])
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_the_attention_of_a_fused_layer_is_named(path: str, has_gradients: bool) -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 4, 17, batch_first=True), 2).eval()
+    says = rf"^no head of {path} could be changed: its attention is in layers\.0\.self_attn$"
+    with torch.set_grad_enabled(has_gradients), pytest.raises(UnseenError, match=says), intervene(model, {path: {0: "zero"}}):
+        model(torch.randn(2, 5, 12))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("was_run", [False, True])
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_what_runs_compiled_is_changed_or_refused(was_run: bool, has_gradients: bool) -> None:
+    torch._dynamo.reset()
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 4, 17, batch_first=True), 2, enable_nested_tensor=False).eval()
+    features, changes = torch.randn(2, 5, 12), {"layers.0.self_attn": {0: "zero"}}
+    with torch.set_grad_enabled(has_gradients):
+        with intervene(model, changes):  # pyright: ignore[reportArgumentType]
+            expected = model(features)
+        for compiled in (torch.compile(model, backend="eager"), torch.compile(lambda features: model(features), backend="eager")):
+            if was_run:
+                compiled(features)
+            try:
+                with intervene(model, changes):  # pyright: ignore[reportArgumentType]
+                    output = compiled(features)
+            except UnseenError as error:
+                assert "no head of layers.0.self_attn could be changed: it was not called, or" in str(error)
+            else:
+                torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-6)
+    model.layers[0].forward = torch.compile(model.layers[0].forward, backend="eager")
+    with pytest.raises(ArgumentError, match=r"^intervene: TransformerEncoder is compiled, and would run as before"):
+        intervene(model, changes)  # pyright: ignore[reportArgumentType]
+
+
+def test_replicas_of_data_parallel_are_refused() -> None:
+    model, features = nn.Sequential(MultiHeadAttention(6, 3)), torch.randn(1, 4, 6)
+    with intervene(model, {"0": {0: "zero"}}):
+        replica: Any = model[0]._replicate_for_data_parallel()
+        replica._modules = model[0]._modules
+        with pytest.raises(UnseenError, match=r"^heads of MultiHeadAttention cannot be changed in replicas of nn\.DataParallel"):
+            replica._call_impl(features)
 
 
 def test_a_compiled_model_is_refused() -> None:

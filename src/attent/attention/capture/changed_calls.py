@@ -20,8 +20,8 @@ from attent.errors import ArgumentError
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
-# Modules that take their fused path only without hooks; whatever path they take, their attention is captured.
-FUSED_MODULES = nn.MultiheadAttention, nn.TransformerEncoderLayer
+# It computes with the parameters of its parts, which it never calls.
+FUSED_MODULE = nn.MultiheadAttention
 
 
 def with_heads(frame: FrameType, query: Tensor, mask: Tensor | None, is_grouped: bool) -> tuple[Tensor, Tensor | None, bool]:

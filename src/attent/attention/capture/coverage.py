@@ -58,8 +58,9 @@ def attention_paths(paths: Mapping[nn.Module, str]) -> list[str]:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Return whether a module itself is under `torch.compile`."""
-    return module._compiled_call_impl is not None or hasattr(module, "_orig_mod")
+    """Return whether a module itself, or its forward, is under `torch.compile`."""
+    has_compiled_forward = hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable")
+    return module._compiled_call_impl is not None or hasattr(module, "_orig_mod") or has_compiled_forward
 
 
 def _parents(path: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from attent.attention.call import Prepared
-from attent.attention.capture.changed_calls import FUSED_MODULES
+from attent.attention.capture.changed_calls import FUSED_MODULE
 from attent.attention.capture.coverage import advice, attention_paths, is_compiled
 from attent.attention.capture.interventions import INTERVENTIONS, HeadChange, Intervention, RowFunction, change_heads
 from attent.attention.capture.watch import PATCHER, module_paths
@@ -60,8 +61,9 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
     It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any PyTorch model
     that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's, also under `generate`. Names are those of `watch`; all
     calls of a module are changed. Heads that are not named keep the model's own path and, in their layer, their bits; without a
-    change the whole result does. Maps show the weights as the model computes them, before the change. Gradients flow through it. A
-    function and `"uniform"` are computed by tiles, in memory linear in the sequence.
+    change the whole result does. Maps show the weights as the model computes them, before the change. Gradients flow through it; under
+    gradient checkpointing, which computes layers again, call backward() inside the context. A function and `"uniform"` are computed by
+    tiles, in memory linear in the sequence.
 
     Contexts may be nested; a head is changed by one of them alone. While one is open its changes hold in every thread.
 
@@ -76,24 +78,30 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
 
     Raises:
         ArgumentError: it is no model, or it is compiled; a head is no index; "mean" without means; a head is changed already (when the
-            context is entered), or the module has fewer heads (when it runs).
+            context is entered), or the module has fewer heads (when it runs); an argument has another form.
         UnknownNameError: the model has no such module, or there is no such change.
-        UnseenError: a module ran, but computed no attention that could be changed (when it runs).
+        UnseenError: a module ran, but computed no attention that could be changed (when it runs); or one of PyTorch's attention modules
+            may have run compiled (when the context ends).
     """
 
     def __init__(self, model: nn.Module, changes: Mapping[str, Mapping[int, Change]], *, means: Mapping[str, Tensor] | None = None) -> None:
         super().__init__(model)
         modules = {path: module for module, path in self.paths.items()}
         self._changes: dict[nn.Module, dict[int, HeadChange]] = {}
-        for path, heads in changes.items():
+        for path, heads in _checked_mapping("changes", "{path: {head: change}}", changes).items():
             if path not in modules:
-                raise UnknownNameError(f"attention of {self._name}", path, attention_paths(self.paths))
+                raise UnknownNameError(f"attention of {self._name}", str(path), attention_paths(self.paths))
+            _checked_mapping(f"the changes of {path}", "{head: change}", heads)
+            for owner in (path[:end] for end, letter in enumerate(path) if letter == "."):
+                if isinstance(modules.get(owner), FUSED_MODULE):
+                    raise UnseenError(f"no head of {path} could be changed: its attention is in {owner}")
             own: dict[int, HeadChange] = {
                 _checked_head(path, head): _checked_change(path, head, change, means) for head, change in heads.items()
             }
             if own:
                 self._changes[modules[path]] = own
         self._calls: dict[nn.Module, int] = {}
+        self._applied: set[nn.Module] = set()
         self._hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> Self:
@@ -102,16 +110,21 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
                 if twice := heads.keys() & outer._changes.get(module, {}).keys():
                     raise ArgumentError(f"head {min(twice)} of {self.paths[module]} is changed already by a context around this one")
         self._calls.clear()
+        self._applied.clear()
         super().__enter__()
-        hooked = [module for module in self._changes if not isinstance(module, FUSED_MODULES)]
         # a copy of the model has a copy of a method, but the same function
-        self._hooks = [module.register_forward_hook(lambda module, *_: self._check_call(module)) for module in hooked]
+        self._hooks = [module.register_forward_hook(lambda module, *_: self._check_call(module)) for module in self._changes]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)
         for hook in self._hooks:
             hook.remove()
+        if kind is None and "torch._dynamo" in sys.modules and not _is_forced_eager():
+            # what was compiled before calls no hook of PyTorch's own modules
+            for module in self._changes:
+                if isinstance(module, FUSED_MODULE) and module not in self._applied:
+                    raise UnseenError(f"no head of {_shown(self.paths[module])} could be changed: it was not called, or ran compiled")
 
     def concerns(self, module: nn.Module) -> bool:
         """Return whether heads of this module are changed."""
@@ -120,19 +133,22 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
     def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
         """Return the contexts with those of the changed heads replaced."""
         self._calls[module] = self._calls.get(module, 0) + 1
+        self._applied.add(module)
         for head in self._changes[module]:
             check_index(f"the head of {self.paths[module]}", head, context.shape[1])
         return change_heads(context, self._changes[module], prepare)
 
     def _check_call(self, module: nn.Module) -> None:
         """Raise after a forward of a changed module during which no attention was captured."""
+        if getattr(module, "_is_replica", False):
+            raise UnseenError(f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model itself")
         if self._calls.pop(module, 0) or module not in self._changes:
             return
         path = self.paths[module]
         inner = [name for name in attention_paths(self.paths) if name.startswith(f"{path}." if path else "") and name != path]
         models = [owner for owner in self.paths if hasattr(owner, "set_attn_implementation")]
         reason = f"its attention is in {', '.join(inner)}" if inner else advice(module, models)
-        raise UnseenError(f"no head of {path or '(the model itself)'} could be changed: {reason}")
+        raise UnseenError(f"no head of {_shown(path)} could be changed: {reason}")
 
 
 class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
@@ -195,10 +211,24 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
         return f"head_means({', '.join(f'{path}: {tuple(total.shape)}' for path, total in self._sums.items())})"
 
 
-def _checked_head(path: str, head: object) -> int:
-    if isinstance(head, bool) or not isinstance(head, int) or head < 0:
+def _shown(path: str) -> str:
+    return path or "(the model itself)"
+
+
+def _checked_mapping(name: str, form: str, value: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"{name} must be {form}, got {type(value).__name__}")
+    return value
+
+
+def _checked_head(path: str, head: Any) -> int:
+    try:
+        number = -1 if isinstance(head, bool) else operator.index(head)
+    except TypeError:
+        number = -1
+    if number < 0:
         raise ArgumentError(f"a head of {path} is a whole number from 0, got {head!r}")
-    return head
+    return number
 
 
 def _checked_change(path: str, head: int, change: Any, means: Mapping[str, Tensor] | None) -> HeadChange:
@@ -209,11 +239,12 @@ def _checked_change(path: str, head: int, change: Any, means: Mapping[str, Tenso
     check_known("change of a head", change, CHANGES)
     if change != "mean":
         return "zero" if change == "zero" else "uniform"
-    if means is None or path not in means:
+    if means is None or path not in _checked_mapping("means", "{path: (H, Dv)}", means):
         raise ArgumentError(f'head {head} of {path}: "mean" needs means={{{path!r}: (H, Dv)}}, which attent.head_means collects')
     mean = means[path]
-    if mean.dim() != 2:
-        raise ArgumentError(f"the means of {path} must be (H, Dv), got {tuple(mean.shape)}")
+    if not isinstance(mean, Tensor) or mean.dim() != 2:
+        form = tuple(mean.shape) if isinstance(mean, Tensor) else type(mean).__name__
+        raise ArgumentError(f"the means of {path} must be a tensor (H, Dv), got {form}")
     return mean[check_index(f"the head of {path}", head, len(mean))]
 
 
