@@ -102,6 +102,11 @@ def test_tags_within_a_word_stay_in_it_where_it_comes_out_as_it_was(document: st
     assert sorted(words) == sorted(f"one {document} two".split())
 
 
+@pytest.mark.parametrize("document", ["<code>x</code> is y", "one<code>!</code> two", "one <code>!</code>two", "{a} {b} two"])
+def test_white_space_around_what_is_not_translated_stays(document: str) -> None:
+    assert render(document) == document
+
+
 def test_of_two_copies_of_a_word_one_is_cut() -> None:
     source, copies = Span(0, 3), (Span(0, 3), Span(4, 7))
     translation = parse_html("H<sub>2</sub>O").render([AlignedText("H2O H2O", [(source, copy) for copy in copies])])

@@ -124,6 +124,8 @@ def note_spaces(line: Element) -> None:
         # a text that is empty by now was the space between two of them
         has_before = before is not None and (str(before[0].children[before[1]]) or " ")[-1].isspace()
         has_after = after is not None and str(after[0].children[after[1]])[:1].isspace()
+        # one that begins a line may come to stand within it
+        has_before |= number == 0 and has_after
         point.spaces = has_before, has_after
         if has_before and has_after and after is not None:
             after[0].children[after[1]] = str(after[0].children[after[1]])[1:]
@@ -367,7 +369,9 @@ def _join(pieces: Sequence[str | Element]) -> str:
         if not content:
             continue
         is_tight = isinstance(piece, Element) and piece.is_tight
-        result = result.rstrip() if is_tight else result
+        # what stood directly after a word stays at one
+        is_after_word = isinstance(piece, Element) and piece.spaces == (False, True)
+        result = result.rstrip() if is_tight or is_after_word else result
         needs_space |= isinstance(piece, Element) and piece.spaces[0]
         is_apart = not result or result[-1].isspace() or content[0].isspace()
         result += " " * (needs_space and not is_apart) + content
