@@ -31,9 +31,9 @@ def test_documents_come_back_with_their_tags(attent, run_folder: Path, tmp_path:
 
 def test_each_line_may_be_a_document(attent, run_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
-    file.write_text("fr | *3 mars* 2026\n\nfr | 3 mars 2027\n", encoding="utf-8")
+    file.write_text("fr | [3 mars](u) 2026\n\nfr | 3 mars 2027\n", encoding="utf-8")
     done = attent("translate", run_folder, file, "--markup", "markdown", "--each-line", "--max-length", 4)
-    assert (done.code, len(done.out), done.out[1], done.out[0].count("*")) == (0, 3, "", 2)
+    assert (done.code, len(done.out), done.out[1], done.out[0].count("](u)")) == (0, 3, "", 1)
     assert done.out[2] == attent("translate", run_folder, "fr | 3 mars 2027", "--max-length", 4).out[0]
 
 
