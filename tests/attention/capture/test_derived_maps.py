@@ -206,3 +206,39 @@ def test_rollout_of_each_layer_as_a_map() -> None:
     torch.testing.assert_close(weights.keep()[..., 3, :], expected[..., 3, :])
     with pytest.raises(ShapeError, match="rollout needs self-attention maps"):
         shares["cross"]
+
+
+def test_calls_of_a_shared_layer_have_no_rollout() -> None:
+    layer, features = MultiHeadAttention(6, 3), torch.randn(2, 5, 6)
+    with watch(nn.ModuleList([layer])) as seen, torch.no_grad():
+        layer(layer(features))
+    shares = seen.rollout()
+    assert [*shares] == ["0", "0#2"]
+    torch.testing.assert_close(shares["0"].dense(), 0.5 * (seen["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
+    with pytest.raises(ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies below which is not"):
+        shares["0#2"]
+    # a stack that runs twice has two
+    model = Stack()
+    model.memory = model.memory.float()
+    with watch(model) as seen, torch.no_grad():
+        model(features)
+        model(features)
+    torch.testing.assert_close(seen.rollout()["layers.1#2"].dense(), seen.rollout()["layers.1"].dense())
+    torch.testing.assert_close(seen.rollout()["layers.1"].dense()[:, 0], rollout([seen["layers.0"], seen["layers.1"]], range(5)))
+
+
+def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q_proj, self.o_proj = nn.Linear(6, 12), nn.Linear(6, 6)
+
+        def forward(self, features: Tensor) -> Tensor:
+            query, half = self.q_proj(features).chunk(2, -1)
+            return self.o_proj(F.scaled_dot_product_attention(query, features, features) * torch.sigmoid(half))
+
+    model = Gated()
+    with watch(model) as seen, torch.no_grad():
+        model(torch.randn(1, 4, 6))
+    with pytest.raises(ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate what is projected$"):
+        seen.norms()[""]

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from attent.attention.capture.coverage import used_globals
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import RolloutMap
 from attent.errors import ArgumentError, UnseenError
@@ -111,11 +112,17 @@ def _context(weights: AttentionMap) -> Sequence[Tensor] | None:
 
 
 def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
-    """Return the rollout through each map and those of the layers below it."""
+    """Return the rollout through each map and those of the layers below it; see `watch.rollout`."""
+
+    def pattern(path: str) -> tuple[str, str]:
+        """Return the path of a module without its layer's number, and the number of its call."""
+        module, _, call = path.partition("#")
+        return LAYER_NUMBER.sub("*", module), call
 
     def derive(path: str) -> AttentionMap:
-        pattern = LAYER_NUMBER.sub("*", path)
-        layers = [name for name in maps if LAYER_NUMBER.sub("*", name) == pattern]
+        layers = [name for name in maps if pattern(name) == pattern(path)]
+        if "#" in path and layers == [path]:
+            raise ArgumentError(f"there is no rollout of {path}: which of the calls of one module lies below which is not known")
         return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
 
     return DerivedMaps("rollout", maps, derive)
@@ -152,6 +159,8 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
     for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
         if BETWEEN.search(part):
             raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
+    if "sigmoid" in used_globals(type(module)):
+        raise ArgumentError(f"norms of {name} are not known: its code takes a sigmoid, which may gate what is projected")
     layers = [layer for attribute in NAMES if (layer := _weight(getattr(module, attribute, None))) is not None]
     if not layers and path:
         # BERT and its relatives: a sibling of the self-attention

@@ -198,7 +198,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         """Return `attent.rollout` through each layer of self-attention and those below it, (B, 1, T, T), in the place of its weights.
 
         Maps by the same paths, with the same rows, statistics and views. A map raises ArgumentError when it is asked for if it is no
-        self-attention.
+        self-attention, or a further call of a module whose calls may be layers of each other, as ALBERT's are.
         """
         return rollout_maps(self._maps)
 
