@@ -85,7 +85,7 @@ class DocumentTranslator:
             document = await self.run(read_document, content, ending)
             texts = [line.text for line in document.lines]
             if source == AUTO:
-                source = (await self.run(self._service.detect, "\n".join(texts)[:DETECTION_SAMPLE]))[0].language
+                source = (await self.run(self._service.detect_source, "\n".join(texts)[:DETECTION_SAMPLE], target)).language
             if source == target:
                 return content
             charge(sum(map(len, texts)))

@@ -108,6 +108,13 @@ class TranslationService:
         self.settings, self.catalog, self.batcher = settings, catalog, batcher
         self.detect = LanguageDetector(catalog.sources).detect
 
+    def detect_source(self, text: str, target: str) -> Detection:
+        """Return the language of a text to translate; of digits and the like one that has a run to the target."""
+        detection = self.detect(text)[0]
+        if detection.confidence:
+            return detection
+        return Detection(next((source for source, targets in self.catalog.sources.items() if target in targets), detection.language), 0.0)
+
     def check_languages(self, source: str, target: str) -> None:
         """Check that a text can be translated from one language to another; source may be "auto".
 
@@ -237,7 +244,7 @@ class TranslationService:
         """Cut a text into sentences that its run accepts."""
         marked = parse_html(text) if options.format == "html" else None
         texts = [text] if marked is None else marked.texts
-        detection = self.detect("\n".join(texts))[0] if source == AUTO else None
+        detection = self.detect_source("\n".join(texts), target) if source == AUTO else None
         language = source if detection is None else detection.language
         if language == target:
             return PreparedText([SplitText((text,), ())], None, None, detection)

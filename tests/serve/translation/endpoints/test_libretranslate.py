@@ -59,6 +59,17 @@ def test_symbols_alone_come_back(serve: Serve) -> None:
     assert serve().post("/translate", json=ASK | {"q": "😀 🎉!"}).json() == {"translatedText": "😀 🎉!"}
 
 
+def test_what_has_no_language_is_of_one_that_has_a_run(serve: Serve) -> None:
+    # of German, the first in the alphabet, there is no run to German, and of French none to English
+    client = serve()
+    for target, source in (("de", "en"), ("en", "de")):
+        for form in ("text", "html"):
+            ask = {"q": ["😀🎉", "", "...", "12"], "source": "auto", "target": target, "format": form}
+            answer = client.post("/translate", json=ask)
+            assert answer.status_code == 200 and answer.json()["translatedText"][:3] == ask["q"][:3]
+            assert answer.json()["detectedLanguage"] == [{"confidence": 0.0, "language": source}] * 4
+
+
 def test_alternatives_come_where_they_are_asked_for(serve: Serve) -> None:
     client = serve()
     one = client.post("/translate", json=ASK | {"alternatives": 3}).json()
