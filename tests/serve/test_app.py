@@ -199,6 +199,12 @@ def test_what_nobody_foresaw_is_one_line_too(client: TestClient, explorer: Explo
     assert (answer.status_code, answer.json()) == (500, {"error": "unexpected RuntimeError: a reason"})
 
 
+def test_who_asks_while_the_server_ends_may_ask_another(client: TestClient, explorer: Explorer) -> None:
+    explorer.close()
+    answer = client.post("/api/fill", json={"text": "a", "run": 1})
+    assert (answer.status_code, answer.json()) == (503, {"error": "the server ends"})
+
+
 def test_the_page_and_its_files(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200

@@ -27,6 +27,7 @@ from attent.serve.requests import (
     TileRequest,
     TranslateRequest,
 )
+from attent.serve.scheduler import ClosedError
 from attent.serve.security import Guard, refusal
 from attent.serve.web_files import static_file
 from attent.views.pages.page import web_file
@@ -147,6 +148,8 @@ def _query(request: Request, kind: type[Query]) -> Query:
 async def _failure(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refusal(error.status_code, error.detail)
+    if isinstance(error, ClosedError):
+        return refusal(503, _error_message(error))
     return refusal(400 if isinstance(error, AttentError | ValidationError) else 500, _error_message(error))
 
 

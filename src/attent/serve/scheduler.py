@@ -15,6 +15,10 @@ Job = Callable[[], Iterator[None]]
 MAX_JOBS = 3
 
 
+class ClosedError(AttentError):
+    """A computation that was asked for while the server ends."""
+
+
 class Scheduler:
     """A lock for requests, and a thread that computes jobs while no request waits.
 
@@ -34,14 +38,14 @@ class Scheduler:
         """Compute in this thread, before all background work.
 
         Raises:
-            AttentError: the scheduler is closed.
+            ClosedError: the scheduler is closed.
         """
         with self._change:
             self._waiting += 1
         try:
             with self._lock:
                 if self._is_closed:
-                    raise AttentError("the server ends")
+                    raise ClosedError("the server ends")
                 yield
         finally:
             with self._change:
