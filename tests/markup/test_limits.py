@@ -15,7 +15,10 @@ from attent.markup.translate import parse_markup
 # Pieces that readers of markup have been slow on, many times over.
 SLOW = {
     "html": ("<b>a</b> ", "<a ", "<a '", "<!--", "<code>", "</i><b>", "&a", "<", "<!-- > ", "<script></", "<br>a"),
-    "markdown": ("*a ", "[a", "`a", "![", "<a", "<!--", "- ", "  ", " #", "|", "| a", "{", "a](", '[a]("', "`"),
+    "markdown": (
+        *("*a ", "[a", "`a", "![", "<a", "<!--", "- ", "  ", " #", "|", "| a", "{", "a](", '[a]("', "`"),
+        *("> ", "- a\n", "> a\n\n", "&amp;", "[a]: '"),
+    ),
 }
 
 
@@ -47,7 +50,7 @@ def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
         ("html", "<b>" * 51 + "a" + "</b>" * 51, "nested at most 50 deep"),
         ("html", "<b>" + "<i>a</i> " * 2_000 + "</b>", "at most 2,000 tags"),
         ("html", "a <![x[ b>", "no HTML"),
-        ("markdown", "a " * 10_001, "line 1 has 20,002 characters, more than 20,000"),
+        ("markdown", "---\n---\n" + "a " * 10_001, "line 3 has 20,002 characters, more than 20,000"),
     ],
 )
 def test_too_much_is_refused_in_a_line(kind: str, document: str, problem: str) -> None:

@@ -44,6 +44,28 @@ def translate(document: str) -> str:
         ("a<br>b <https://a.b>", "A<br>B <https://a.b>"),
         ("[ref]: http://a.b\n", "[ref]: http://a.b\n"),
         ("line\\\nnext  \n", "LINE\\\nNEXT  \n"),
+        # text in lists and after a paragraph, indented as code is elsewhere
+        ("- one\n    - two\n        - three\n", "- ONE\n    - TWO\n        - THREE\n"),
+        ("* one\n\n    two\n", "* ONE\n\n    TWO\n"),
+        ("1. one\n\n\t- two\n", "1. ONE\n\n\t- TWO\n"),
+        ("one\n    two\n\n    code\n", "ONE\n    TWO\n\n    code\n"),
+        ("- one\n\n      code\n\n> ```\n> code\n> ```\n", "- ONE\n\n      code\n\n> ```\n> code\n> ```\n"),
+        (">   - > one\n[^1]: a note\n", ">   - > ONE\n[^1]: A NOTE\n"),
+        # blocks of HTML
+        ("<!-- one\n\ntwo -->\nthree", "<!-- one\n\ntwo -->\nTHREE"),
+        ("<pre>\n*one*\n\ntwo\n</pre>\nthree", "<pre>\n*one*\n\ntwo\n</pre>\nTHREE"),
+        ("<script>\nvar x;\n</script>\n", "<script>\nvar x;\n</script>\n"),
+        ('<table\n class="x">\none\n\ntwo', '<table\n class="x">\none\n\nTWO'),
+        # matter before the text, and a rule
+        ("---\na: b\n...\none", "---\na: b\n...\nONE"),
+        ("---\r\na: b\r\n---\r\none", "---\r\na: b\r\n---\r\nONE"),
+        ("---\none\n", "---\nONE\n"),
+        # entities and what needs none
+        ("AT&T has a < b and c > d & e", "AT&T HAS A < B AND C > D & E"),
+        ("fish &amp; chips &copy; &eacute;&#233;", "FISH & CHIPS © ÉÉ"),
+        ("a &lt;b&gt; &amp;lt; c", "A &lt;B&gt; &amp;LT; C"),
+        ("a &#42;b&#42; &foo; &ltx;&nbsp;c", "A &#42;B&#42; &FOO; &LTX;&nbsp;C"),
+        ("| a `b|c` | d &#124; e |", "| A `b|c` | D &#124; E |"),
     ],
 )
 def test_text_is_translated_and_nothing_else(document: str, translation: str) -> None:

@@ -11,7 +11,7 @@ from attent.errors import DataError
 from attent.markup.html import MarkedText
 from attent.markup.inline import AlignedText, Element
 
-# Lines, tags, marks, entities and placeholders of a document, by a character of each, which take up to a kilobyte of memory each.
+# Lines, tags, marks, entities and placeholders of a document, by a character of each, which take up to two kilobytes of memory each.
 MAX_PARTS = 250_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[]|://")
 # The bytes that an encoding begins a file with.

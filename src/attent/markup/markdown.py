@@ -1,23 +1,29 @@
 """Markdown: lines to translate, and everything around them as it was.
 
-Blocks are told by the beginning of a line: headings, quotes, lists, tables, fenced and indented code. Within a line emphasis and links are
-elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark 0.31, sections 4 to 6, as far as lines go.
+Which lines are text, and which are code, blocks of HTML or definitions of links, is markdown-it-py's word. Within a line emphasis and links
+are elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark 0.31, as far as lines go.
 """
 
 from __future__ import annotations
 
+import html
 import re
+import string
+from html.entities import html5
+
+from markdown_it import MarkdownIt
 
 from attent.errors import DataError
 from attent.markup.html import MarkedText
 from attent.markup.inline import Element, cut_line
 from attent.markup.placeholders import cut_placeholders
 
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-# What may stand before the text of a line: spaces, quotes, a bullet or a number, a task's box, a heading's signs, a table's bar.
-PREFIX = re.compile(r"\s*(?:>\s?)*(?:(?:[-*+]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?)?(?:#{1,6}\s+)?(?:\|\s*)?")
-# Lines without text, spaces at both ends aside: rules, underlines of headings, the line below a table's head, definitions of links.
-RULE = re.compile(r"(?:[-*_=]\s*){2,}\Z|(?=\|?[\s:|-]+\|)[\s:|-]+\Z|\[[^\]]+\]:\s+\S.*\Z|\Z")
+BLOCKS = MarkdownIt("commonmark").disable("inline")
+FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
+LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
+# What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a heading's signs, a
+# table's bar.
+PREFIX = re.compile(r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?")
 # Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
 MAX_LINE, MAX_SPAN = 20_000, 1_000
 INLINE = re.compile(
@@ -27,9 +33,12 @@ INLINE = re.compile(
     rf"|(?P<html><(?:/?[A-Za-z][^<>]{{0,{MAX_SPAN}}}|https?://[^<>\s]{{1,{MAX_SPAN}}}|!--.{{0,{MAX_SPAN}}}?--)>)"
     rf"|(?P<link>\[(?=[^\]]{{0,{MAX_SPAN}}}\](?:\(|\[)))"
     rf"|(?P<end>\](?:\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\)|\[[^\]]{{0,{MAX_SPAN}}}\]))"
+    r"|(?P<entity>&(?:#[xX][0-9a-fA-F]{1,6}|#\d{1,7}|[A-Za-z][A-Za-z0-9]{1,31});)"
     r"|(?P<mark>\*\*|__|~~|\*|(?<!\w)_|_(?!\w))"
     r"|(?P<bar>\|)"
 )
+# What an entity stands for so that it is no mark.
+MARKS = frozenset(string.punctuation) - frozenset("\"'")
 
 
 def parse_markdown(text: str) -> MarkedText:
@@ -38,26 +47,21 @@ def parse_markdown(text: str) -> MarkedText:
     Raises:
         DataError: a line is too long, or has too many marks, or they are nested too deep.
     """
-    marked, fence, in_front_matter = MarkedText(), "", False
-    for number, line in enumerate(text.splitlines(keepends=True)):
+    marked, front = MarkedText(escape=str), FRONT_MATTER.match(text)
+    if front:
+        marked.parts.append(front[0])
+        text = text[front.end() :]
+    lines = LINE.findall(text)
+    for number, line in enumerate(lines, 1 + (front[0].count("\n") if front else 0)):
+        if len(line) > MAX_LINE:
+            raise DataError(f"line {number} has {len(line):,} characters, more than {MAX_LINE:,}")
+    text_lines = {number for token in BLOCKS.parse(text) if token.type == "inline" and token.map for number in range(*token.map)}
+    for number, line in enumerate(lines):
         body = line.rstrip("\r\n")
-        if in_front_matter or (number == 0 and body == "---"):
-            in_front_matter = number == 0 or body not in ("---", "...")
-            marked.parts.append(line)
-            continue
-        match = FENCE.match(body)
-        if len(body) > MAX_LINE:
-            raise DataError(f"line {number + 1} has {len(body):,} characters, more than {MAX_LINE:,}")
-        if fence:
-            fence = "" if match and match[1].startswith(fence) and not body.strip(" `~") else fence
-            marked.parts.append(line)
-        elif match:
-            fence = match[1]
-            marked.parts.append(line)
-        elif RULE.match(body.strip()) or body.startswith(("    ", "\t")):
-            marked.parts.append(line)
-        else:
+        if number in text_lines:
             _add_line(marked, body, line[len(body) :])
+        else:
+            marked.parts.append(line)
     return marked
 
 
@@ -70,8 +74,11 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
     marked.parts.append(body[:begin])
     is_table = "|" in prefix[0] or body.rstrip().endswith("|")
     for cell in _cells(body[begin:end]) if is_table else [body[begin:end]]:
-        lines = _lines_of(cell)
-        marked.parts += lines if any(any(map(str.isalnum, line.text)) for line in lines) else [cell]
+        content = cell.strip()
+        lines = _lines_of(content)
+        cell_begin = cell.index(content)
+        middle = lines if any(any(map(str.isalnum, line.text)) for line in lines) else [content]
+        marked.parts += [cell[:cell_begin], *middle, cell[cell_begin + len(content) :]]
     marked.parts.append(body[end:] + ending)
 
 
@@ -100,13 +107,18 @@ def _lines_of(text: str) -> list[Element]:
     closed = _matching(text, matches)
     closing = set(closed.values())
     line, begins = Element(), list[int]()
-    parents, position = [line], 0
+    parents, position, before = [line], 0, ""
     for number, match in enumerate(matches):
-        is_point = match["escape"] or match["code"] or match["image"] or match["html"]
-        if not (is_point or number in closed or number in closing):
+        character = _character(match[0], text[match.end() : match.end() + 1]) if match["entity"] else ""
+        is_point = match["escape"] or match["code"] or match["image"] or match["html"] or (match["entity"] and not character)
+        if not (is_point or character or number in closed or number in closing):
             continue
-        parents[-1].children += cut_placeholders(text[position : match.start()])
+        before += text[position : match.start()] + character
         position = match.end()
+        if character:
+            continue
+        parents[-1].children += cut_placeholders(before)
+        before = ""
         if is_point:
             parents[-1].children.append(Element(match[0]))
         elif number in closed:
@@ -119,8 +131,17 @@ def _lines_of(text: str) -> list[Element]:
             # code in emphasis: spaces that stood around both must not come between them, which would end the emphasis
             if not any(child.strip() if isinstance(child, str) else child.children for child in parents.pop().children):
                 parents[-1].children[-1] = Element(text[begin:position])
-    parents[-1].children += cut_placeholders(text[position:])
+    parents[-1].children += cut_placeholders(before + text[position:])
     return cut_line(line)
+
+
+def _character(entity: str, following: str) -> str:
+    """Return what an entity stands for, as text; empty if it has to stay: a mark, white space, what would begin a tag or an entity."""
+    if entity[1] != "#" and entity[1:] not in html5:
+        return entity
+    character = html.unescape(entity)
+    is_mark = character in MARKS and not (character in "&<" and following.isspace())
+    return "" if is_mark or not character.strip() else character
 
 
 def _matching(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
