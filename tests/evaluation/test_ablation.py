@@ -34,6 +34,8 @@ from attent.evaluation.metrics import bleu, loss
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
 from attent.tasks.classification import evaluate_classifier
 
 PAIRS = [("abc", "0123"), ("bad cab", "65"), ("e", "4"), ("dead bee cab", "01234560"), ("ace", "333")]
@@ -63,11 +65,16 @@ def test_a_head_costs_what_the_loss_gains_without_it(translator: Translator, cha
     assert cost.low < cost.cost < cost.high
 
 
-def test_a_head_that_nobody_reads_costs_nothing(translator: Translator) -> None:
+@pytest.mark.needs_native
+@pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.INT8])
+@pytest.mark.parametrize("path", ["encoder.layers.0.self_attention", CROSS])
+@pytest.mark.parametrize("judge_kind", [LossJudge, BleuJudge])
+def test_a_head_that_nobody_reads_costs_nothing(translator: Translator, kind: Kind, path: str, judge_kind: type[LossJudge]) -> None:
     translator = copy.deepcopy(translator)
     with torch.no_grad():
-        translator.model.get_submodule(CROSS).output.weight[:, :6] = 0.0
-    cost = Ablation(LossJudge(translator, PAIRS)).cost(CROSS, 0)
+        translator.model.get_submodule(path).output.weight[:, :6] = 0.0
+    packed_linear.set_kind(translator.model, kind)
+    cost = Ablation(judge_kind(translator, PAIRS)).cost(path, 0)
     assert [cost.cost, cost.low, cost.high] == pytest.approx([0, 0, 0], abs=1e-6)
 
 

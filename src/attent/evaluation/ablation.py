@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, check_known
+from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
 
 CHANGES = ("zero", "uniform", "mean")
 # Resamples of an interval, and the numbers gathered for them at once.
@@ -153,7 +156,7 @@ class Ablation:
     def __init__(self, judge: HeadJudge, change: str = "zero") -> None:
         check_known("change of a head", change, CHANGES)
         self.judge, self.change = judge, change
-        statistics = judge.statistics()
+        statistics = _statistics(judge)
         self.score, self._scores = _scores(judge.metric, statistics)
         self.means = _means(judge) if change == "mean" else None
 
@@ -161,10 +164,20 @@ class Ablation:
         """Judge the model with one head changed, on the same examples and resamples as without."""
         metric = self.judge.metric
         with intervene(self.judge.model, {module: {head: self.change}}, means=self.means):  # pyright: ignore[reportArgumentType]
-            statistics = self.judge.statistics()
+            statistics = _statistics(self.judge)
         score, scores = _scores(metric, statistics)
         low, high = np.percentile(metric.sign * (scores - self._scores), (2.5, 97.5)).tolist()
         return HeadCost(module, head, score, metric.sign * (score - self.score), low, high, *summary)
+
+
+def _statistics(judge: HeadJudge) -> np.ndarray:
+    """Return the numbers of each example as a judge finds them, every layer of a quantized model computed in float32.
+
+    A stack with a changed head is computed so, and a head shall not pay for what the other type of weights costs.
+    """
+    is_quantized = packed_linear.kind_of(judge.model) is not Kind.FLOAT32
+    with head_means(judge.model) if is_quantized else nullcontext():
+        return judge.statistics()
 
 
 def _means(judge: HeadJudge) -> Mapping[str, Tensor]:

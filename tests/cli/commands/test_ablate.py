@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_fo
     assert len(costs) == 12
     assert costs == sorted(costs, reverse=True)
     assert as_json["heads"][0].keys() == {"module", "head", "score", "cost", "low", "high", "entropy", "distance"}
+
+
+@pytest.mark.needs_native
+def test_the_heads_of_one_type_of_weights_are_not_those_of_another(attent, run_folder: Path, files: list[Path], tmp_path: Path) -> None:
+    run, (source, target), out = tmp_path / "run", files, tmp_path / "heads.jsonl"
+    shutil.copytree(run_folder, run)
+    command = ("ablate", run, source, "--target", target, "--out", out)
+    assert attent(*command).code == 0
+    assert "dtype" not in json.loads(out.read_text(encoding="utf-8").split("\n")[0])
+    assert attent("quantize", run).code == 0
+    done = attent(*command)
+    assert (done.code, done.err[-1]) == (2, f"attent: {out} is of another run, of other examples or of other settings: name another file")
+    out.unlink()
+    assert attent(*command).code == 0
+    assert json.loads(out.read_text(encoding="utf-8").split("\n")[0])["dtype"] == "int8"
 
 
 def test_a_command_that_was_killed_goes_on(

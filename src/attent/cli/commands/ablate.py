@@ -73,6 +73,8 @@ def ablate(
     from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
     from attent.evaluation.ablation import Ablation, head_summaries
     from attent.evaluation.metrics import bleu_tokenizer
+    from attent.ops import packed_linear
+    from attent.ops.packed_linear import Kind
     from attent.runs.folder import MODEL
     from attent.runs.weights import digest
 
@@ -86,6 +88,9 @@ def ablate(
     judge = judge_of(file, target)
     digests = [digest(Path(name)) if Path(name).is_file() else name for name in (file, target) if name is not None]
     header = {"format": 1, "weights": digest(run / MODEL), "examples": digests, "limit": limit, "metric": metric, "change": change.value}
+    if (kind := packed_linear.kind_of(tool.model)) is not Kind.FLOAT32:
+        # layers are judged in float32, but not embeddings and logits
+        header["dtype"] = kind.name.lower()
     with AblationFile(out, header | ({"beam": settings.beam} if metric == "bleu" else {})) as results:
         ablation, summaries = Ablation(judge, change.value), head_summaries(judge)
         say(f"{len(summaries)} heads, {len(results.costs)} of them judged before, on {len(judge):,} examples")
