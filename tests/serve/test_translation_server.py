@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -154,6 +156,55 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Pat
         sys.setswitchinterval(interval)
     assert frozen[0] > 10_000
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("work", ["sentence", "document"])
+def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.serve import translation_server
+    from attent.serve.translation.engines import RunCatalog
+    from attent.serve.translation.settings import ServerSettings
+
+    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+
+    def block(*arguments: object) -> None:
+        has_begun.set()
+        assert is_over.wait(60)
+
+    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None)
+    with ThreadPoolExecutor(1) as client, translation_server.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setattr(server.catalog.runs[0].translator, "search", block)
+        asked: list[Future[str]] = []
+
+        def ask_and_stop() -> None:
+            if work == "sentence":
+                asked.append(client.submit(ask, address, "the dog 3"))
+            else:
+                server.service.documents.submit(block)
+            threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM)).start()
+
+        try:
+            begin = time.monotonic()
+            assert not server.run(listener, ask_and_stop)
+            assert time.monotonic() - begin < 20
+        finally:
+            is_over.set()
+            sys.setswitchinterval(interval)
+        for answer in asked:
+            assert answer.exception(60) is not None
+    assert server.batcher.close(60)
+
+
+def test_a_server_whose_threads_still_work_ends_the_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.cli.commands import serve
+    from attent.serve.translation_server import TranslationServer
+
+    statuses = list[int]()
+    monkeypatch.setattr(TranslationServer, "run", lambda self, *arguments: self.close() and False)
+    monkeypatch.setattr(serve.os, "_exit", statuses.append)
+    assert command(["serve", str(run), "--port", "0"]) == 0
+    assert statuses == [0]
 
 
 @pytest.mark.slow

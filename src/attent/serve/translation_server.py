@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -25,7 +26,7 @@ EXTRA = "serve"
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
-# Seconds that requests under way may take after a signal to stop.
+# Seconds that work under way may take after a signal to stop.
 PATIENCE = 30
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
 SWITCH_INTERVAL = 0.001
@@ -54,6 +55,8 @@ class TranslationServer:
             from attent.serve.translation.metrics import Metrics
             from attent.serve.translation.translated_files import TranslatedFiles
         self.catalog, self.settings, self._say = catalog, settings, say
+        # on the monotonic clock, once a signal has come
+        self._deadline = 0.0
         metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
         # a thread has a GPU of its own choice, on which Triton launches kernels
         prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
@@ -62,8 +65,12 @@ class TranslationServer:
         self.files = TranslatedFiles(settings.file_lifetime)
         self.app = application(self.service, metrics, say, self.files)
 
-    def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM or SIGINT, on uvloop's event loop where that is installed; then end the threads."""
+    def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> bool:
+        """Answer requests until SIGTERM or SIGINT, on uvloop's event loop where that is installed; then end the threads.
+
+        Returns:
+            True if nothing computes any more; otherwise a thread is at work that was given up, and would hold up the end of the process.
+        """
         loop_factory, listeners = None, [listener]
         with suppress(ImportError):
             from uvloop import new_event_loop as loop_factory
@@ -75,12 +82,24 @@ class TranslationServer:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
                 runner.run(self.serve(listeners, has_started))
         finally:
-            self.close()
+            # one patience for requests and threads
+            has_ended = self.close(max(self._deadline - time.monotonic(), 0))
+        return has_ended
 
-    def close(self) -> None:
-        """Finish the sentences that wait, end the threads, and delete translated documents."""
-        self.batcher.close()
+    def close(self, seconds: float | None = None) -> bool:
+        """Finish the sentences that wait, end the threads, and delete translated documents.
+
+        Args:
+            seconds: the longest time to wait for the threads; forever unless given.
+
+        Returns:
+            True if the threads have ended.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        has_ended = self.batcher.close(seconds)
+        has_ended &= self.service.close(None if deadline is None else max(deadline - time.monotonic(), 0))
         self.files.close()
+        return has_ended
 
     async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
         """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes.
@@ -119,6 +138,7 @@ class TranslationServer:
 
         def stop(number: int, frame: object) -> None:
             server.should_exit = True
+            self._deadline = time.monotonic() + PATIENCE
 
         handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         task = asyncio.create_task(server.serve(sockets=[*listeners]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -128,7 +129,10 @@ def serve(
             say("; ".join(f"{run.source} → {run.target}: {run.path}" for run in catalog.runs))
             say(limits_line(settings))
 
-        server.run(listener, announce)
+        if not server.run(listener, announce):
+            say("what took longer than the server's end was given up")
+            # a thread that still computes would hold up Python's own end, or abort it
+            os._exit(0)
 
 
 def limits_line(settings: object) -> str:

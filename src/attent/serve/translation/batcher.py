@@ -168,11 +168,14 @@ class Batcher:
                     sentence.ticket.future.exception()
             self._drop([sentence.ticket for sentence in waiting if sentence.ticket.remaining])
 
-    def close(self, seconds: float | None = None) -> None:
+    def close(self, seconds: float | None = None) -> bool:
         """Refuse new sentences, finish those that wait, and end the threads.
 
         Args:
-            seconds: the longest time to wait for them; forever unless given.
+            seconds: the longest time to wait for them, after which those that still wait are given up; forever unless given.
+
+        Returns:
+            True if the threads have ended.
         """
         with self._condition:
             self._is_closing = True
@@ -180,6 +183,9 @@ class Batcher:
         deadline = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
             thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
+        with self._condition:
+            self._queue.clear()
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _enqueue(self, sentences: Sequence[Sentence]) -> None:
         with self._condition:

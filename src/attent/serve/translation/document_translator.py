@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from attent.data.sentences import SplitText, split_sentences
@@ -54,12 +53,10 @@ class DocumentTranslator:
         self._slots = asyncio.Semaphore(settings.threads)
         self._piece = max(1, min(settings.batch, settings.queue_limit // 2))
         self._running = 0
-        # parsing keeps a processor busy: one document at a time, beside requests
-        self._executor = ThreadPoolExecutor(1, "attent-documents")
 
     async def run(self, function: Callable[..., Value], *arguments: object) -> Value:
         """Run a function in the thread of documents."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._service.documents, function, *arguments)
 
     async def translate(
         self, content: bytes, ending: str, source: str, target: str, charge: Callable[[int], None] = lambda size: None
