@@ -98,7 +98,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip the tests for which `--seconds` leaves no time, and those marked as needing what this machine lacks."""
-    if time.monotonic() - STARTED > item.config.getoption("--seconds"):
+    if time.monotonic() - STARTED > float(item.config.getoption("--seconds") or 0):
         pytest.skip("no time left: --seconds")
     # after the import hook
     from attent.ops import native
