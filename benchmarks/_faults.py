@@ -252,7 +252,7 @@ async def reloads(server: Server, work: Workload, run: Path, count: int) -> str:
 async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
     """Send headers and bodies by the byte, and read no answers, until the server has had enough of it."""
     config, closed = read_config(run), 0
-    client, content = Client(server), work.texts[0].encode() + b"\n" * LARGE_UPLOAD
+    client, content = Client(server), work.texts[0].encode() + b" " * LARGE_UPLOAD
     answer = await client.ask(document_request(content, str(config.source_language), str(config.target_language)))
     client.close()
     path = urllib.parse.urlsplit(json.loads(answer.body)["translatedFileUrl"]).path
@@ -305,7 +305,7 @@ async def disk_full(server: Server, work: Workload, run: Path, count: int) -> st
     """Send documents while no file of the server may grow, small ones and such as wait on the disk, and one after that."""
     config, statuses, client = read_config(run), Counter[int](), Client(server)
     content = "\n".join(work.texts[:3]).encode()
-    contents = content, content + b"\n" * LARGE_UPLOAD
+    contents = content, content + b" " * LARGE_UPLOAD
 
     async def send(content: bytes) -> int:
         return (await client.ask(document_request(content, str(config.source_language), str(config.target_language)))).status
