@@ -59,7 +59,15 @@ def test_an_unknown_format_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("ending", "content"),
-    [(".txt", "a\n" * 9), (".txt", "a\u2028" * 9), (".html", "<b>a</b>" * 5), (".html", "&a" * 9), (".md", "*a* " * 5), (".srt", "%s" * 9)],
+    [
+        (".txt", "a\n" * 9),
+        (".txt", "a\u2028" * 9),
+        (".html", "<b>a</b>" * 5),
+        (".html", "&a" * 9),
+        (".md", "*a* " * 5),
+        (".md", "|a" * 9),
+        (".srt", "%s" * 9),
+    ],
 )
 def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch, ending: str, content: str) -> None:
     monkeypatch.setattr(text, "MAX_PARTS", 8)
