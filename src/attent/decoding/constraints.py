@@ -71,38 +71,33 @@ class Constraints:
         return not (can_repeat or is_forced or step < self.minimum_length or step >= self.min_limit)
 
     def apply_(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        """`apply` that may overwrite its input."""
-        return _forbid_specials_(log_probs) if self.is_unconstrained(tokens.shape[1]) else self.apply(log_probs, tokens)
-
-    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
-        """Return the log-probabilities (B, V) of the token after `tokens` (B, t), −∞ for forbidden ones."""
-        step = tokens.shape[1]
-        original = log_probs
-        log_probs = _forbid_specials_(log_probs.clone())
+        """`apply` that overwrites its input: of a large vocabulary a copy is megabytes."""
+        step, originals = tokens.shape[1], log_probs[:, EOS].clone()
+        forced = self.prefixes[:, step] if step < self.prefixes.shape[1] else None
+        values = None if forced is None or step < self.prompt_length else log_probs.gather(1, forced[:, None])[:, 0]
+        log_probs[:, PAD] = log_probs[:, BOS] = -torch.inf
         if step < self.minimum_length:
             log_probs[:, EOS] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
             _forbid_ngram_repeats_(log_probs, tokens, self.no_repeat_ngram)
             is_stuck = torch.isneginf(log_probs).all(-1)
-            log_probs[:, EOS] = torch.where(is_stuck, original[:, EOS], log_probs[:, EOS])
+            log_probs[:, EOS] = torch.where(is_stuck, originals, log_probs[:, EOS])
         if step >= self.min_limit:
-            log_probs = _force(log_probs, original, self.limits <= step, torch.full_like(self.limits, EOS))
-        if step < self.prefixes.shape[1]:
-            forced = self.prefixes[:, step]
-            log_probs = _force(log_probs, original if step >= self.prompt_length else torch.zeros_like(original), forced != PAD, forced)
+            _force_(log_probs, self.limits <= step, torch.full_like(self.limits, EOS), originals)
+        if forced is not None:
+            _force_(log_probs, forced != PAD, forced, torch.zeros_like(originals) if values is None else values)
         return log_probs
 
-
-def _forbid_specials_(log_probs: Tensor) -> Tensor:
-    """Forbid PAD and BOS, in place."""
-    log_probs[:, PAD] = log_probs[:, BOS] = -torch.inf
-    return log_probs
+    def apply(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
+        """Return the log-probabilities (B, V) of the token after `tokens` (B, t), −∞ for forbidden ones."""
+        return self.apply_(log_probs.clone(), tokens)
 
 
-def _force(log_probs: Tensor, original: Tensor, is_forced: Tensor, tokens: Tensor) -> Tensor:
-    """Allow only the tokens (B,) in the forced rows (B,), with their original log-probabilities."""
-    forced = torch.full_like(original, -torch.inf).scatter(1, tokens[:, None], original.gather(1, tokens[:, None]))
-    return torch.where(is_forced[:, None], forced, log_probs)
+def _force_(log_probs: Tensor, is_forced: Tensor, tokens: Tensor, values: Tensor) -> None:
+    """Allow only the tokens (B,) in the forced rows (B,), with these log-probabilities (B,), in place."""
+    indices = tokens[:, None]
+    chosen = torch.where(is_forced[:, None], values[:, None], log_probs.gather(1, indices))
+    log_probs.masked_fill_(is_forced[:, None], -torch.inf).scatter_(1, indices, chosen)
 
 
 def _forbid_ngram_repeats_(log_probs: Tensor, tokens: Tensor, ngram_size: int) -> None:
