@@ -181,7 +181,7 @@ def main() -> None:
         if not run.is_dir():
             recipe = options.reordering / "recipe.toml"
             attent = [sys.executable, "-m", "attent"]
-            subprocess.run([*attent, "train", "--config", recipe, "--out", run], check=True)
+            subprocess.run([*attent, "train", "--config", recipe, "--data", options.reordering, "--out", run], check=True)
             links = ("--gold", options.reordering / "valid.links", "--best")
             subprocess.run([*attent, "align", run, options.reordering / "valid.tsv", *links], check=True, stdout=subprocess.DEVNULL)
         known = ((pair.source, pair.target, {source: pair.target.split()[target] for source, target in pair.links}) for pair in pairs)
