@@ -51,13 +51,24 @@ def same(ours: BlockMask, theirs: BlockMask) -> bool:
 def test_it_is_the_one_that_pytorch_builds(name: str, options: dict[str, Any]) -> None:
     for batch, heads in ((B, H), (None, None)):
         arguments = MASKS[name], batch, heads, T, T
-        assert same(attent.create_block_mask(*arguments, **options), torch_flex.create_block_mask(*arguments, **options))
+        assert same(attent.create_block_mask(*arguments, **options), pytorchs(*arguments, **options))
+
+
+def pytorchs(*arguments: Any, **options: Any) -> BlockMask:
+    """Return what PyTorch builds on a CPU: without a device, its builds for GPUs ask for one that need not be there."""
+    return torch_flex.create_block_mask(*arguments, device="cpu", **options)
+
+
+def test_without_a_gpu_a_mask_lies_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    # as in a build for GPUs on a machine that has none
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available=False: None if check_available else torch.device("cuda"))
+    assert attent.create_block_mask(causal, None, None, T, T).kv_num_blocks.device.type == "cpu"
 
 
 def test_several_tiles_make_the_same_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.integrations.block_mask.PAIRS", 1)
     arguments = causal, 1, H, T, T + 100
-    assert same(attent.create_block_mask(*arguments), torch_flex.create_block_mask(*arguments))
+    assert same(attent.create_block_mask(*arguments), pytorchs(*arguments))
 
 
 class Largest(TorchDispatchMode):
@@ -84,8 +95,8 @@ def test_its_memory_does_not_grow_with_the_keys(mask_mod: Callable[..., Tensor],
 @pytest.mark.parametrize("pairs", [1, 2**12, 2**14, 2**16])
 def test_tiles_of_any_size_make_the_same_mask(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.integrations.block_mask.PAIRS", pairs)
-    arguments = MASKS["with gaps"], B, H, T, T + 100, None, (32, 64)
-    assert same(attent.create_block_mask(*arguments), torch_flex.create_block_mask(*arguments))
+    arguments = MASKS["with gaps"], B, H, T, T + 100
+    assert same(attent.create_block_mask(*arguments, BLOCK_SIZE=(32, 64)), pytorchs(*arguments, BLOCK_SIZE=(32, 64)))
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0, 31), (31, 0)])
@@ -105,7 +116,7 @@ def test_the_pairs_of_a_block_mask(name: str) -> None:
     mask = BlockMaskPairs.of(block_mask, B, H)
     tensor = torch.zeros(B, H, T, 1)
     pairs = prepare(tensor, tensor, tensor, mask=mask).call.pairs()
-    allowed, right = mask.allowed(pairs), torch_flex.create_mask(MASKS[name], B, H, T, T)
+    allowed, right = mask.allowed(pairs), torch_flex.create_mask(MASKS[name], B, H, T, T, "cpu")
     assert torch.equal(allowed.expand_as(right), right)
     key_range = mask.key_range(pairs)
     assert key_range is not None
@@ -128,7 +139,7 @@ def test_blocks_without_a_function_are_all_that_a_mask_needs() -> None:
 def test_a_range_of_keys_for_each_query(name: str) -> None:
     tensor = torch.zeros(B, H, T, 1)
     pairs = prepare(tensor, tensor, tensor).call.pairs()
-    right = torch_flex.create_mask(MASKS[name], B, H, T, T)
+    right = torch_flex.create_mask(MASKS[name], B, H, T, T, "cpu")
     for sizes in ((B, H), (None, None)):
         if sizes == (None, None) and name == "one for each head and sequence":
             continue

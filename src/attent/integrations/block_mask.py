@@ -52,7 +52,8 @@ def create_block_mask(
         A BlockMask, for `attent.flex_attention` and for PyTorch's.
     """
     refuse((_compile, "create_block_mask does not compile: it looks at the pairs by tiles"))
-    device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
+    # a build for GPUs names one also where there is none
+    device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
     query_block, key_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     batch, head = (torch.arange(size, device=device) for size in (B or 1, H or 1))
     rows, columns = -(-Q_LEN // query_block), -(-KV_LEN // key_block)
