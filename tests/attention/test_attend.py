@@ -198,14 +198,14 @@ def test_it_is_one_graph(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("name", CALLS)
 def test_it_compiles(name: str) -> None:
     check_compiled(CALLS[name], "inductor")
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("implementation", ["formula", "tiled"])
 def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 500)
@@ -220,7 +220,7 @@ def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, mo
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("tile", [by_rows.TILE, 40])
 def test_forward_mode_derivatives_whatever_auto_would_choose(which: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,7 +252,7 @@ COMPILED = [
 
 @pytest.mark.slow
 # PyTorch's compiler itself imports what PyTorch has deprecated
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("arguments", COMPILED, ids=str)
 def test_it_compiles_to_one_graph(arguments: dict[str, Any]) -> None:
     attention, features, lengths = MultiHeadAttention(8, 2, **arguments), torch.randn(2, 5, 8), torch.tensor([5, 3])

@@ -65,7 +65,7 @@ def test_linear_layers_come_along(active: Any, products: Products, shape: tuple[
     assert products.count == 4
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 def test_second_derivatives_and_transforms_of_linear_layers(active: Any, products: Products) -> None:
     def second(features: Tensor, weight: Tensor) -> list[Tensor]:
         (gradient,) = torch.autograd.grad(F.linear(features, weight).sin().sum(), features, create_graph=True)

@@ -21,7 +21,7 @@ from attent.ops.eligibility import is_transformed, is_vmap_alone, needs_plain_to
 
 B, H, TQ, TK, D, DV = 2, 3, 5, 7, 4, 3
 # PyTorch's own forward mode
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit")
 Attention = Callable[..., Tensor]
 
 

@@ -177,7 +177,7 @@ def held(ran: list[Any], tensors: Any, arguments: dict[str, Any]) -> str:
     return f"{explanation.chosen}, {explanation.variant}"
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("row", CONTRACT.ROWS, ids=lambda row: "-".join(row.values()))
 def test_the_plan_is_what_runs(row: dict[str, str], ran: list[str]) -> None:
     case = CONTRACT.case_of(row)

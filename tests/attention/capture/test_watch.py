@@ -315,7 +315,7 @@ class SelfAttention(nn.Module):
         return F.scaled_dot_product_attention(features, features, features)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_torchscript_runs_unseen_and_says_so() -> None:
     model, features = torch.jit.script(nn.Sequential(SelfAttention())), torch.randn(2, 3, 5, 4)
     with watch(model) as seen:

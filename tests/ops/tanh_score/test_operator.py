@@ -44,6 +44,7 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.no_cover
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, of any operator
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
     inputs = given(dtype)
@@ -51,7 +52,7 @@ def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
     torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7, dtype=dtype)))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 def test_forward_mode_takes_the_plain_formula() -> None:
     query, key, value = (torch.randn(1, 1, length, 4, dtype=torch.float64) for length in (3, 5, 5))
     score, tangent = Additive(4, 4, 6).double(), torch.randn(1, 1, 3, 4, dtype=torch.float64)

@@ -135,7 +135,7 @@ def test_second_derivatives_are_the_formulas(device: torch.device) -> None:
         torch.testing.assert_close(found, right, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+@pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 def test_forward_mode_takes_the_plain_formula(device: torch.device) -> None:
     score = Additive(4, 4, 6).to(device)
     query, key, value, tangent = (torch.randn(1, 1, length, 4, device=device) for length in (3, 5, 5, 5))
