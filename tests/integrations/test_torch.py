@@ -109,6 +109,18 @@ def test_a_mask_that_hides_pairs_gets_its_gradient(active: Any, calls: Any) -> N
     assert not dropped[-1][mask.isinf()].any()
 
 
+def test_the_lowest_numbers_of_a_mask_have_no_gradient(active: Any, calls: Any) -> None:
+    *tensors, mask = inputs(SHAPE, KEYS, KEYS, (12, 9))
+    mask = mask.detach().index_fill(0, torch.tensor(3), torch.finfo(torch.float32).min).requires_grad_()
+    expected = results(F.scaled_dot_product_attention, *tensors, attn_mask=mask)
+    with active():
+        found = results(F.scaled_dot_product_attention, *tensors, attn_mask=mask)
+    assert calls.count == 1
+    assert expected[-1][3].count_nonzero() == 9
+    expected[-1][3] = 0.0
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_16_bits_run_our_kernel(active: Any, calls: Any, dtype: torch.dtype) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, dtype=dtype)

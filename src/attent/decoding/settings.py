@@ -24,8 +24,8 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         length_penalty: α, to which `length_form` is raised; 0 ranks by log-probability alone.
         length_form: of |Y| tokens, EOS included: (5 + |Y|) / 6 of Wu et al. (2016), arXiv 1609.08144, equation 14 ("wu"), or |Y|, as
             Marian and Hugging Face's `generate` have it ("length").
-        minimum_length: tokens that a translation must have, EOS not counted.
-        maximum_length: tokens that it may have, EOS not counted (None: no bound of this kind).
+        minimum_length: tokens that a translation must have, EOS not counted; a token of the language that it begins with is counted.
+        maximum_length: tokens that it may have, counted alike (None: no bound of this kind).
         maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either bound the
             translation of Tk tokens may have 2 Tk + 32; with both the smaller one holds.
         no_repeat_ngram: n-grams of this length do not come twice in a translation; 0 forbids nothing.

@@ -334,6 +334,24 @@ def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, drop
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
 
 
+@pytest.mark.parametrize("keys", [23, 300])
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.usefixtures("width")
+@pytest.mark.needs_native
+def test_of_keys_that_are_alike_a_query_has_a_gradient_of_what_rounding_leaves(dtype: torch.dtype, keys: int) -> None:
+    query, key, value, gradient = (torch.randn(4, 1, *size).to(dtype) for size in ((4, 1), (1, 1), (keys, 5), (4, 5)))
+    query, key = query.requires_grad_(), (key * 10).expand(-1, -1, keys, -1)
+    bias = torch.randn(4, 1, 4, keys)
+    dquery = torch.autograd.grad(attend(query, key, value, bias=bias, implementation="dense"), query, gradient)[0].double()
+    weights, dweights = (query.double() @ key.double().mT + bias).softmax(-1), gradient.double() @ value.double().mT
+    means, context = (weights * dweights).sum(-1, keepdim=True), weights @ value.double()
+    size = key.double().abs()
+    bound = (weights * (dweights - means).abs()) @ size + weights @ size * (context * gradient).abs().sum(-1, keepdim=True)
+    # float32's own rounding beside it
+    assert (dquery.abs() <= torch.finfo(dtype).eps / 2 * bound + 3e-5).all()
+    assert keys < 256 or dquery.abs().max() > 1e-4
+
+
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_float16_is_read_and_rounded_as_pytorch_does() -> None:

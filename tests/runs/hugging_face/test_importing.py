@@ -16,6 +16,7 @@ from torch import Tensor
 
 import attent
 from attent.attention.positions.sinusoidal import waves
+from attent.data.tokenizer import EOS, prompt_of
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator, of_run
 from attent.runs.config import read_config
@@ -210,3 +211,15 @@ def test_rows_are_those_of_our_ids() -> None:
     assert nllb.pieces == ["<s>", "a"]
     assert nllb.rows(table)[:, 0].tolist() == [1, 3, 2, 2, 0, 4]
     assert nllb.bias(table[:, 0]).tolist() == [1, 3, -100, 2, 0, 4]
+
+
+def test_the_token_of_the_language_counts_in_bounds_of_length(tmp_path: Path) -> None:
+    random_translators.m2m100(tmp_path / "model")
+    translator = attent.load(tmp_path / "model", source_language="en", target_language="fr")
+    with torch.no_grad():
+        # it would always end
+        translator.model.to_logits.bias[EOS] = 1e4
+    for bounds, length in (({}, 1), ({"minimum_length": 1}, 1), ({"minimum_length": 3, "maximum_length": 3}, 3)):
+        (best,) = translator.search(["The dog runs."], SearchSettings(**bounds))[0]
+        assert len(best.tokens) == length
+        assert best.tokens[:1] == tuple(prompt_of(translator.target_tokenizer))
