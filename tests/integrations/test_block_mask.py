@@ -61,7 +61,9 @@ def pytorchs(*arguments: Any, **options: Any) -> BlockMask:
 
 def test_without_a_gpu_a_mask_lies_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     # as in a build for GPUs on a machine that has none
-    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda check_available=False: None if check_available else torch.device("cuda"))
+    monkeypatch.setattr(
+        "torch.accelerator.current_accelerator", lambda check_available=False: None if check_available else torch.device("cuda")
+    )
     assert attent.create_block_mask(causal, None, None, T, T).kv_num_blocks.device.type == "cpu"
 
 
