@@ -93,9 +93,9 @@ class Call:
 
     def bias_term(self, bias: Tensor) -> Tensor:
         """A bias as scores take it: of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one."""
-        bias, least = bias.to(self.accumulation_dtype), torch.finfo(self.accumulation_dtype).min / 2
+        bias, minimum = bias.to(self.accumulation_dtype), torch.finfo(self.accumulation_dtype).min / 2
         # no clamp, whose gradient at its bound PyTorch 2.15 changed
-        return bias.masked_fill(bias < least, least)
+        return bias.masked_fill(bias < minimum, minimum)
 
     def repeat_kv(self, features: Tensor) -> Tensor:
         """Keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
