@@ -85,7 +85,9 @@ def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, mon
     (source,) = [block for block in blocks("docs/adding-a-part.md") if "class ScaledCosine" in block]
     (tmp_path / "scaled_cosine.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(scores, "__path__", [*scores.__path__, str(tmp_path)])
+    monkeypatch.setattr(scores, "ScaledCosine", None, raising=False)
     score = registry.parts(scores)["scaled_cosine"]()
+    assert scores.ScaledCosine is type(score)
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
     spec = attent.attend(query, key, value, score=score, implementation="formula")
     for implementation in ("tiled", "sdpa"):

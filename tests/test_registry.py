@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 from collections import OrderedDict
@@ -50,6 +51,46 @@ def test_parts_are_found_by_reading_the_folder(folder: str) -> None:
     assert list(found) == ["hard", "top_k"]
     assert [part.__name__ for part in found.values()] == ["Hard", "TopK"]
     assert registry.parts(sys.modules[folder], leave_out=("table",)) == found
+
+
+def test_a_part_is_an_attribute_of_its_folder(folder: str) -> None:
+    found = registry.parts(folder, leave_out=("table",))
+    package = sys.modules[folder]
+    assert {name: part for name, part in vars(package).items() if isinstance(part, type)} == {"Hard": found["hard"], "TopK": found["top_k"]}
+
+
+# A part of each slot, whose file is all there is of it.
+NEW_PARTS = {
+    "scores": ("Score", "def forward(self, query, key): return query @ key.transpose(-2, -1)"),
+    "normalizers": ("Normalizer", "def normalize(self, scores): return scores.softmax(-1)"),
+    "masks": ("Mask", "def allowed(self, pairs): return pairs.query_index[:, None] + pairs.key_index >= 0"),
+    "positions": ("Position", "rotates = True\n    def rotate(self, features, positions): return features"),
+    "weightings": ("Weighting", "def factors(self, pairs): return pairs.key_index.new_ones(1).float()"),
+}
+NEW_PARTS_IN_USE = """
+import attent, torch
+from attent.attention import choices, masks, normalizers, positions, scores, weightings
+from attent.attention.masks import NewMasks
+from attent.attention.normalizers import NewNormalizers
+from attent.attention.positions import NewPositions
+from attent.attention.scores import NewScores
+from attent.attention.weightings import NewWeightings
+assert all("New" + name.title() in dir(globals()[name]) for name in ("masks", "normalizers", "positions", "scores", "weightings"))
+query = torch.randn(1, 2, 3, 4)
+names = {"score": "new_scores", "normalizer": "new_normalizers", "mask": "new_masks", "position": "new_positions"}
+found = attent.attend(query, query, query, weighting=NewWeightings(), **names)
+torch.testing.assert_close(found, attent.attend(query, query, query, score="dot"))
+"""
+
+
+def test_a_file_is_all_that_a_new_part_of_any_slot_needs(tmp_path: Path) -> None:
+    shutil.copytree(Path(attent.__path__[0]), tmp_path / "attent", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for slot, (base, body) in NEW_PARTS.items():
+        lines = f"from attent.attention.base import {base}\n\n\nclass New{slot.title()}({base}):\n    {body}\n"
+        (tmp_path / "attent" / "attention" / slot / f"new_{slot}.py").write_text(lines, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", NEW_PARTS_IN_USE], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_file_without_its_class_is_noticed(folder: str) -> None:

@@ -33,6 +33,8 @@ def class_name(name: str) -> str:
 def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict[str, type[Any]]:
     """Import every part of a folder, and return the classes by file name, in alphabetical order.
 
+    Each class becomes an attribute of the package, so that it can be imported from there whether or not the package's code names it.
+
     Args:
         package: the package, such as `attent.attention.scores`, or its dotted name.
         leave_out: names of files that hold no part.
@@ -43,6 +45,7 @@ def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict
         if info.name not in leave_out and not info.ispkg:
             file = importlib.import_module(f"{module.__name__}.{info.name}")
             classes[info.name] = getattr(file, class_name(info.name))
+            setattr(module, class_name(info.name), classes[info.name])
     return classes
 
 
