@@ -290,8 +290,8 @@ def _in_attention(trial: _Trial) -> None:
         gradients = torch.autograd.grad(result, list(leaves.values()), of_context, materialize_grads=True)
         return {"context": result.detach()} | {f"the gradient of {name}": tensor for name, tensor in zip(leaves, gradients, strict=True)}
 
-    expected = outcome("formula")
-    for implementation in ("formula", "tiled"):
+    expected = outcome("reference")
+    for implementation in ("reference", "tiled"):
         result = outcome(implementation)
         spoilt = outcome(implementation, key=key.masked_fill(hidden, torch.nan), value=value.masked_fill(hidden, torch.nan))
         for name, tensor in result.items():
@@ -307,7 +307,7 @@ def _in_attention(trial: _Trial) -> None:
         with torch.no_grad():
             for step in (STEP, -STEP):
                 tensor.add_(direction, alpha=step)
-                difference += float((context(inputs, "formula") * of_context).sum()) / (2 * step)
+                difference += float((context(inputs, "reference") * of_context).sum()) / (2 * step)
                 tensor.add_(direction, alpha=-step)
         if abs(slope - difference) > SLOPES * max(1.0, abs(difference)):
             message = f"along a random direction {slope:.6g}, by differences {difference:.6g}"

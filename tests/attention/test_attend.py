@@ -20,7 +20,7 @@ from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
-DOT = [name for name in IMPLEMENTATIONS if name not in ("short", "tanh")]
+DOT = [name for name in IMPLEMENTATIONS if name not in ("dense", "tanh")]
 # of a type in which the extension's presence makes no difference
 EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
 SHORT = "it takes float32, bfloat16 and float16, not torch.float64"
@@ -79,10 +79,10 @@ def test_explain_says_which_runs_and_why_not_the_others() -> None:
     found = explain(*EXACT_SIDES)
     assert found.chosen == "sdpa"
     first = "sdpa was asked first"
-    assert found.reasons == {"short": SHORT, "tanh": TANH, "formula": first, "tiled": first}
+    assert found.reasons == {"dense": SHORT, "tanh": TANH, "reference": first, "tiled": first}
     found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
-    reasons = {"short": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "formula was asked first"}
-    assert str(found) == "\n".join(["formula runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
+    reasons = {"dense": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "reference was asked first"}
+    assert str(found) == "\n".join(["reference runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
 
@@ -90,7 +90,7 @@ def test_explain_computes_nothing() -> None:
     def never(query: Tensor, key: Tensor) -> Tensor:
         raise AssertionError
 
-    assert explain(QUERY, KEY, VALUE, score=never).chosen == "formula"
+    assert explain(QUERY, KEY, VALUE, score=never).chosen == "reference"
 
 
 def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +98,10 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     assert found.chosen == "tiled"
     assert found.reasons == {
-        "short": SOFTMAX,
+        "dense": SOFTMAX,
         "sdpa": SOFTMAX,
         "tanh": TANH,
-        "formula": "it would hold the whole table of scores, which tiles do not",
+        "reference": "it would hold the whole table of scores, which tiles do not",
     }
     # asked for by name it runs all the same
     expected = attend(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="formula")
@@ -115,7 +115,7 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
         with pytest.raises(
             UnknownNameError,
             match=r"^unknown implementation 'tile'; did you mean 'tiled'\? "
-            r"\(known: auto, dense, dropped, formula, reference, sdpa, sdpa_dropout, short, tanh, tiled\)",
+            r"\(known: auto, dense, reference, sdpa, tanh, tiled\)",
         ):
             call(QUERY, KEY, VALUE, implementation="tile")
 

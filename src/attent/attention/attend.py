@@ -25,10 +25,10 @@ from attent.ops.eligibility import without_autocast
 
 # in order of preference
 IMPLEMENTATIONS: dict[str, ModuleType] = {
-    "short": dense,
+    "dense": dense,
     "sdpa": sdpa,
     "tanh": tanh,
-    "formula": reference,
+    "reference": reference,
     "tiled": tiled,
 }
 
@@ -122,8 +122,7 @@ def attend(
         weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
-        implementation: "auto", or "dense" (also "short"), "sdpa", "tanh", "reference" (also "formula") or "tiled", which
-            then runs or raises.
+        implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
         normaliser: the former name of `normalizer`.
 

@@ -119,7 +119,7 @@ def scaled_dot_product_attention(
     if not is_pytorchs and _can_serve(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
         prepared = _prepare(query, key, value, attn_mask, dropout_p, is_causal, scale)
         call = prepared.call
-        if dense.unsupported(call) is None and select.reason_to_skip("short", call) is None:
+        if dense.unsupported(call) is None and select.reason_to_skip("dense", call) is None:
             if dropout_p:
                 call = replace(call, seed=int(torch.randint(2**31 - 1, ())))
             with without_autocast(call.device):

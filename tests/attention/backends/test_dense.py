@@ -219,7 +219,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.needs_native
 def test_auto_takes_it_for_short_sequences() -> None:
     tensors = given(6, 32, 32)
-    assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "short"
+    assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "dense"
 
 
 @pytest.mark.needs_native

@@ -252,9 +252,9 @@ def test_second_derivatives() -> None:
 def test_auto_takes_it() -> None:
     tensors = given()
     for arguments in TERMS.values():
-        assert explain(*tensors, **arguments).chosen == "short"
+        assert explain(*tensors, **arguments).chosen == "dense"
     for bias in (table(1, H, TQ, TK), table(B, 1, 1, TK)):
-        assert explain(*tensors, bias=bias.requires_grad_()).chosen == "short"
+        assert explain(*tensors, bias=bias.requires_grad_()).chosen == "dense"
 
 
 def test_why_not() -> None:

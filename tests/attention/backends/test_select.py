@@ -29,12 +29,12 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     # 2·5·7 = 70 scores, and 11 numbers for each of them
     monkeypatch.setattr(row_tiles, "WHOLE", 1)
     monkeypatch.setattr(row_tiles, "TILE", 70)
-    assert select.reason_to_skip("formula", dot) is None
-    assert select.reason_to_skip("formula", additive) == "it would hold the whole table of scores, which tiles do not"
+    assert select.reason_to_skip("reference", dot) is None
+    assert select.reason_to_skip("reference", additive) == "it would hold the whole table of scores, which tiles do not"
     monkeypatch.setattr(row_tiles, "TILE", 69)
-    assert select.reason_to_skip("formula", dot) is not None
+    assert select.reason_to_skip("reference", dot) is not None
     monkeypatch.setattr(row_tiles, "TILE", 770)
-    assert select.reason_to_skip("formula", additive) is None
+    assert select.reason_to_skip("reference", additive) is None
 
 
 def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_a_few_queries_take_the_plain_tanh() -> None:
 
 def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
     query, key = torch.zeros(1, 1, queries, 2, dtype=dtype), torch.zeros(1, 1, keys, 2, dtype=dtype)
-    return select.reason_to_skip("short", prepare(query, key, key, **arguments).call)
+    return select.reason_to_skip("dense", prepare(query, key, key, **arguments).call)
 
 
 def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -> None:
@@ -95,7 +95,7 @@ def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.Mo
     assert skip_reason(63, 64, mask=Blocks(first_and_own, 2)) is None
     tensors = [torch.randn(1, 1, 64, 2) for _ in range(3)]
     # of so few pairs the formula comes first
-    assert explain(*tensors, mask=Blocks(first_and_own, 2)).chosen == "formula"
+    assert explain(*tensors, mask=Blocks(first_and_own, 2)).chosen == "reference"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:
@@ -244,14 +244,14 @@ def test_names_of_the_removed_backend_for_dropout_run_tiles(name: str) -> None:
     assert torch.equal(expected, context)
 
 
-@pytest.mark.parametrize(("present", "former"), select.NAMES.items())
-def test_former_and_present_names(present: str, former: str) -> None:
+@pytest.mark.parametrize(("former", "present"), select.FORMER.items())
+def test_former_and_present_names(former: str, present: str) -> None:
     query = torch.randn(1, 1, 9, 4)
     if present == "dense" and native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
     first, second = (explain(query, query, query, implementation=name, dropout=0.5, seed=1) for name in (present, former))
     assert first == second
-    assert first.chosen == former
+    assert first.chosen == present
     with pytest.raises(ImplementationError, match=f"implementation '{present}' cannot serve") if present != "reference" else nullcontext():
         explain(query, query, query, implementation=present, normalizer="sparsemax")
 

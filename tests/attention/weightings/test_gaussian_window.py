@@ -69,7 +69,7 @@ def test_one_number_by_hand() -> None:
 def test_fused_implementations_decline() -> None:
     query = torch.randn(1, 8, 5)
     reasons = explain(query, query, query, weighting=GaussianWindow(torch.zeros(1, 8), 1.0)).reasons
-    assert reasons["sdpa"] == reasons["short"] == "its weights are not multiplied after normalising"
+    assert reasons["sdpa"] == reasons["dense"] == "its weights are not multiplied after normalising"
 
 
 def test_what_is_said_of_distributions_is_not_said_of_these() -> None:

@@ -23,8 +23,8 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import is_transformed, needs_plain_torch
 
-# Backends go by these names too; `explain` prints the first ones.
-NAMES = {"dense": "short", "reference": "formula"}
+# Former names of backends, which `implementation=` takes too.
+FORMER = {"short": "dense", "formula": "reference"}
 # Names of a backend for dropout that was removed, since dense attention was 3 to 9 times as fast as it, and tiles as fast.
 REMOVED = {"sdpa_dropout": "tiled", "dropped": "tiled"}
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
@@ -94,13 +94,13 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     if has_open_sizes(call):
         # sizes that are open now can be held against no threshold
         return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
-    if name == "formula" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
+    if name == "reference" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
         return "it would hold the whole table of scores, which tiles do not"
-    if name == "short" and call.queries == 1:
+    if name == "dense" and call.queries == 1:
         return "a single query does not fill its registers"
-    if name == "short" and (limit := _dense_keys(call)) is not None and call.keys > limit:
+    if name == "dense" and (limit := _dense_keys(call)) is not None and call.keys > limit:
         return f"PyTorch is faster beyond {limit} keys by the row {current_row().name!r} of the machines"
-    if name in ("short", "sdpa") and _has_few_scattered_pairs(call):
+    if name in ("dense", "sdpa") and _has_few_scattered_pairs(call):
         return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():
         return "functional derivatives take plain PyTorch, which it leaves to tiles"
@@ -155,11 +155,11 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
     def objection(name: str) -> str | None:
         return backends[name].unsupported(call) or reason_to_skip(name, call)
 
-    name = (NAMES | REMOVED).get(implementation, implementation)
+    name = (FORMER | REMOVED).get(implementation, implementation)
     if name == "auto":
         name = next(name for name in backends if objection(name) is None)
     elif name not in backends:
-        raise UnknownNameError("implementation", implementation, ("auto", *backends, *NAMES, *REMOVED))
+        raise UnknownNameError("implementation", implementation, ("auto", *backends))
     elif reason := backends[name].unsupported(call):
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
     others = [other for other in backends if other != name] if with_reasons else []
