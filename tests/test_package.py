@@ -75,6 +75,10 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(attent)
 
 
+def test_nothing_else_is_listed() -> None:
+    assert {name for name in dir(attent) if not name.startswith("__")} == {*attent.__all__} - {"__version__"}
+
+
 def test_version_is_the_installed_one() -> None:
     assert attent.__version__ == importlib.metadata.version("attent")
 

@@ -94,4 +94,4 @@ if not TYPE_CHECKING:  # a type checker that saw this would take any name for on
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({name for name in globals() if name.startswith("__")} | {*__all__})
