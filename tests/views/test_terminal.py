@@ -48,6 +48,13 @@ def test_a_very_long_map_ends_early_and_says_so() -> None:
     assert "sees nothing" in drawn
 
 
+def test_weights_too_small_for_a_block_take_one_line() -> None:
+    labels = [f"patch {place}" for place in range(65)]
+    uniform = panel(torch.full((65, 65), 1 / 65), labels, labels, title="layers.0, mean over 3 heads")
+    says = ["layers.0, mean over 3 heads", "no weight is large enough for a block: of 65 keys the largest has 0.015"]
+    assert heat_map(uniform, columns=80).splitlines() == heat_map(uniform, columns=80, color=True).splitlines() == says
+
+
 def test_colour_changes_the_blocks_alone() -> None:
     map_ = panel(WEIGHTS, ["x", "y"], ["a", "b", "c"])
     plain, coloured = heat_map(map_, columns=40), heat_map(map_, columns=40, color=True)

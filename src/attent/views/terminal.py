@@ -23,7 +23,7 @@ def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None,
     """Draw weights as blocks, the darker the larger, with the labels of rows and columns.
 
     A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one below another;
-    one with very many rows ends early, and says so.
+    one with very many rows ends early, and says so. If none of so many has a weight for a block, a line says that.
 
     Args:
         panels: one, or several by name, drawn one below another.
@@ -45,7 +45,11 @@ def _draw(panel: Panel, columns: int, color: bool) -> str:
     widest = max((width(cluster) for key in keys for cluster in clusters(key)), default=1)
     cell = 2 if 2 * len(keys) <= room or widest > 1 else 1
     step = max(room // cell, 1)
-    scale = max(1.0, max((abs(weight) for row in weights for weight in row), default=0.0))
+    largest = max((abs(weight) for row in weights for weight in row), default=0.0)
+    scale = max(1.0, largest)
+    if largest and len(rows) == MAX_ROWS and not _shade(largest / scale, color):
+        message = f"no weight is large enough for a block: of {len(keys)} keys the largest has {largest:.2g}"
+        return "\n".join(filter(None, (panel.title, message)))
     reading = f"{panel.reading} · right: where it looks most" if panel.reading else ""
     lines = [line for line in (panel.title, reading) if line]
     for begin in range(0, max(len(keys), 1), step):
