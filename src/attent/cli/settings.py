@@ -226,7 +226,12 @@ def _set(tables: dict[str, Any], change: str) -> None:
 
 
 def _check_sides(files: Mapping[str, Any]) -> None:
-    """Raise an ArgumentError if a file of one side of pairs is given without that of the other side."""
+    """Raise an ArgumentError if a file of one side of pairs is given without that of the other side, or a name is not one of pairs."""
+    from attent.data.readers import pairs_ending
+
+    for name in ("train", "valid", "replay"):
+        if name in files:
+            pairs_ending(files[name])
     for name in ("train", "valid"):
         for side, other_side in (("source", "target"), ("target", "source")):
             if f"{name}_{side}" in files and f"{name}_{other_side}" not in files:

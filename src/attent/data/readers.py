@@ -115,6 +115,18 @@ def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]
     return ((number, text) for number, (text,) in _report_dropped(display_name(path), rows, report))
 
 
+def pairs_ending(path: str | Path) -> str:
+    """Return the ending of a file of pairs, .tsv or .jsonl, without the .gz behind it; empty for standard input.
+
+    Raises:
+        ArgumentError: the name has another ending.
+    """
+    ending = Path(str(path).removesuffix(".gz")).suffix
+    if str(path) != STANDARD_INPUT and ending not in (".tsv", ".jsonl"):
+        raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
+    return ending
+
+
 def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     """Read the pairs of one file, with the numbers of their lines.
 
@@ -129,13 +141,11 @@ def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair
         ArgumentError: the name has another ending.
         DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
     """
-    lines, ending = read_lines(path), Path(str(path).removesuffix(".gz")).suffix
+    lines, ending = read_lines(path), pairs_ending(path)
     if str(path) == STANDARD_INPUT:
         first = next(lines, None)
         lines = itertools.chain([] if first is None else [first], lines)
         ending = ".jsonl" if (first or "").lstrip().startswith("{") else ".tsv"
-    elif ending not in (".tsv", ".jsonl"):
-        raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
     parse = _parse_json if ending == ".jsonl" else partial(_parse_tsv, columns=PAIR_COLUMNS)
     return _pairs(display_name(path), (parse(line) for line in lines), report)
 

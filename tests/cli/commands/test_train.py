@@ -103,6 +103,17 @@ def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, opt
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [["--train", "train.zh"], ["--train", "pairs.tsv", "--valid", "valid.de.gz"]])
+def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggested(
+    attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.zh", "pairs.tsv", "valid.de.gz"):
+        Path(name).write_text("a\tb\n", encoding="utf-8")
+    done = attent("train", *options)
+    assert done == (2, [], [f"attent: a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {options[-1]}"])
+
+
 @pytest.mark.parametrize(
     "option",
     ["--train", "--train-source", "--valid-target", "--text", "--valid-text", "--images", "--size", "--labelled", "--valid-labelled"],
