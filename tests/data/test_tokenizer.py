@@ -267,6 +267,25 @@ def test_what_is_known_is_left_alone() -> None:
     assert respell("a e\u0301\u202f", both) == "a e\u0301\u202f"
 
 
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("The dog sleeps", "the dog sleeps"),
+        ("  the  dog sleeps ", "the dog sleeps"),
+        ("THE DOG sleeps", "the DOG sleeps"),
+        ("the Dog", "the Dog"),
+        ("Rex sleeps", "Rex sleeps"),
+        ("Paris sleeps", "Paris sleeps"),
+        ("The Rex", "the Rex"),
+        ("the  ", "the"),
+    ],
+)
+def test_a_sentence_is_spelled_as_the_model_knows_it(typed: str, read: str) -> None:
+    words = WordTokenizer([" the", " dog", " sleeps", " Paris", " paris"])
+    assert respell(typed, words) == read
+    assert len(unknown_pieces(read, words)) == sum(word in ("Rex", "Dog", "DOG") for word in read.split())
+
+
 def test_unknown_pieces_come_once_and_with_their_names() -> None:
     assert unknown_pieces("aЖbЖ?", TOKENIZER) == ["Ж", "?"]
     assert unicode_names("Ж") == "'Ж' (CYRILLIC CAPITAL LETTER ZHE)"

@@ -31,6 +31,7 @@ PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
 LONG_TEXT = 2**16
 # Signs that keyboards and texts use for one another.
 VARIANTS = (" \u00a0\u202f\u2009", "-‐‑–—", "'’ʼ‘", ".。．", ",，、،")
+SPACES, FIRST_WORD = re.compile(" {2,}"), re.compile(r"\w+")
 
 
 class Tokenizer(Protocol):
@@ -258,6 +259,21 @@ def encode_pieces(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str]
 
 
 def respell(text: str, tokenizer: Tokenizer) -> str:
+    """Write a text as the tokenizer knows it: its characters as `respell_characters` does, its words with fewer unknown pieces.
+
+    Where it leaves fewer unknown pieces, spaces around the text go, several within it become one, and the first word is written in lower
+    case: a capital there may say no more than that a sentence begins.
+    """
+    text = respell_characters(text, tokenizer)
+    if UNK not in tokenizer.encode(text):
+        return text
+    forms = [text, SPACES.sub(" ", text.strip(" "))]
+    forms += [FIRST_WORD.sub(lambda word: word[0].lower(), form, count=1) for form in forms]
+    # the first of equals, which changes least
+    return min(forms, key=lambda form: tokenizer.encode(form).count(UNK))
+
+
+def respell_characters(text: str, tokenizer: Tokenizer) -> str:
     """Replace characters that the tokenizer does not know by variants that it knows.
 
     A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is still unknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from attent.data.sentences import SplitText, split_sentences
-from attent.data.tokenizer import respell
+from attent.data.tokenizer import respell_characters
 from attent.data.units import Span, units
 from attent.decoding.search import Translation
 from attent.decoding.settings import GREEDY, SearchSettings
@@ -109,7 +109,7 @@ def _respell(element: Element, translator: Translator) -> None:
         if isinstance(child, Element):
             _respell(child, translator)
         else:
-            element.children[index] = respell(child, translator.source_tokenizer)
+            element.children[index] = respell_characters(child, translator.source_tokenizer)
 
 
 def _as_it_was(text: str) -> AlignedText:
