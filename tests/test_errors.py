@@ -5,6 +5,7 @@ import re
 
 import pydantic
 import pytest
+import torch
 
 from attent import errors
 
@@ -42,6 +43,27 @@ def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
 
 def test_an_unknown_name_far_from_all_has_no_nearest() -> None:
     assert str(errors.UnknownNameError("score", "xyz", ["dot"])) == "unknown score 'xyz' (known: dot)"
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_no_message_is_longer_than_a_screen(kind: type[errors.AttentError]) -> None:
+    names = ["score", "a" * 10**5, ["b" * 10**5] * 3] if kind is errors.UnknownNameError else [f"begin {'a' * 10**5} remedy"]
+    message = str(kind(*names))
+    assert len(message) == errors.MAX_MESSAGE
+    assert message.startswith("unknown score 'a" if kind is errors.UnknownNameError else "begin a")
+    assert message.endswith("b)" if kind is errors.UnknownNameError else "a remedy")
+
+
+@pytest.mark.parametrize("value", [[[True] * 1000] * 1000, dict.fromkeys(range(1000), "a" * 1000), "a" * 10**6, torch.randn(99, 99)])
+def test_a_value_is_shown_in_a_line(value: object) -> None:
+    shown = errors.brief(value)
+    assert len(shown) < 1500
+    assert "\n" not in shown
+
+
+@pytest.mark.parametrize("value", [1.5, "x", None, (1, 2), [3], {"a": True}, torch.tensor([1, 2])])
+def test_a_small_value_is_shown_whole(value: object) -> None:
+    assert errors.brief(value) == repr(value)
 
 
 def test_the_docstring_draws_the_tree() -> None:

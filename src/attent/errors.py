@@ -19,13 +19,38 @@ AttentError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from reprlib import Repr
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+# Characters of a message: the names that an UnknownNameError lists take most.
+MAX_MESSAGE = 4000
+# The end of a message often has the remedy.
+END = MAX_MESSAGE // 4
+_VALUES = Repr()
+_VALUES.maxlevel, _VALUES.maxstring, _VALUES.maxother = 2, 200, 200
 
 
 class AttentError(Exception):
-    """The root of the tree; the command line prints it as one line and exits with code 2."""
+    """The root of the tree; the command line prints it as one line and exits with code 2.
+
+    A message is at most `MAX_MESSAGE` characters long, whatever of the caller's it repeats: of a longer one the middle is left out.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_cut(part) if isinstance(part, str) else part for part in args))
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - END - 3]} … {message[-END:]}"
+
+
+def brief(value: object) -> str:
+    """Return a value as Python writes it, in one line of a few hundred characters at most: of a long list its first items alone."""
+    return " ".join(_VALUES.repr(value).split())
 
 
 class ArgumentError(AttentError, ValueError):
@@ -55,7 +80,7 @@ class UnknownNameError(ArgumentError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, names)} (known: {', '.join(names)})")
+        super().__init__(f"unknown {kind} {brief(name)}{did_you_mean(name, names)} (known: {', '.join(names)})")
         self.kind, self.name, self.known = kind, name, tuple(names)
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
@@ -72,6 +97,29 @@ def check_known(kind: str, name: str | None, names: Collection[str]) -> None:
     """Raise an UnknownNameError unless a name is among the known ones; None passes."""
     if name is not None and name not in names:
         raise UnknownNameError(kind, name, names)
+
+
+def refuse_keywords(remedies: Mapping[str, str]) -> Callable[[Function], Function]:
+    """Refuse keyword arguments that other libraries have and a function does not, with what to write in their place.
+
+    Args:
+        remedies: by the name of the keyword.
+
+    Raises (the decorated function):
+        ArgumentError: it is called with one of them.
+    """
+
+    def accept(function: Function) -> Function:
+        @functools.wraps(function)
+        def checked(*args: Any, **keywords: Any) -> Any:
+            if not remedies.keys().isdisjoint(keywords):
+                name = next(name for name in remedies if name in keywords)
+                raise ArgumentError(f"{function.__qualname__} takes no {name}: {remedies[name]}")
+            return function(*args, **keywords)
+
+        return checked  # pyright: ignore[reportReturnType]
+
+    return accept
 
 
 def first_fault(error: Any) -> str:

@@ -16,13 +16,22 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 from attent.attention import attend
 from attent.attention.arguments import lengths_within
+from attent.attention.base import Score
 from attent.attention.masks import Documents
 from attent.attention.multihead import MultiHeadAttention
+from attent.attention.scores import ScaledDot
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
 from attent.ops.eligibility import is_known_true
 
 QUERY, KEY, VALUE = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
 KEYS = torch.randn(1, 2, 67, 8)
+
+
+class Short(Score):
+    """A score that forgets all keys but four."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.transpose(-2, -1)[..., :4]
 
 
 @pytest.mark.parametrize(
@@ -46,12 +55,33 @@ KEYS = torch.randn(1, 2, 67, 8)
             ShapeError,
             "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)",
         ),
+        (
+            {"mask": [[True] * 100] * 100},
+            ArgumentError,
+            f"mask must be a name, a Mask or a boolean tensor, got [{'[True, True, True, True, True, True, ...], ' * 6}...]; torch",
+        ),
+        ({"bias": [[0.0] * 10**5]}, ArgumentError, "bias must be a tensor, got [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ...]]"),
+        ({"score": "a" * 10**5}, ArgumentError, "unknown score 'aaa"),
+        ({"is_causal": True}, ArgumentError, "attend takes no is_causal: is_causal=True is mask='causal'"),
+        ({"scale": 0.5}, ArgumentError, "attend takes no scale: scale=s is score=attent.attention.scores.ScaledDot(s)"),
+        ({"attn_mask": None}, ArgumentError, "attend takes no attn_mask: a boolean attn_mask is mask, and one of floats is bias"),
+        ({"dropout_p": 0.1}, ArgumentError, "attend takes no dropout_p: dropout_p is dropout, which needs a seed"),
+        ({"enable_gqa": True}, ArgumentError, "attend takes no enable_gqa: key and value may have fewer heads than query without it"),
+        ({"score": Short()}, ShapeError, "score Short must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)"),
         ({"score": lambda q, k: 1.0}, ShapeError, "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got float"),
     ],
 )
 def test_what_cannot_be_used_is_said(arguments: dict[str, Any], kind: type[AttentError], message: str) -> None:
-    with pytest.raises(kind, match=f"^{re.escape(message)}"):
+    with pytest.raises(kind, match=f"^{re.escape(message)}") as caught:
         attend(QUERY, KEY, VALUE, **arguments)
+    assert len(str(caught.value)) < 1000
+
+
+def test_what_pytorch_calls_otherwise_is_what_the_remedy_says() -> None:
+    expected = F.scaled_dot_product_attention(QUERY, KEY, VALUE, scale=0.5, is_causal=True)
+    torch.testing.assert_close(attend(QUERY, KEY, VALUE, score=ScaledDot(0.5), mask="causal", query_start=0), expected)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'causal'"):
+        attend(QUERY, KEY, VALUE, causal=True)  # pyright: ignore[reportCallIssue]
 
 
 def test_leading_axes_are_not_broadcast() -> None:

@@ -53,6 +53,10 @@ def test_labels_must_fit_somewhere() -> None:
         labels.check()
     labels.of_shape("self", 4, 4)
     labels.check()
+    labels = SceneLabels("a", None)
+    labels.of_shape("self", 3, 3)
+    with pytest.raises(ShapeError, match="there is 1 label in tokens, and the maps have 3 places"):
+        labels.check()
 
 
 def test_patches_have_names() -> None:

@@ -20,7 +20,7 @@ from attent.attention.mask_info import visible_keys_of
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.attention.normalizers import NORMALIZERS
-from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError, brief
 from attent.ops.eligibility import is_autocast, is_known_true, is_readable
 
 # the classes of normalizers whose rows were checked to be distributions
@@ -193,7 +193,7 @@ def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, 
     if weighting is None:
         return None
     if not isinstance(weighting, Weighting):
-        raise ArgumentError(f"weighting must be a Weighting, got {weighting!r}")
+        raise ArgumentError(f"weighting must be a Weighting, got {brief(weighting)}")
     weighting.check(*shape)
     return weighting
 
@@ -253,14 +253,14 @@ def _check_shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None
 def _check_numbers(dropout: object, seed: object, soft_cap: object) -> None:
     """Raise if one of these is no number, or out of range."""
     if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
-        raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
+        raise ArgumentError(f"dropout must be in [0, 1), got {brief(dropout)}")
     if dropout and seed is None:
         raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
     is_whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
     if not is_whole:
-        raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {seed!r}")
+        raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {brief(seed)}")
     if soft_cap is not None and (not isinstance(soft_cap, int | float) or not soft_cap > 0):
-        raise ArgumentError(f"soft_cap must be > 0, got {soft_cap!r}")
+        raise ArgumentError(f"soft_cap must be > 0, got {brief(soft_cap)}")
 
 
 def _check_device(device: torch.device, **tensors: object) -> None:
@@ -275,7 +275,7 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
     try:
         lengths = torch.as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(f"lengths must be (B,) whole numbers, got {lengths!r}") from error
+        raise ArgumentError(f"lengths must be (B,) whole numbers, got {brief(lengths)}") from error
     if lengths.numel() and is_known_true(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
         raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
     return lengths
@@ -284,7 +284,7 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
 def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, int, int]) -> Tensor:
     """Return a bias as (B|1, H|1, Tq|1, Tk|1) for scores (B, H, Tq, Tk) of the full shape."""
     if not isinstance(bias, Tensor):
-        raise ArgumentError(f"bias must be a tensor, got {bias!r}")
+        raise ArgumentError(f"bias must be a tensor, got {brief(bias)}")
     if not bias.is_floating_point():
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
     result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias

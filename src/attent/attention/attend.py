@@ -21,6 +21,7 @@ from attent.attention.capture.interventions import INTERVENTIONS, change_context
 from attent.attention.capture.running import running_modules
 from attent.attention.capture.watch import WATCHERS, report
 from attent.attention.maps.attention_map import AttentionMap
+from attent.errors import refuse_keywords
 from attent.ops.eligibility import without_autocast
 
 # in order of preference
@@ -30,6 +31,14 @@ IMPLEMENTATIONS: dict[str, ModuleType] = {
     "tanh": tanh,
     "reference": reference,
     "tiled": tiled,
+}
+# What PyTorch's function takes, and what it is here.
+OF_PYTORCH = {
+    "is_causal": "is_causal=True is mask='causal', and query_start=0 too where queries are fewer than keys",
+    "scale": "scale=s is score=attent.attention.scores.ScaledDot(s)",
+    "attn_mask": "a boolean attn_mask is mask, and one of floats is bias",
+    "dropout_p": "dropout_p is dropout, which needs a seed",
+    "enable_gqa": "key and value may have fewer heads than query without it",
 }
 
 
@@ -79,6 +88,7 @@ def attend(
 ) -> tuple[Tensor, AttentionMap]: ...
 
 
+@refuse_keywords(OF_PYTORCH)
 def attend(
     query: Tensor,
     key: Tensor,
@@ -180,6 +190,7 @@ class Explanation:
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
+@refuse_keywords(OF_PYTORCH)
 def explain(
     query: Tensor,
     key: Tensor,

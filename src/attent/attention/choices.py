@@ -18,7 +18,7 @@ from attent.attention.masks import MASKS
 from attent.attention.normalizers import NORMALIZERS
 from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
-from attent.errors import ArgumentError, MissingArgumentError, ShapeError
+from attent.errors import ArgumentError, MissingArgumentError, ShapeError, brief
 
 
 class Own(Score):
@@ -122,7 +122,7 @@ def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]
     if isinstance(part, Score):
         return part
     if not callable(part) or isinstance(part, type):
-        raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {argument!r}")
+        raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {brief(argument)}")
     return Own(part)  # pyright: ignore[reportArgumentType]
 
 
@@ -143,7 +143,7 @@ def normalizer(argument: str | Normalizer) -> Normalizer:
     """Return the normalizer of a name, or the Normalizer itself; raises as `score` does."""
     part = _normalizers.part(argument) if isinstance(argument, str) else argument
     if not isinstance(part, Normalizer):
-        raise ArgumentError(f"normalizer must be a name or a Normalizer, got {argument!r}")
+        raise ArgumentError(f"normalizer must be a name or a Normalizer, got {brief(argument)}")
     return part
 
 
@@ -151,7 +151,8 @@ def mask(argument: str | Mask | None) -> Mask | None:
     """Return the mask of a name, or the Mask itself; raises as `score` does."""
     part = _masks.part(argument) if isinstance(argument, str) else argument
     if part is not None and not isinstance(part, Mask):
-        raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {argument!r}")
+        remedy = "; torch.as_tensor makes one of it" if isinstance(argument, list | tuple) else ""
+        raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {brief(argument)}{remedy}")
     return part
 
 
@@ -163,7 +164,7 @@ def position(argument: str | Position | None) -> Position | None:
         )
     part = _positions.part(argument) if isinstance(argument, str) else argument
     if part is not None and not isinstance(part, Position):
-        raise ArgumentError(f"position must be a name or a Position that acts inside attention, got {argument!r}")
+        raise ArgumentError(f"position must be a name or a Position that acts inside attention, got {brief(argument)}")
     return part
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attent.attention.base import LoweredSide, Pairs
 from attent.attention.call import Call
+from attent.errors import ShapeError
 from attent.ops.dropout import keep_mask
 from attent.ops.eligibility import is_known_true
 
@@ -95,6 +96,10 @@ def steps_to_weights(
     intermediates = (
         {"scores": (score_lowered or call.score.score_lowered)(query, key)} if lowered else call.score.steps(query.features, key.features)
     )
+    scores, expected = _last(intermediates), (*query.features.shape[:-1], key.features.shape[-2])
+    if call.score.form is None and (not isinstance(scores, Tensor) or scores.shape[-2:] != expected[-2:]):
+        actual = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ShapeError(f"score {type(call.score).__name__} must return (B, H, Tq, Tk) = {expected}, got {actual}")
     if call.soft_cap is not None:
         intermediates["capped"] = call.soft_cap * torch.tanh(_last(intermediates) / call.soft_cap)
     bias = _bias_at_pairs(call, pairs)

@@ -88,7 +88,8 @@ class SceneLabels:
         for name, sizes in self._misfits.items():
             labels = self._labels[name]
             if name not in self._fits and labels is not None:
-                raise ShapeError(f"there are {len(labels)} labels in {name}, and the maps have {' and '.join(dict.fromkeys(sizes))} places")
+                number = "there is 1 label" if len(labels) == 1 else f"there are {len(labels)} labels"
+                raise ShapeError(f"{number} in {name}, and the maps have {' and '.join(dict.fromkeys(sizes))} places")
 
     def _decoder_rows(self, queries: int) -> tuple[str, str]:
         """Return the text id and the subject of a decoder's rows: produced tokens if there is one label more than queries."""

@@ -232,6 +232,7 @@ def test_statistics_have_the_callers_axes() -> None:
         (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must not be empty and lie from 0 to 5, got \(0, 6\)$"),
         (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must not be empty and lie from 0 to 11, got \(2, 2\)$"),
         (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$"),
+        (lambda m: m.grouped([0, 0, 1], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\) of whole numbers, got 0$"),
         (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\)"),
     ],
 )

@@ -74,7 +74,10 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
         ({"images": np.full((2, 4, 3), 256), "y": [1, 2]}, "whole numbers from 0 to 255"),
         ({"images": np.full((2, 4, 3), np.nan), "y": [1, 2]}, "floats from 0 to 1"),
         ({"images": np.zeros((2, 4, 3, 2)), "y": [1, 2]}, "C = 1 or 3"),
-        ({"x": np.array([object()] * 2), "y": [1, 2]}, "holds Python objects, which are not read"),
+        (
+            {"x": np.array([object()] * 2), "y": [1, 2]},
+            "numbers and texts alone are; pad vectors of several lengths, and give lengths",
+        ),
     ],
 )
 def test_arrays_that_do_not_go_together_are_refused(tmp_path: Path, named: dict[str, object], said: str) -> None:

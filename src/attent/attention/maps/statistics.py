@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attent.attention.call import Call
 from attent.attention.maps.tiles import Tile
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, brief
 
 # Keys whose largest weight is computed before single keys are compared.
 CHUNK = 64
@@ -213,9 +213,9 @@ def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
     Raises:
         ArgumentError: they do not.
     """
-    for span in map(tuple, spans):
-        if len(span) != 2 or not all(isinstance(bound, int) for bound in span):
-            raise ArgumentError(f"{name} must be pairs (begin, end) of whole numbers, got {span!r}")
+    for span in (tuple(span) if isinstance(span, Iterable) else span for span in spans):
+        if not isinstance(span, tuple) or len(span) != 2 or not all(isinstance(bound, int) for bound in span):
+            raise ArgumentError(f"{name} must be pairs (begin, end) of whole numbers, got {brief(span)}")
         if not 0 <= span[0] < span[1] <= length:
             raise ArgumentError(f"{name} must not be empty and lie from 0 to {length}, got {span}")
     for span, following in pairwise(sorted(map(tuple, spans))):

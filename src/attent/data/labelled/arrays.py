@@ -135,7 +135,8 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
         raise
     except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and "Object arrays" in str(error):
-            raise DataError(f"{path} holds Python objects, which are not read: numbers and texts alone are") from error
+            remedy = f"pad vectors of several lengths, and give {LENGTHS}"
+            raise DataError(f"{path} holds Python objects, which are not read: numbers and texts alone are; {remedy}") from error
         raise DataError(f"{path} is no .npz, or a damaged one") from error
 
 
