@@ -3,6 +3,7 @@
 import { shade, share, topOf } from "./colours.js";
 import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
+import { isAnotherMap, latest } from "./state.js";
 import { Switches } from "./switches.js";
 import { Viewed } from "./viewed.js";
 import { direction, number, visible } from "./words.js";
@@ -28,14 +29,21 @@ export class Run {
     this.scene = null;
     this.status = element("p", { class: "status", role: "status" });
     this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
-    this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
+    this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by where a token that was written looks" });
+    // whose looks shade what is read, and how tokens of the answer are told apart from those of one before
+    this.shadedBy = element("p", { class: "hint shaded", "aria-live": "polite" });
+    this.note = element("p", { class: "hint note", role: "status" });
+    // the place of that token
+    this.place = 0;
+    this.latest = latest(() => {});
     this.written = new Hypothesis(STREAMS[about.task]?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
     this.found = element("div", { class: "guesses" });
     this.root = element("div");
     this.writes = about.task in STREAMS;
-    const made = this.writes ? [this.stop, this.read, this.written.node] : [this.found];
+    this.answer = element("div", {}, ...(this.writes ? [this.read, this.shadedBy, this.written.node] : [this.found]));
+    const stop = this.writes ? [this.stop] : [];
     this.node = element("section", { class: "run", "aria-label": about.name },
-      element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...made), this.root);
+      element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...stop, this.note, this.answer), this.root);
     this.switches = new Switches(() => { if (this.asked) this.ask(this.asked); });
     this.viewed = new Viewed(server, this.root, which, this.switches);
   }
@@ -48,20 +56,40 @@ export class Run {
     const { signal } = (this.request = new AbortController());
     if (!this.about.examples && !asked.text.trim()) return this.clear();
     this.say("…");
+    this.note.textContent = "";
+    // until the answer is there, what is shown is of the question before
+    this.former(this.answer, this.root);
     try {
       const scene = this.writes ? await this.write(asked, signal) : await this.tell(asked, signal);
-      if (!signal.aborted) await this.viewed.open(scene);
+      if (!signal.aborted) await this.see(scene);
     } catch (error) {
-      if (!signal.aborted) this.say(error.message, true);
+      if (signal.aborted) return;
+      this.say(error.message, true);
+      if (this.viewed.source) this.note.textContent = "What is pale is of the question before.";
     } finally {
       // a question that came after it may be stopped still
       if (this.request.signal === signal) this.stop.hidden = true;
     }
   }
 
+  /** Let parts be pale, since they are of the question before. */
+  former(...parts) {
+    for (const part of [this.answer, this.root]) part.classList.toggle("former", parts.includes(part));
+  }
+
+  /** Show the maps of what is asked. */
+  async see(scene) {
+    const { request } = this;
+    await this.viewed.open(scene);
+    if (request !== this.request || !this.viewed.source) return;
+    this.former();
+    this.viewed.state.follow((values, changed) => { if (isAnotherMap(changed)) this.shadeBy(this.place); });
+  }
+
   /** Show nothing of a text that is there no more, and say what to type. */
   clear() {
-    for (const part of [this.read, this.found]) part.replaceChildren();
+    this.former();
+    for (const part of [this.read, this.found, this.shadedBy, this.note]) part.replaceChildren();
     this.written.begin();
     this.stop.hidden = true;
     this.viewed.clear();
@@ -80,13 +108,15 @@ export class Run {
         this.source = event.source;
         this.unknown = event.unknown;
         this.stop.hidden = false;
+        this.former(this.root);
         this.shade(null);
+        this.shadedBy.replaceChildren();
         this.written.begin();
       } else if (event.kind === "token") {
         this.written.add(event);
         this.say("writing …");
-        if (event.weights) this.shade(event.weights);
-      } else if (event.kind === "scene") this.viewed.open(event.scene);
+        this.shadeBy(this.written.steps.length - 1);
+      } else if (event.kind === "scene") this.see(event.scene);
       else end = event;
     }
     if (!end) throw new Error("the server ended the answer early");
@@ -103,6 +133,8 @@ export class Run {
     const path = this.about.task === "fill-mask" ? "/api/fill" : "/api/classify";
     const answer = await this.server.post(path, { run: this.which, off: this.switches.off, ...(pictures ? { row } : { text }) }, signal);
     const found = await answer.json();
+    if (signal.aborted) return null;
+    this.former(this.root);
     if (this.about.task === "fill-mask") {
       this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
       this.say([...(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []), this.without()]);
@@ -111,6 +143,30 @@ export class Run {
       this.say(this.without());
     }
     return found.scene;
+  }
+
+  /** Shade what is read by where a token that was written looks: in the map that is shown, or where it has none, as it was written. */
+  shadeBy(place) {
+    this.place = place;
+    const step = this.written.steps[place];
+    if (!step) return;
+    const { source, state } = this.viewed;
+    const group = source?.number === this.scene && source.scene.groups.find((one) => one.name === state.values.group);
+    const row = this.rowOf(group, place);
+    const isShown = group && group.base === STREAMS[this.about.task].group && row !== null;
+    const weights = isShown ? source.row(group.name, state.values.layer, state.values.head, row).then(({ values }) => values.slice(0, this.source.length)) : Promise.resolve(step.weights);
+    this.latest(weights, (found) => {
+      // another text may have come meanwhile
+      if (this.written.steps[place] !== step) return;
+      this.shade(found);
+      this.shadedBy.replaceChildren(...(found ? ["Shaded by where ", element("bdi", { text: visible(step.said.piece) }), " looks."] : []));
+    });
+  }
+
+  /** The row of a group that is about a token that was written: behind those of the tokens read, where both are one text; null if it has none. */
+  rowOf(group, place) {
+    const row = group?.rows === "tokens" ? this.source.length + place : place;
+    return group && ["target", "tokens"].includes(group.rows) && row < group.height ? row : null;
   }
 
   /** The tokens that are read, each by its share of a step's weights. */
@@ -136,14 +192,14 @@ export class Run {
     this.read.append(rest);
   }
 
-  /** Show where a token that was written looked, if it has a row: behind those of the tokens read, where both are one text. */
+  /** Show where a token that was written looked. */
   point(place) {
+    this.shadeBy(place);
     const { source, state } = this.viewed;
     // what is selected stays while others are passed over
     if (!source || source.number !== this.scene || state.values.places.length) return;
-    const group = source.scene.groups.find((one) => one.name === state.values.group);
-    const row = group.rows === "tokens" ? this.source.length + place : place;
-    if (["target", "tokens"].includes(group.rows) && row < group.height) state.set({ side: "row", place: row });
+    const row = this.rowOf(source.scene.groups.find((one) => one.name === state.values.group), place);
+    if (row !== null) state.set({ side: "row", place: row });
   }
 
   /** How many heads are switched off, if any are. */
