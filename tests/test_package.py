@@ -161,6 +161,13 @@ def test_every_extra_that_is_asked_for_is_there() -> None:
     assert asked == extras.keys() - {"dev"}
 
 
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="there is no release yet that pip could find")
+def test_no_message_asks_pip_for_a_release_that_is_not_there() -> None:
+    asking = [file for file in PACKAGE.rglob("*.py") if "pip install 'attent[" in file.read_text(encoding="utf-8")]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert not asking or re.search(r"^## \[?\d+\.\d+\.\d+", changes, re.MULTILINE)
+
+
 def built(copy: Path, **environment: str) -> set[str]:
     """The names in a wheel built from a copy, so that the checkout stays clean."""
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -83,6 +83,8 @@ export class Run {
     await this.viewed.open(scene);
     if (request !== this.request || !this.viewed.source) return;
     this.former();
+    const focused = [...this.written.list.children].findIndex((item) => item.contains(document.activeElement));
+    if (focused >= 0) this.place = focused;
     this.viewed.state.follow((values, changed) => { if (isAnotherMap(changed)) this.shadeBy(this.place); });
   }
 
