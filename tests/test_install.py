@@ -1,0 +1,84 @@
+"""scripts/install: which build of PyTorch it takes, told from what it asks pip for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the package index has builds without CUDA alone")
+ROOT = Path(__file__).parents[1]
+CPU = "torch==2.5.1+cpu"
+# An interpreter that writes down what it is asked, and whose pip finds what FOUND says; the version that it installed stands in a file.
+PYTHON = """#!/bin/sh
+echo "$*" >> asked
+version() { [ -e installed ] && cat installed; }
+case "$*" in
+*'pip --version'*) ;;
+*'pip install'*--extra-index-url*+cpu*) [ "$FOUND" = "at PyTorch's" ] && echo 2.5.1+cpu > installed ;;
+*'pip install'*+cpu*) [ "$FOUND" = "in the index" ] && echo 2.5.1+cpu > installed ;;
+*'pip install'*' torch') version > /dev/null || echo 2.5.1 > installed ;;
+*'pip install'*) ;;
+*) version ;;
+esac
+"""
+
+
+def installed(folder: Path, found: str, *, gpu: bool = False, before: str | None = None) -> tuple[list[str], list[str]]:
+    """The packages that pip was asked for, and what was said."""
+    for name in ("scripts", "bin", ".venv/bin"):
+        (folder / name).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "install", folder / "scripts")
+    (folder / "constraints.txt").write_text("numpy==2.0.0\ntorch==2.5.1\n", encoding="utf-8")
+    for name in (".venv/bin/python", *(["bin/nvidia-smi"] if gpu else [])):
+        (folder / name).write_text(PYTHON, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    if before is not None:
+        (folder / "installed").write_text(f"{before}\n", encoding="utf-8")
+    environment = os.environ | {"FOUND": found, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    done = subprocess.run([folder / "scripts" / "install", "plot"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    asked = [line.split()[-1] for line in (folder / "asked").read_text(encoding="utf-8").splitlines() if "pip install" in line]
+    return asked, done.stdout.splitlines()
+
+
+no_gpu = pytest.mark.skipif(any(Path("/dev").glob("nvidia*")) or shutil.which("nvidia-smi") is not None, reason="there is a GPU here")
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    ("found", "asked", "said"),
+    [
+        ("in the index", [CPU], "PyTorch 2.5.1+cpu: the build for CPUs, as there is no GPU here"),
+        ("at PyTorch's", [CPU, CPU], "PyTorch 2.5.1+cpu: the build for CPUs, as there is no GPU here"),
+        ("nowhere", [CPU, CPU, "torch"], "PyTorch 2.5.1: the build of the package index, as pip found none for CPUs"),
+    ],
+)
+def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(tmp_path: Path, found: str, asked: list[str], said: str) -> None:
+    packages, lines = installed(tmp_path, found)
+    assert packages == [*asked, ".[plot]"]
+    assert said in lines
+
+
+def test_with_a_gpu_it_is_the_build_of_the_package_index(tmp_path: Path) -> None:
+    packages, lines = installed(tmp_path, "in the index", gpu=True)
+    assert packages == ["torch", ".[plot]"]
+    assert "PyTorch 2.5.1: the build of the package index" in lines
+
+
+@pytest.mark.parametrize("before", ["2.5.1", "2.5.1+cu124"])
+def test_a_build_that_is_there_already_stays(tmp_path: Path, before: str) -> None:
+    packages, lines = installed(tmp_path, "in the index", before=before)
+    assert packages == [".[plot]"]
+    assert f"PyTorch {before}: was there already" in lines
+
+
+def test_the_readme_installs_by_two_commands() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Install\n")[2].partition("\n## ")[0]
+    (block,) = section.split("```")[1::2]
+    assert [line.partition("#")[0].strip() for line in block.strip().splitlines()] == ["make demo", "make test"]
