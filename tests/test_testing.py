@@ -258,7 +258,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
         lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT, "a row's scores must grow linearly with the keys",
     ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
-    "an center of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by formula"),
+    "an center of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by reference"),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
     "a normalizer's shape": (
         Own(lambda scores: scores.sum(-1, keepdim=True)),

@@ -316,61 +316,6 @@ def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: E
     assert page.locator(".tokens .readout").inner_text().startswith("Point at")
 
 
-def shading(page: Any) -> list[float]:
-    """The weights by which the tokens read are shaded, as their titles say them."""
-    return [float(piece.get_attribute("title")) for piece in page.locator(".read li").all()]
-
-
-def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
-    served: ExploreServer, window: Any, translator: Translator
-) -> None:
-    page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
-    decoding = StepwiseDecoding(translator, "abc")
-    assert len([*decoding]) == page.locator(".written button").count()
-    maps = {name: labelled.weights[0] for name, labelled in decoding.map().items()}
-    last, said = maps["decoder.layers.1.cross_attention"].mean(0), "text => document.querySelector('.shaded').textContent === text"
-    until(page, said, "Shaded by where </s> looks.")
-    assert shading(page) == pytest.approx(last[-1].tolist(), rel=1e-3)
-    page.locator(".written button").nth(0).click()
-    until(page, said, f"Shaded by where {page.locator('.written button bdi').first.inner_text()} looks.")
-    assert shading(page) == pytest.approx(last[0].tolist(), rel=1e-3)
-    colors = [piece.evaluate("piece => getComputedStyle(piece).backgroundColor") for piece in page.locator(".read li").all()]
-    assert len({*colors}) > 1
-    window.picture(page, "explore-shaded", whole=True)
-    # the head that the view shows is the one that shades
-    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
-    first = maps["decoder.layers.0.cross_attention"][1, 0]
-    until(page, "text => document.querySelector('.read li').title.startsWith(text)", f"{first[0].item():.3f}"[:4])
-    assert shading(page) == pytest.approx(first.tolist(), rel=1e-3)
-    # a map of other tokens leaves it as it was written
-    page.locator(".choices select").first.select_option("encoder")
-    page.locator(".written button").nth(1).hover()
-    until(page, said, f"Shaded by where {page.locator('.written button bdi').nth(1).inner_text()} looks.")
-
-
-def test_after_an_error_what_was_there_is_pale_until_an_answer_comes(served: ExploreServer, window: Any, translator: Translator) -> None:
-    page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
-    until(page, "!document.querySelector('.former')")
-    page.route("**/api/translate", lambda route: route.fulfill(status=400, json={"error": "the text is too long"}))
-    page.fill("#text", "bad")
-    page.wait_for_selector(".status.wrong")
-    assert page.locator(".status.wrong").inner_text() == "the text is too long"
-    assert page.locator(".note").inner_text() == "What is pale is of the question before."
-    for part in (".read", ".written", ".zoom", ".tokens"):
-        assert page.locator(f".former {part}").count() == 1, part
-    until(page, "[...document.querySelectorAll('.former')].every((part) => getComputedStyle(part).opacity === '0.3')")
-    window.picture(page, "explore-after-an-error", whole=True)
-    page.unroute("**/api/translate")
-    page.fill("#text", "bad")
-    page.keyboard.press("Enter")
-    ended(page, written(translator, "bad")[1])
-    until(page, "!document.querySelector('.former')")
-    assert page.locator(".note").is_hidden()
-    window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]
-
-
 def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any) -> None:
     page = window.open(long[0].address)
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)

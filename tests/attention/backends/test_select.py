@@ -141,8 +141,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         monkeypatch.setattr(owner, attribute, recording)
 
-    recorded(dense, "DenseAttention", "short, batch")
-    recorded(reference, "run", "formula, batch")
+    recorded(dense, "DenseAttention", "dense, batch")
+    recorded(reference, "run", "reference, batch")
     recorded(varlen, "run", "varlen")
     recorded(sdpa._BlockSparse, "apply", "sdpa, block_sparse")
     recorded(tiled.Tiles, "context", lambda tiles, lowered, band: band)
@@ -211,7 +211,7 @@ VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
     "tiled, bands": ([LONG] * 3, {"implementation": "tiled", "mask": Window(3, 0), "soft_cap": 2.0}),
     "tanh, single_tile": ([LEARNED] * 3, {"score": Additive(4, 4, 5)}),
     "tanh, bands": ([LONG] * 3, {"score": Additive(4, 4, 5), "mask": Window(3, 0)}),
-    "formula, batch": ([SHORT] * 3, {"implementation": "reference"}),
+    "reference, batch": ([SHORT] * 3, {"implementation": "reference"}),
 }  # fmt: skip
 
 
