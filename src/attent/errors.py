@@ -112,9 +112,9 @@ def refuse_keywords(remedies: Mapping[str, str]) -> Callable[[Function], Functio
     def accept(function: Function) -> Function:
         @functools.wraps(function)
         def checked(*args: Any, **keywords: Any) -> Any:
-            if not remedies.keys().isdisjoint(keywords):
-                name = next(name for name in remedies if name in keywords)
-                raise ArgumentError(f"{function.__qualname__} takes no {name}: {remedies[name]}")
+            for name, remedy in remedies.items():
+                if name in keywords:
+                    raise ArgumentError(f"{function.__qualname__} takes no {name}: {remedy}")
             return function(*args, **keywords)
 
         return checked  # pyright: ignore[reportReturnType]

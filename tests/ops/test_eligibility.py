@@ -130,7 +130,7 @@ def test_derivatives_of_every_score(derivative: str, name: str, normalizer: str,
 LONG = 64  # rows, so that bands are worth it
 CALLS: dict[str, dict[str, Any]] = {
     "dropout tiled": {"dropout": 0.3, "seed": 5},
-    "short": {"mask": Window(2, 1), "dropout": 0.3, "seed": 5},
+    "dense": {"mask": Window(2, 1), "dropout": 0.3, "seed": 5},
     "sdpa": {"lengths": torch.tensor([0, 11])},
     "sdpa, long": {"mask": "causal"},
     "sdpa, bands": {"mask": Window(2, 0)},
@@ -151,12 +151,12 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     if name == "sdpa, bands":
         monkeypatch.setattr(select, "MANY", 1)
         monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
-    dtype = torch.float32 if name == "short" else torch.float64
+    dtype = torch.float32 if name == "dense" else torch.float64
     some, arguments = tensors(dtype, 17, 29), CALLS[name]
     if isinstance(arguments.get("score"), Score):
         arguments = arguments | {"score": arguments["score"].to(dtype)}
     chosen = explain(*leaves(some), **arguments).chosen
-    if name == "short" and chosen != "dense":
+    if name == "dense" and chosen != "dense":
         pytest.skip("the extension is not compiled")
     assert chosen == name.split(",")[0].split()[-1]
     assert_those_of_the_formula(derivative, lambda *given, implementation: attend(*given, **arguments, implementation=implementation), some)
