@@ -211,7 +211,7 @@ def serve_engine(run: Path, engine: str) -> None:
     from attent.serve.translation_server import TranslationServer, listen
 
     # an engine translates as `Translator` does, which is all that a served run is asked for without links
-    catalog = RunCatalog([run], [None], lambda path: load(path, engine))  # pyright: ignore[reportArgumentType]
+    catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]
     listener = listen("127.0.0.1", 0)
     server = TranslationServer(catalog, ServerSettings(threads=torch.get_num_threads(), logs_requests=False), lambda line: None)
     server.run(listener, lambda: print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True))

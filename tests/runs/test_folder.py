@@ -15,7 +15,7 @@ from attent.models.transformer import Transformer
 from attent.runs import folder
 from attent.runs.config import FORMAT, RunConfig, read_config, write_config
 from attent.runs.durable import draft_of
-from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text, without_digest
+from attent.runs.folder import RunWriter, held, is_bound, read, tokenizers_as_text, tokenizers_of_text, without_digest
 from attent.runs.weights import tensors_of, write_tensors
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
@@ -362,3 +362,21 @@ def test_drafts_in_use_and_what_may_be_somebody_elses_are_left(tmp_path: Path) -
         living.log({"update": 1})
         assert old.read_text() == '{"update": 1}\n'
     assert (victim / "log.jsonl").read_text() == "mine"
+
+
+def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write(run)
+    assert is_bound(run)
+    # of the same size, and as good as any by itself
+    CharTokenizer("acb").save(run / "source.tokenizer.json")
+    with pytest.raises(RunError, match="its tokenizers or further files have not the SHA-256 that model.safetensors was written with"):
+        read(run)
+    SOURCE.save(run / "source.tokenizer.json")
+    read(run)
+    # as earlier versions wrote them
+    write_tensors(tensors_of(model()), run / "model.safetensors")
+    write_config(without_digest(read_config(run)), run)
+    assert not is_bound(run)
+    CharTokenizer("acb").save(run / "source.tokenizer.json")
+    read(run)

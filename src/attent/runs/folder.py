@@ -33,9 +33,12 @@ from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
 from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
-from attent.runs.weights import check_sizes, digest, fill, is_all_saved, map_into, tensors_of, write_tensors
+from attent.runs.weights import check_sizes, digest, fill, is_all_saved, map_into, metadata_of, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
+# The key in the metadata of weights under which the digests of the run's other files stand; the weights' own is in the config, so that
+# config, weights and tokenizers are known to be of one run.
+FILES = "files"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
 # Windows has no such flag: links need a permission there.
@@ -275,22 +278,41 @@ def without_digest(config: RunConfig) -> RunConfig:
 
 
 def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None:
-    """Write a model's weights into a run folder, and its config with their digest.
+    """Write a model's weights into a run folder, with the digests of its tokenizers and further files, and its config with their digest.
 
     Raises:
         RunError: they cannot be written.
     """
+    metadata = {FILES: _digests_of_files(path, config)}
     with new_file(path / MODEL) as file:
-        write_tensors(tensors_of(model), file)
+        write_tensors(tensors_of(model), file, metadata)
     write_config(config.model_copy(update={"digests": config.digests | {MODEL: digest(path / MODEL)}}), path)
 
 
-def _check_digest(path: Path, config: RunConfig) -> None:
+def _digests_of_files(path: Path, config: RunConfig) -> str:
+    """Return the names and digests of a run's tokenizers and further files, as sha256sum prints them."""
+    names = sorted((*map(tokenizer_file, config.tokenizers), *config.files))
+    return "".join(f"{digest(path / name)}  {name}\n" for name in names)
+
+
+def is_bound(path: Path) -> bool:
+    """Return whether a run's weights have a digest, and name those of its other files, as all that are finished since then do.
+
+    Raises:
+        RunError: the config or the weights are missing or damaged.
+    """
+    return MODEL in read_config(path).digests and FILES in metadata_of(path / MODEL)
+
+
+def _check_digests(path: Path, config: RunConfig) -> None:
     expected = config.digests.get(MODEL)
     if expected is not None and (path / MODEL).stat().st_size <= MAX_HASHED and digest(path / MODEL) != expected:
         raise RunError(
             f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, whatever fits is taken)"
         )
+    files = metadata_of(path / MODEL).get(FILES)
+    if files is not None and files != _digests_of_files(path, config):
+        raise RunError(f"{path} is damaged: its tokenizers or further files have not the SHA-256 that {MODEL} was written with")
 
 
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
@@ -324,7 +346,7 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
         # RuntimeError: sizes that no memory holds
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     if weights == path / MODEL:
-        _check_digest(path, config)
+        _check_digests(path, config)
     map_into(model, weights) if mapped else fill(tensors_of(model), weights)
     return model
 

@@ -33,9 +33,9 @@ def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
     return dict(named.values())
 
 
-def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Write tensors of any device under their names."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
+def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors of any device under their names, and what the file says of them."""
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file, metadata)
 
 
 def digest(file: Path) -> str:

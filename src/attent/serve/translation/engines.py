@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +16,19 @@ from attent.decoding.glossary import Glossary
 from attent.decoding.search import Translation
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
+from attent.decoding.term_search import check_terms
 from attent.decoding.translator import Translator, load
-from attent.errors import ArgumentError, AttentError
+from attent.errors import ArgumentError, AttentError, RunError
 from attent.evaluation.translation_links import glossary_search, translation_links, translation_spans
-from attent.runs.config import CONFIG, read_config
+from attent.runs.config import read_config
+from attent.runs.folder import is_bound
+from attent.runs.snapshot import Stamp, Unsettled, snapshot, stamp_of
 from attent.serve.translation.errors import RequestError
 
-# The device and the inode of a run's config, and when it was last written: a run that is replaced has another.
-Stamp = tuple[int, int, int]
+# Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
+QUIET = 2.5
+# Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to the latter.
+FIRST_DELAY, LAST_DELAY = 1.0, 30.0
 # Attention is watched in one thread at a time.
 _watching = threading.Lock()
 
@@ -50,7 +56,7 @@ class ServedRun:
         source: the code of the language that it reads.
         target: the code of the language that it writes.
         translator: loaded from it.
-        stamp: of its config when it was loaded.
+        stamp: of its files, taken before it was loaded.
     """
 
     path: Path
@@ -158,13 +164,32 @@ class TokenWork:
         return self.work.linked([text], [[Translation(tuple(decoding.tokens), 0.0, 1.0, translation)]])
 
 
+@dataclass
+class _Attempt:
+    """How loading a changed run goes.
+
+    Args:
+        stamp: of its files.
+        begin: when the stamp was first seen, on the monotonic clock in seconds.
+        due: when it is tried again.
+        delay: after the next failure.
+        problems: that the log has.
+    """
+
+    stamp: Stamp
+    begin: float
+    due: float
+    delay: float
+    problems: set[str]
+
+
 class RunCatalog:
-    """The runs of a server.
+    """The runs of a server, loaded from copies of their folders: what is written into a folder changes no answer.
 
     Args:
         paths: the run folders.
         languages: of each run as (source, target); those of its config for None.
-        load_run: loads the translator of a folder.
+        load_run: loads the translator of a folder, which is gone afterwards.
 
     Raises:
         ArgumentError: a run has no languages, or two have the same.
@@ -174,14 +199,22 @@ class RunCatalog:
     def __init__(
         self, paths: Sequence[Path], languages: Sequence[tuple[str, str] | None], load_run: Callable[[Path], Translator] = load
     ) -> None:
-        self._load, self._failed = load_run, dict[Path, Stamp]()
+        self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
+        # whose languages are those that their configs name
+        self._named = set[tuple[str, str]]()
         self._glossaries: dict[tuple[str, str], Glossary] = {}
         self._runs: dict[tuple[str, str], ServedRun] = {}
         for path, pair in zip(paths, languages, strict=True):
-            source, target = pair or _languages_of(path)
-            if (source, target) in self._runs:
-                raise ArgumentError(f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one of them")
-            self._runs[source, target] = ServedRun(path, source, target, load_run(path), _stamp(path))
+            stamp = stamp_of(path)
+            with snapshot(path, stamp) as copy:
+                source, target = pair or _languages_of(copy)
+                if (source, target) in self._runs:
+                    raise ArgumentError(
+                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one of them"
+                    )
+                self._runs[source, target] = ServedRun(path, source, target, load_run(copy), stamp)
+            if pair is None:
+                self._named.add((source, target))
         targets: dict[str, list[str]] = {}
         for source, target in sorted(self._runs):
             targets.setdefault(source, []).append(target)
@@ -212,23 +245,56 @@ class RunCatalog:
     def reload(self, say: Callable[[str], None]) -> None:
         """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs.
 
+        A failure is tried again whenever the folder changes, and ever more rarely while it does not.
+
         Args:
-            say: writes a line of the log.
+            say: writes a line of the log, of each distinct problem one.
         """
         for pair, run in list(self._runs.items()):
-            stamp = _stamp_or_none(run.path)
-            if stamp in (run.stamp, self._failed.get(run.path)):
+            stamp, attempt, now = stamp_of(run.path), self._attempts.get(pair), time.monotonic()
+            if stamp == run.stamp:
+                self._attempts.pop(pair, None)
+                continue
+            if attempt is None or attempt.stamp != stamp:
+                attempt = _Attempt(stamp, now, now, FIRST_DELAY, attempt.problems if attempt else set())
+                self._attempts[pair] = attempt
+            if now < attempt.due:
                 continue
             try:
-                self._runs[pair] = ServedRun(run.path, run.source, run.target, self._load(run.path), stamp)
-            # whatever a library raises, such as too little memory: it is tried again once the folder changes
+                self._runs[pair] = self._replacement(pair, run, attempt)
+            except Unsettled:
+                # it is due at the next round, with its new stamp or once it has been quiet
+                pass
+            # whatever a library raises, such as too little memory
             except Exception as error:
-                self._failed[run.path] = stamp
+                attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
                 problem = str(error) if isinstance(error, AttentError | OSError) else f"unexpected {type(error).__name__}: {error}"
                 line = " ".join(problem.split())
-                say(f"{run.path} has changed, and cannot be loaded: {line}; the run that was loaded before goes on")
+                if line not in attempt.problems:
+                    attempt.problems.add(line)
+                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run that was loaded before goes on")
             else:
+                del self._attempts[pair]
                 say(f"{run.path} has changed, and was loaded again")
+
+    def _replacement(self, pair: tuple[str, str], run: ServedRun, attempt: _Attempt) -> ServedRun:
+        """Load a run that has changed.
+
+        Raises:
+            ArgumentError: it cannot write a term of the glossary.
+            RunError: it cannot be loaded, or has other languages.
+            Unsettled: it is not all there yet, as far as can be known.
+        """
+        with snapshot(run.path, attempt.stamp) as copy:
+            if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
+                attempt.due = quiet
+                raise Unsettled(f"{run.path} has no digests, and may change yet")
+            if pair in self._named and (languages := _languages_of(copy)) != pair:
+                raise RunError(f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}")
+            translator = self._load(copy)
+            if glossary := self._glossaries.get(pair):
+                check_terms(glossary, translator.target_tokenizer)
+            return ServedRun(run.path, *pair, translator, attempt.stamp)
 
 
 def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
@@ -248,20 +314,16 @@ def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
     return result
 
 
+def _has_no_digests(path: Path) -> bool:
+    try:
+        return not is_bound(path)
+    # loading says what is wrong
+    except RunError:
+        return False
+
+
 def _languages_of(path: Path) -> tuple[str, str]:
     config = read_config(path)
     if config.source_language is None or config.target_language is None:
         raise ArgumentError(f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order")
     return config.source_language, config.target_language
-
-
-def _stamp(path: Path) -> Stamp:
-    status = (path / CONFIG).stat()
-    return status.st_dev, status.st_ino, status.st_mtime_ns
-
-
-def _stamp_or_none(path: Path) -> Stamp:
-    try:
-        return _stamp(path)
-    except OSError:
-        return (0, 0, 0)

@@ -1,0 +1,122 @@
+"""A copy of a run folder is of files that did not change meanwhile, and stays as it is whatever happens to the folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import RunError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.ops.mapped import is_mapped
+from attent.runs import snapshot as module
+from attent.runs.config import RunConfig, read_config, write_config
+from attent.runs.folder import RunWriter, is_bound, read, without_digest
+from attent.runs.snapshot import Unsettled, snapshot, stamp_of
+
+SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
+
+
+def write(path: Path, seed: int = 1, letters: str = "abc") -> Path:
+    torch.manual_seed(seed)
+    source, target = CharTokenizer(letters), CharTokenizer("01")
+    with RunWriter(path) as run:
+        run.finish(RunConfig(model=SETTINGS), Transformer(SETTINGS, source.size, target.size).eval(), source, target)
+    return path
+
+
+def numbers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("memory", ["disk", "full disk", "no /proc"])
+def test_a_model_of_a_copy_outlives_its_folder_and_what_is_written_there(
+    tmp_path: Path, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, waiting = write(tmp_path / "run"), tmp_path / "waiting"
+    waiting.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(waiting))
+    if memory == "full disk":
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    if memory == "no /proc":
+        monkeypatch.setattr(module, "DESCRIPTORS", tmp_path / "missing")
+    before = numbers(read(run).model)
+    with snapshot(run, stamp_of(run)) as copy:
+        assert copy.name == "run" and waiting in copy.parents and is_bound(copy)
+        loaded = read(copy).model
+    assert not [*waiting.iterdir()]
+    assert all(map(is_mapped, loaded.parameters()))
+    # in place, as cp does
+    (run / "model.safetensors").write_bytes(b"")
+    shutil.rmtree(run)
+    after = numbers(loaded)
+    assert after.keys() == before.keys() and all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_a_stamp_changes_with_every_file_that_is_read_and_with_no_other(tmp_path: Path) -> None:
+    run = write(tmp_path / "run")
+    stamps = [stamp_of(run)]
+    (run / "log.jsonl").write_text("{}\n")
+    (run / ".model.safetensors.part").write_text("draft")
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "state.json").write_text("{}")
+    assert stamp_of(run) == stamps[0]
+    for name in ("config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"):
+        # as rsync -a: of the same size, under a temporary name, with the times of before
+        status, new = (run / name).stat(), run / ".new"
+        shutil.copyfile(run / name, new)
+        os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+        new.replace(run / name)
+        stamps.append(stamp_of(run))
+    os.utime(run / "config.json")
+    stamps += [stamp_of(run), stamp_of(tmp_path / "missing")]
+    assert len(set(stamps)) == len(stamps) == 7
+
+
+def test_what_changes_meanwhile_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write(tmp_path / "run")
+    stamp = stamp_of(run)
+    os.utime(run / "source.tokenizer.json")
+    with pytest.raises(Unsettled, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+        pytest.fail("it was copied")
+    stamp = stamp_of(run)
+    (run / "source.tokenizer.json").unlink()
+    with pytest.raises(Unsettled, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+        pytest.fail("it was copied")
+    stamp = stamp_of(run)
+    monkeypatch.setattr(module, "_copy", lambda *arguments, **named: (run / "target.tokenizer.json").touch())
+    with pytest.raises(Unsettled, match="run changed while it was read"), snapshot(run, stamp):
+        pytest.fail("it was copied")
+
+
+def test_large_weights_are_compared_with_their_digest_while_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write(tmp_path / "run")
+    monkeypatch.setattr(module, "MAX_HASHED", (run / "model.safetensors").stat().st_size - 1)
+    with snapshot(run, stamp_of(run)) as copy:
+        read(copy)
+    content = bytearray((run / "model.safetensors").read_bytes())
+    content[-3] ^= 1
+    (run / "model.safetensors").write_bytes(content)
+    says = rf"{run}/model\.safetensors is damaged: it has not the SHA-256 that digests names in {run}/config\.json"
+    with pytest.raises(RunError, match=says), snapshot(run, stamp_of(run)):
+        pytest.fail("it was copied")
+    write_config(without_digest(read_config(run)), run)
+    with snapshot(run, stamp_of(run)) as copy:
+        read(copy)
+
+
+def test_errors_name_the_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="there is no such folder"), snapshot(tmp_path / "missing", stamp_of(tmp_path / "missing")):
+        pytest.fail("it was copied")
+    run = write(tmp_path / "run")
+    (run / "source.tokenizer.json").write_text("{")
+    with pytest.raises(RunError, match=rf"^{run}/source\.tokenizer\.json cannot be read"), snapshot(run, stamp_of(run)) as copy:
+        read(copy)
+    (run / "target.tokenizer.json").unlink()
+    with pytest.raises(RunError, match=rf"{run}/model\.int8"), snapshot(run, stamp_of(run)) as copy:
+        (copy / "model.int8.safetensors").stat()
