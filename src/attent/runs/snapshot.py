@@ -74,7 +74,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     # a file that is written after this has another time than in the stamp
     time.sleep(TICK)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-", ignore_cleanup_errors=True))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
         copy = Path(folder) / (path.resolve().name or "run")
         copy.mkdir()
         try:
@@ -88,6 +88,9 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 # smaller ones are compared where they are read
                 if digest is not None and digests.get(name, digest) != digest:
                     raise RunError(f"{path / name} is damaged: it has not the SHA-256 that digests names in {path / CONFIG}")
+                if name.endswith(WEIGHTS):
+                    # pages that a disk does not have yet stay in memory
+                    os.fsync(target.fileno())
                 if name == CONFIG:
                     # a damaged one is refused where it is read
                     with suppress(RunError):
