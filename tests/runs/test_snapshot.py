@@ -17,7 +17,7 @@ from attent.ops.mapped import is_mapped
 from attent.runs import snapshot as module
 from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import RunWriter, is_bound, read, without_digest
-from attent.runs.snapshot import Unsettled, snapshot, stamp_of
+from attent.runs.snapshot import UnsettledError, snapshot, stamp_of
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 
@@ -82,15 +82,15 @@ def test_what_changes_meanwhile_is_not_copied(tmp_path: Path, monkeypatch: pytes
     run = write(tmp_path / "run")
     stamp = stamp_of(run)
     os.utime(run / "source.tokenizer.json")
-    with pytest.raises(Unsettled, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+    with pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
         pytest.fail("it was copied")
     stamp = stamp_of(run)
     (run / "source.tokenizer.json").unlink()
-    with pytest.raises(Unsettled, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+    with pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
         pytest.fail("it was copied")
     stamp = stamp_of(run)
     monkeypatch.setattr(module, "_copy", lambda *arguments, **named: (run / "target.tokenizer.json").touch())
-    with pytest.raises(Unsettled, match="run changed while it was read"), snapshot(run, stamp):
+    with pytest.raises(UnsettledError, match="run changed while it was read"), snapshot(run, stamp):
         pytest.fail("it was copied")
 
 

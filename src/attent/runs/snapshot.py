@@ -35,7 +35,7 @@ DISK = "/var/tmp"
 DESCRIPTORS = Path("/proc/self/fd")
 
 
-class Unsettled(RunError):
+class UnsettledError(RunError):
     """A run folder that changes while it is read."""
 
 
@@ -47,7 +47,8 @@ def stamp_of(path: Path) -> Stamp:
             # OSError: it has been removed meanwhile
             with suppress(OSError):
                 if file.name != LOG and not file.name.startswith(HIDDEN) and file.is_file():
-                    entries.add((file.name, *_identity(os.stat(file.path))))
+                    # what the system says of an open file, which on Windows a folder's entry lacks
+                    entries.add((file.name, *_identity(Path(file.path).stat())))
     return frozenset(entries)
 
 
@@ -66,7 +67,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     Raises:
         RunError: the folder has no config, or a file cannot be read, or large weights have not the digest of the config. Errors of the
             block that name the copy name the run folder instead.
-        Unsettled: a file has changed since the stamp was taken.
+        UnsettledError: a file has changed since the stamp was taken.
     """
     if not any(name == CONFIG for name, *_ in stamp):
         # says what is wrong with the path
@@ -83,7 +84,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 size = identity[2]
                 if size > MAX_FILE and not name.endswith(WEIGHTS):
                     continue
-                target = stack.enter_context(_unlinked(copy / name, size) if name.endswith(WEIGHTS) else open(copy / name, "wb"))
+                target = stack.enter_context(_unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb"))
                 digest = _copy(path / name, tuple(identity), target, is_hashed=size > MAX_HASHED)
                 # smaller ones are compared where they are read
                 if digest is not None and digests.get(name, digest) != digest:
@@ -96,7 +97,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                     with suppress(RunError):
                         digests = read_config(copy).digests
             if stamp_of(path) != stamp:
-                raise Unsettled(f"{path} changed while it was read")
+                raise UnsettledError(f"{path} changed while it was read")
             yield copy
         except Exception as error:
             message = str(error).replace(str(copy), str(path))
@@ -121,7 +122,7 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
     except (FileNotFoundError, DataError):
         is_same = False
     if not is_same:
-        raise Unsettled(f"{source} changed while it was read")
+        raise UnsettledError(f"{source} changed while it was read")
     target.flush()
     return None if hasher is None else hasher.hexdigest()
 
@@ -134,12 +135,15 @@ def _unlinked(path: Path, size: int) -> IO[Any]:
     """
     if not DESCRIPTORS.is_dir():
         return path.open("wb")
-    try:
-        file = tempfile.TemporaryFile(dir=os.environ.get("TMPDIR") or DISK)
+    descriptor = _descriptor(size)
+    path.symlink_to(DESCRIPTORS / str(descriptor))
+    return os.fdopen(descriptor, "wb")
+
+
+def _descriptor(size: int) -> int:
+    # OSError: the disk is full, or only read
+    with suppress(OSError), tempfile.TemporaryFile(dir=os.environ.get("TMPDIR") or DISK) as file:
         if size:
             os.posix_fallocate(file.fileno(), 0, size)
-    # a disk that is full, or only read
-    except OSError:
-        file = open(os.memfd_create("attent-weights"), "wb")
-    path.symlink_to(DESCRIPTORS / str(file.fileno()))
-    return file
+        return os.dup(file.fileno())
+    return os.memfd_create("attent-weights")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attent.errors import RunError
+from attent.runs.hugging_face import folder
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.importing import import_run, read
 
@@ -121,6 +123,41 @@ def test_a_folder_that_cannot_be_imported_is_refused_in_one_line(
         import_run(tmp_path / "model", tmp_path / "run")
     assert "\n" not in str(refusal.value)
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+# Sizes of config.json, and those that must be the same.
+SIZES = {
+    "d_model": (),
+    "encoder_layers": (),
+    "encoder_ffn_dim": ("decoder_ffn_dim",),
+    "encoder_attention_heads": ("decoder_attention_heads",),
+    "max_position_embeddings": (),
+    "vocab_size": ("decoder_vocab_size",),
+}
+
+
+@pytest.mark.parametrize("family", ["marian", "m2m100"])
+def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
+    tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python counts what a reader may read as memory
+    monkeypatch.setattr(folder, "LARGEST_JSON", 2**20)
+    monkeypatch.setattr(folder, "LARGEST_MODEL", 2**20)
+    getattr(random_translators, family)(tmp_path / "model")
+    languages = () if family == "marian" else ("en", "fr")
+    read(tmp_path / "model", *languages)
+    settings = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
+    for name, same in SIZES.items():
+        for value in (2**18, 2**22):
+            changed = settings | {key: value for key in (name, *same) if key in settings}
+            (tmp_path / "model" / "config.json").write_text(json.dumps(changed), "utf-8")
+            tracemalloc.start()
+            try:
+                with pytest.raises(RunError, match=r"cannot be imported: \S[^\n]*$"):
+                    read(tmp_path / "model", *languages)
+                assert tracemalloc.get_traced_memory()[1] < 10_000_000, name
+            finally:
+                tracemalloc.stop()
 
 
 def test_languages_are_asked_for_and_known(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def without_digests(run: Path) -> Path:
 def copy_in_place(source: Path, file: Path, pause: Callable[[], object] = lambda: None) -> None:
     """Write a file as cp does: it is shortened, and has the same inode."""
     content = source.read_bytes()
-    with open(file, "wb", buffering=0) as stream:
+    with file.open("wb", buffering=0) as stream:
         for begin in range(0, len(content), 30_000):
             stream.write(content[begin : begin + 30_000])
             pause()

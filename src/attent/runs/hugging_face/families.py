@@ -28,8 +28,6 @@ SPM, VOCABULARY_FILE, TOKENIZER_FILE = "sentencepiece.bpe.model", "vocab.json", 
 # Both families begin so, whatever the SentencePiece model's own ids.
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
-# Positions, of which a table is made.
-MOST_POSITIONS = 2**16
 # Ids before the pieces of a SentencePiece model: <unk>, <s> and </s>.
 OWN = 3
 # The languages of M2M100, in the order of their ids.
@@ -73,8 +71,8 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
 
 
 def _marian_vocabularies(folder: SourceFolder) -> tuple[Vocabulary, Vocabulary]:
-    size = folder.number("vocab_size")
-    target_size = folder.number("decoder_vocab_size") if folder.config.get("decoder_vocab_size") is not None else size
+    size = folder.vocabulary_size("vocab_size")
+    target_size = folder.vocabulary_size("decoder_vocab_size") if folder.config.get("decoder_vocab_size") is not None else size
     has_own = (folder.path / "target_vocab.json").exists() and folder.tokenizer_config.get("separate_vocabs", True) is True
     if not has_own and size != target_size:
         raise folder.error(f"target_vocab.json is missing: vocab_size and decoder_vocab_size are {size:,} and {target_size:,}")
@@ -146,7 +144,7 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
         RunError: a file is missing or damaged, a language is not given or not known, or config.json says what attent cannot express.
     """
     settings = common_settings(folder)
-    size, count = folder.number("vocab_size"), folder.number("max_position_embeddings", MOST_POSITIONS)
+    size, count = folder.vocabulary_size("vocab_size"), folder.number("max_position_embeddings")
     is_nllb = not (folder.path / VOCABULARY_FILE).exists()
     model = folder.model(SPM)
     names, marks = _m2m100_names(folder, model, is_nllb=is_nllb)

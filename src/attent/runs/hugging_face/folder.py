@@ -22,8 +22,8 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 # Bytes of a vocabulary as JSON, and of a SentencePiece model: the largest known have a tenth.
 LARGEST_JSON, LARGEST_MODEL = MAX_FILE, 2**26
-# The largest width, vocabulary, or number of positions.
-LARGEST_SIZE = 2**22
+# The largest width or vocabulary, and other numbers by name: a table of positions may be made that no tensor bounds.
+LARGEST_SIZE, LARGEST_SIZES = 2**20, {"max_position_embeddings": 2**14}
 # Bytes of a text about the model.
 LARGEST_TEXT = 2**22
 # Files of pickles, and of Marian itself.
@@ -99,16 +99,24 @@ class SourceFolder:
             raise self.error(f"{name} has more than {LARGEST_MODEL:,} bytes")
         return content
 
-    def number(self, name: str, maximum: int = LARGEST_SIZE) -> int:
-        """Return a whole number of config.json from 1 to `maximum`.
+    def number(self, name: str, maximum: int | None = None) -> int:
+        """Return a whole number of config.json from 1 to `maximum`, or to the largest of its name.
 
         Raises:
             RunError: it is missing, no whole number, or too small or large.
         """
-        value = self.config.get(name)
+        value, maximum = self.config.get(name), min(maximum or LARGEST_SIZE, LARGEST_SIZES.get(name, LARGEST_SIZE))
         if type(value) is not int or not 1 <= value <= maximum:
             raise self.error(f"{CONFIG} is damaged: {name} must be a whole number from 1 to {maximum:,}, got {value!r}")
         return value
+
+    def vocabulary_size(self, name: str) -> int:
+        """Return the size of a vocabulary, which is at most that of the longest tensor: its ids are listed before tensors are read.
+
+        Raises:
+            RunError: as `number`; or the weights are missing or damaged.
+        """
+        return self.number(name, max((shape[0] for shape in self.weights.shapes.values() if shape), default=1))
 
     def token(self, name: str, size: int) -> int:
         """Return an id of generation_config.json, which transformers heeds first, or of config.json.

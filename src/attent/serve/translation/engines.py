@@ -22,7 +22,7 @@ from attent.errors import ArgumentError, AttentError, RunError
 from attent.evaluation.translation_links import glossary_search, translation_links, translation_spans
 from attent.runs.config import read_config
 from attent.runs.folder import is_bound
-from attent.runs.snapshot import Stamp, Unsettled, snapshot, stamp_of
+from attent.runs.snapshot import Stamp, UnsettledError, snapshot, stamp_of
 from attent.serve.translation.errors import RequestError
 
 # Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
@@ -262,7 +262,7 @@ class RunCatalog:
                 continue
             try:
                 self._runs[pair] = self._replacement(pair, run, attempt)
-            except Unsettled:
+            except UnsettledError:
                 # it is due at the next round, with its new stamp or once it has been quiet
                 pass
             # whatever a library raises, such as too little memory
@@ -283,12 +283,12 @@ class RunCatalog:
         Raises:
             ArgumentError: it cannot write a term of the glossary.
             RunError: it cannot be loaded, or has other languages.
-            Unsettled: it is not all there yet, as far as can be known.
+            UnsettledError: it is not all there yet, as far as can be known.
         """
         with snapshot(run.path, attempt.stamp) as copy:
             if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
                 attempt.due = quiet
-                raise Unsettled(f"{run.path} has no digests, and may change yet")
+                raise UnsettledError(f"{run.path} has no digests, and may change yet")
             if pair in self._named and (languages := _languages_of(copy)) != pair:
                 raise RunError(f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}")
             translator = self._load(copy)
