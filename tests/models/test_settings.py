@@ -93,6 +93,8 @@ def test_settings_survive_json() -> None:
         ({"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
         ({"position": "rotary", "width": 300, "key_value_heads": 2}, "heads = 4 have 75 each: set heads = 6 "),
         ({"position": "rotary", "width": 7, "heads": 1}, "heads = 1 have 7 each: set another width, or another position "),
+        # advice in no time, whatever the width
+        ({"position": "rotary", "width": 10**15, "heads": 10**15}, "have 1 each: set heads = 4096 "),
         ({"widht": 3}, "widht"),
         ({"norm": "middle"}, "'post' or 'pre'"),
     ],

@@ -13,6 +13,8 @@ from attent.layers.residual import Norm
 from attent.registry import with_keys
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
+# Heads that are advised: a width from elsewhere may be any number.
+MOST_HEADS = 2**12
 # The score of each recurrent attention's paper.
 SCORES = {"bahdanau": "additive", "luong": "general"}
 # Sizes only: dropout and shared embeddings depend on the data.
@@ -119,7 +121,7 @@ class StackSettings(PresetSettings):
     def _heads_advice(self) -> str:
         """Return advice for heads of an odd width: the nearest number of heads of an even one."""
         groups = self.key_value_heads or 1
-        counts = [heads for heads in range(1, self.width + 1) if not (self.width % (2 * heads) or heads % groups)]
+        counts = [heads for heads in range(1, min(self.width, MOST_HEADS) + 1) if not (self.width % (2 * heads) or heads % groups)]
         if not counts:
             return "set another width, or another position"
         return f"set heads = {min(counts, key=lambda heads: (abs(heads - self.heads), -heads))}"
