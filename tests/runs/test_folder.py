@@ -15,7 +15,8 @@ from attent.models.transformer import Transformer
 from attent.runs import folder
 from attent.runs.config import FORMAT, RunConfig, read_config, write_config
 from attent.runs.durable import draft_of
-from attent.runs.folder import RunWriter, held, is_bound, read, tokenizers_as_text, tokenizers_of_text, without_digest
+from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text, without_digest
+from attent.runs.snapshot import is_bound
 from attent.runs.weights import tensors_of, write_tensors
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")

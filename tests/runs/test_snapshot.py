@@ -16,8 +16,8 @@ from attent.models.transformer import Transformer
 from attent.ops.mapped import is_mapped
 from attent.runs import snapshot as module
 from attent.runs.config import RunConfig, read_config, write_config
-from attent.runs.folder import RunWriter, is_bound, read, without_digest
-from attent.runs.snapshot import UnsettledError, snapshot, stamp_of
+from attent.runs.folder import RunWriter, read, without_digest
+from attent.runs.snapshot import UnsettledError, is_bound, snapshot, stamp_of
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 
@@ -110,7 +110,7 @@ def test_large_weights_are_compared_with_their_digest_while_they_are_copied(tmp_
         read(copy)
 
 
-def test_errors_name_the_run_folder(tmp_path: Path) -> None:
+def test_errors_name_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunError, match="there is no such folder"), snapshot(tmp_path / "missing", stamp_of(tmp_path / "missing")):
         pytest.fail("it was copied")
     run = write(tmp_path / "run")
@@ -120,3 +120,6 @@ def test_errors_name_the_run_folder(tmp_path: Path) -> None:
     (run / "target.tokenizer.json").unlink()
     with pytest.raises(RunError, match=rf"{run}/model\.int8"), snapshot(run, stamp_of(run)) as copy:
         (copy / "model.int8.safetensors").stat()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    with pytest.raises(RunError, match=rf"^{run} cannot be copied to be served: No such file"), snapshot(run, stamp_of(run)):
+        pytest.fail("it was copied")

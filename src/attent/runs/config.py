@@ -66,6 +66,11 @@ def versions() -> dict[str, str]:
 Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
+def tokenizer_file(name: str) -> str:
+    """Return the name of a tokenizer's file."""
+    return f"{name}.tokenizer.json"
+
+
 class AlignmentHead(BaseModel, extra="forbid", frozen=True):
     """The attention of a translator that word alignments are read from, as `attent.evaluation.forced_decoding.AttentionSelector` has it.
 
@@ -147,6 +152,11 @@ class RunConfig(BaseModel, extra="forbid"):
         """Both languages for a person, such as "zh → en"; empty if none was named."""
         pair = self.source_language, self.target_language
         return " → ".join(language or "?" for language in pair) if any(pair) else ""
+
+    @property
+    def text_files(self) -> list[str]:
+        """The names of the files of its tokenizers and of further files."""
+        return [*map(tokenizer_file, self.tokenizers), *self.files]
 
     def _language(self, side: str) -> str | None:
         tables = (table for table in (self.corpus.get("text"), self.origin) if isinstance(table, dict))

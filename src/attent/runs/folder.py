@@ -31,14 +31,11 @@ from attent.data.tokenizer import MAX_FILE, Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
-from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
+from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, tokenizer_file, write_config
 from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
-from attent.runs.weights import check_sizes, digest, fill, is_all_saved, map_into, metadata_of, tensors_of, write_tensors
+from attent.runs.weights import check_files, check_sizes, digest, files_metadata, fill, is_all_saved, map_into, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
-# The key in the metadata of weights under which the digests of the run's other files stand; the weights' own is in the config, so that
-# config, weights and tokenizers are known to be of one run.
-FILES = "files"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
 # Windows has no such flag: links need a permission there.
@@ -283,25 +280,9 @@ def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None
     Raises:
         RunError: they cannot be written.
     """
-    metadata = {FILES: _digests_of_files(path, config)}
     with new_file(path / MODEL) as file:
-        write_tensors(tensors_of(model), file, metadata)
+        write_tensors(tensors_of(model), file, files_metadata(path, config.text_files))
     write_config(config.model_copy(update={"digests": config.digests | {MODEL: digest(path / MODEL)}}), path)
-
-
-def _digests_of_files(path: Path, config: RunConfig) -> str:
-    """Return the names and digests of a run's tokenizers and further files, as sha256sum prints them."""
-    names = sorted((*map(tokenizer_file, config.tokenizers), *config.files))
-    return "".join(f"{digest(path / name)}  {name}\n" for name in names)
-
-
-def is_bound(path: Path) -> bool:
-    """Return whether a run's weights have a digest, and name those of its other files, as all that are finished since then do.
-
-    Raises:
-        RunError: the config or the weights are missing or damaged.
-    """
-    return MODEL in read_config(path).digests and FILES in metadata_of(path / MODEL)
 
 
 def _check_digests(path: Path, config: RunConfig) -> None:
@@ -310,9 +291,7 @@ def _check_digests(path: Path, config: RunConfig) -> None:
         raise RunError(
             f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, whatever fits is taken)"
         )
-    files = metadata_of(path / MODEL).get(FILES)
-    if files is not None and files != _digests_of_files(path, config):
-        raise RunError(f"{path} is damaged: its tokenizers or further files have not the SHA-256 that {MODEL} was written with")
+    check_files(path / MODEL, config.text_files)
 
 
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
@@ -366,11 +345,6 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
             f"its sizes must be {expected[0]} and {expected[1]}, as its tokenizers say, got {config.sizes[0]} and {config.sizes[1]}"
         )
     return expected
-
-
-def tokenizer_file(name: str) -> str:
-    """Return the name of a tokenizer's file."""
-    return f"{name}.tokenizer.json"
 
 
 def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...]:

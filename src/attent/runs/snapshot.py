@@ -20,7 +20,8 @@ from attent.data.tokenizer import MAX_FILE
 from attent.errors import DataError, RunError
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import HIDDEN
-from attent.runs.folder import LOG, MAX_HASHED
+from attent.runs.folder import LOG, MAX_HASHED, MODEL
+from attent.runs.weights import FILES, metadata_of
 
 # Of each file its name, device, inode, bytes, and when its content and its entry were last written, in nanoseconds: rsync -a and cp -p
 # set back the former, and nothing sets back the latter.
@@ -56,6 +57,15 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
+def is_bound(path: Path) -> bool:
+    """Return whether a run's weights have a digest, and those of its other files, as all that are finished have.
+
+    Raises:
+        RunError: the config or the weights are missing or damaged.
+    """
+    return MODEL in read_config(path).digests and FILES in metadata_of(path / MODEL)
+
+
 @contextmanager
 def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     """Copy a run folder for the length of a block; what is mapped in the block stays mapped after it.
@@ -65,7 +75,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
         stamp: of its files, taken by `stamp_of` before: the copy is of these or there is none.
 
     Raises:
-        RunError: the folder has no config, or a file cannot be read, or large weights have not the digest of the config. Errors of the
+        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of the config. Errors of the
             block that name the copy name the run folder instead.
         UnsettledError: a file has changed since the stamp was taken.
     """
@@ -75,7 +85,10 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
     # a file that is written after this has another time than in the stamp
     time.sleep(TICK)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
+        except OSError as error:
+            raise RunError(f"{path} cannot be copied to be served: {error.strerror}") from error
         copy = Path(folder) / (path.resolve().name or "run")
         copy.mkdir()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from attent.errors import ArgumentError, DataError, RunError
 from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 
+# The key in the metadata of a run's weights under which the digests of its other files stand; the weights' own is in the config, so that
+# config, weights and tokenizers are known to be of one run.
+FILES = "files"
 # Bytes that the names and shapes of a file's tensors may have: those of 100,000 tensors.
 LARGEST_HEADER = 2**24
 # Numbers that are checked at a time.
@@ -49,6 +52,22 @@ def digest(file: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except (OSError, DataError) as error:
         raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from error
+
+
+def files_metadata(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return what weights say of the files beside them: their digests, as sha256sum prints them; errors as `digest`."""
+    return {FILES: "".join(f"{digest(folder / name)}  {name}\n" for name in names)}
+
+
+def check_files(file: Path, names: Iterable[str]) -> None:
+    """Check that the files beside weights are those that the weights were written with, if they say so.
+
+    Raises:
+        RunError: a file is another or missing, or the weights are missing or damaged.
+    """
+    metadata = metadata_of(file)
+    if FILES in metadata and metadata[FILES] != files_metadata(file.parent, names)[FILES]:
+        raise RunError(f"{file.parent} is damaged: its tokenizers or further files have not the SHA-256 that {file.name} was written with")
 
 
 @contextmanager

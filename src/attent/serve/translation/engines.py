@@ -21,8 +21,7 @@ from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.evaluation.translation_links import glossary_search, translation_links, translation_spans
 from attent.runs.config import read_config
-from attent.runs.folder import is_bound
-from attent.runs.snapshot import Stamp, UnsettledError, snapshot, stamp_of
+from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
 from attent.serve.translation.errors import RequestError
 
 # Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
@@ -166,7 +165,7 @@ class TokenWork:
 
 @dataclass
 class _Attempt:
-    """How loading a changed run goes.
+    """Attempts to load a run that has changed.
 
     Args:
         stamp: of its files.
