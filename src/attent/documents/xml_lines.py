@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from attent.data.units import units
 from attent.documents.archive import Archive, parse_xml
+from attent.markup.aligned import untranslated
 from attent.markup.inline import AlignedText, Element, cut_line, place_tags
 from attent.markup.placeholders import cut_placeholders
 
@@ -153,7 +153,7 @@ class XmlParagraph:
                 nodes += part.nodes
                 continue
             is_translated = any(map(str.isalnum, part.text))
-            aligned = next(translations) if is_translated else AlignedText(part.text, [(span, span) for span in units(part.text)])
+            aligned = next(translations) if is_translated else untranslated(part.text)
             nodes += self._nodes(parse_xml(f"<line>{place_tags(part, aligned, escape)}</line>".encode()), self._base)
         self._dialect.fill(self._element, [*nodes, *self._content.after])
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attent.data.sentences import SplitText, split_sentences
+from attent.data.sentences import split_sentences
 from attent.data.tokenizer import respell_characters
-from attent.data.units import Span, units
 from attent.decoding.search import Translation
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import DataError, check_known
 from attent.evaluation.forced_decoding import AttentionSelector
 from attent.evaluation.translation_links import translation_spans
+from attent.markup.aligned import join_aligned, untranslated
 from attent.markup.html import MarkedText, parse_html
 from attent.markup.inline import AlignedText, Element
 from attent.markup.markdown import parse_markdown
@@ -73,7 +73,7 @@ def translate_markup(
     translations = [n_best[0] for n_best in (search(accepted) if search else translator.search(accepted, settings))]
     links = translation_spans(translator, accepted, translations, selector)
     translated = (AlignedText(translation.text, spans) for translation, spans in zip(translations, links, strict=True))
-    results = iter([_as_it_was(text) if reason else next(translated) for text, reason in zip(sentences, refusals, strict=True)])
+    results = iter([untranslated(text) if reason else next(translated) for text, reason in zip(sentences, refusals, strict=True)])
     owners = (number for number, marked in enumerate(parsed) for _ in marked.lines)
     numbers = [number for number, split in zip(owners, splits, strict=True) for _ in split.sentences]
     for number, sentence, reason in zip(numbers, sentences, refusals, strict=True):
@@ -81,16 +81,6 @@ def translate_markup(
             refuse(number, sentence, reason)
     aligned = iter([join_aligned(split, [next(results) for _ in split.sentences]) for split in splits])
     return [marked.render([next(aligned) for _ in marked.lines]) for marked in parsed]
-
-
-def join_aligned(split: SplitText, translations: Sequence[AlignedText]) -> AlignedText:
-    """Join the translations of a text's sentences, with links between the whole texts."""
-    links = list[tuple[Span, Span]]()
-    before = [len(split.between[0])] * 2
-    for sentence, translation, between in zip(split.sentences, translations, split.between[1:], strict=True):
-        links += [(_shifted(source, before[0]), _shifted(target, before[1])) for source, target in translation.links]
-        before = [before[0] + len(sentence) + len(between), before[1] + len(translation.text) + len(between)]
-    return AlignedText(split.join([translation.text for translation in translations]), links)
 
 
 def _parsed(number: int, document: str, kind: str, refuse: Refuse | None) -> MarkedText:
@@ -110,11 +100,3 @@ def _respell(element: Element, translator: Translator) -> None:
             _respell(child, translator)
         else:
             element.children[index] = respell_characters(child, translator.source_tokenizer)
-
-
-def _as_it_was(text: str) -> AlignedText:
-    return AlignedText(text, [(span, span) for span in units(text)])
-
-
-def _shifted(span: Span, offset: int) -> Span:
-    return Span(span.begin + offset, span.end + offset)
