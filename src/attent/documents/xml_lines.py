@@ -17,8 +17,9 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive, parse_xml
 from attent.markup.aligned import untranslated
-from attent.markup.inline import AlignedText, Element, cut_line, place_tags
+from attent.markup.inline import AlignedText, Element, cut_line
 from attent.markup.placeholders import cut_placeholders
+from attent.markup.placement import place_tags
 
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Node = etree._Element | str

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 
 from attent.errors import DataError
-from attent.markup.inline import AlignedText, Element, cut_line, place_tags
+from attent.markup.inline import AlignedText, Element, cut_line
 from attent.markup.placeholders import cut_placeholders
+from attent.markup.placement import place_tags
 
 # Elements that stand within a line of text.
 INLINE = frozenset(
