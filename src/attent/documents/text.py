@@ -9,7 +9,7 @@ from itertools import islice
 
 from attent.errors import DataError
 from attent.markup.html import MarkedText
-from attent.markup.inline import AlignedText, Element
+from attent.markup.inline import AlignedText, Element, check_size
 
 # Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to two kilobytes of
 # memory.
@@ -43,6 +43,7 @@ class TextDocument:
         if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
             raise DataError(f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several")
         self._marked = parse(text)
+        check_size(self._marked.lines)
 
     @property
     def lines(self) -> Sequence[Element]:

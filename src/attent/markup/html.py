@@ -1,6 +1,6 @@
 """HTML: lines to translate, and everything around them as it was.
 
-Tags are read by Python's `html.parser`; each stays character by character. Elements of a line (b, a, span and the like) are nested; every
+Each tag stays character by character. Elements of a line (b, a, span and the like) are nested; every
 other tag ends a line. Within `code`, `pre`, `script`, `style` and whatever has `translate="no"` nothing is translated.
 """
 
@@ -10,10 +10,9 @@ import html
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
 
 from attent.errors import DataError
-from attent.markup.inline import AlignedText, Element, cut_line
+from attent.markup.inline import AlignedText, Element, cut_line, has_words
 from attent.markup.placeholders import cut_placeholders
 from attent.markup.placement import place_tags
 
@@ -35,9 +34,22 @@ VOID = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "l
 BREAK = re.compile(r"(?<![ \t\f])[ \t\f]*+[\r\n][ \t\f\r\n]*+")
 # White space of HTML, which a no-break space is not.
 SPACES = " \t\f\r\n"
+# Elements of text in which no tag begins but their end.
+SCRIPTS = frozenset(("script", "style"))
+NAME = rf"<(?P<slash>/?)(?P<name>[A-Za-z][^{SPACES}/>]*+)"
+# A tag: in quotation marks after an equals sign a > is no end. And one in which they mean nothing.
+TAG = re.compile(rf"{NAME}(?:[^=>]++|=[{SPACES}]*+(?:\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+)?+)*+>")
+UNQUOTED_TAG = re.compile(rf"{NAME}[^>]*+>")
+ATTRIBUTE = re.compile(
+    rf"(?P<name>[^{SPACES}/>=]++)(?:[{SPACES}]*+=[{SPACES}]*+(?P<value>\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+))?+"
+)
+COMMENT_END = re.compile(r"--!?>")
+DOCTYPE = re.compile(r"<!doctype", re.IGNORECASE)
+# Marked sections: of SGML, and those that Office writes.
+SECTION = re.compile(rf"<!\[[{SPACES}]*+(?:(?:temp|cdata|ignore|include|rcdata)|(?P<office>if|else|endif))\b", re.IGNORECASE)
 
 
-@dataclass
+@dataclass(slots=True)
 class Token:
     """A piece of a document.
 
@@ -94,7 +106,7 @@ def parse_html(text: str) -> MarkedText:
     within a sentence is a space, as browsers show it.
 
     Raises:
-        DataError: a line has too many tags, or they are nested too deep; a declaration cannot be read.
+        DataError: a line has too many tags, or they are nested too deep; a marked section is unknown.
     """
     tokens = _join_verbatim(_tokens(text))
     marked, line = MarkedText(), list[Token]()
@@ -109,77 +121,102 @@ def parse_html(text: str) -> MarkedText:
     return marked
 
 
-class _Reader(HTMLParser):
-    """Collects where tokens begin, and what they are."""
+def _tokens(text: str) -> list[Token]:
+    """Return the tokens of a document, each with its characters; together they are the document.
+
+    Raises:
+        DataError: a marked section has a name that no browser and no word processor writes.
+    """
+    tokens, reader = list[Token](), _Reader(text)
+    begin = position = 0
+    while (position := text.find("<", position)) >= 0:
+        token = reader.read(position)
+        if token is None:
+            position += 1
+            continue
+        if begin < position:
+            tokens.append(Token("text", text[begin:position]))
+        tokens.append(token)
+        begin = position = position + len(token.raw)
+    if begin < len(text):
+        tokens.append(Token("text", text[begin:]))
+    return tokens
+
+
+class _Reader:
+    """Reads tags, comments and declarations, as browsers do (HTML Standard, section 13.2.5).
+
+    What has no end is looked for once: where an end is not found, it is known not to be further on either.
+
+    Args:
+        text: a document.
+    """
 
     def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.tokens: list[tuple[int, Token]] = []
-        # after the last > there is no tag, however often one seems to begin, and Python would look for its end each time
-        end = text.rfind(">") + 1
-        try:
-            self.feed(text[:end])
-            self.close()
-        # a declaration that Python does not read
-        except AssertionError as error:
-            raise DataError(f"no HTML: {error}") from error
-        if end < len(text):
-            self.tokens.append((end, Token("text", "")))
+        self._text = text
+        self._last = {end: text.rfind(end) for end in (">", "]]>", "]>")}
+        self._tag = TAG
 
-    def _add(self, kind: str, name: str = "", *, is_verbatim: bool = False) -> None:
-        line, column = self.getpos()
-        self.tokens.append((self._lines[line - 1] + column, Token(kind, "", name, is_verbatim)))
+    def read(self, begin: int) -> Token | None:
+        """Return what begins with this <; None if it is text."""
+        text = self._text
+        if self._last[">"] < begin:
+            return None
+        if match := self._tag.match(text, begin) or self._unquoted(begin):
+            return self._element(match)
+        if text.startswith("<!--", begin):
+            end = COMMENT_END.search(text, begin + 2)
+            return Token("point", text[begin : end.end() if end else len(text)])
+        if text.startswith("<![", begin):
+            name = SECTION.match(text, begin)
+            if name is None:
+                raise DataError(f"no HTML: unknown marked section {text[begin : begin + 20]!r}")
+            return Token("block", text[begin : self._end("]>" if name["office"] else "]]>", begin) or self._end(">", begin)])
+        if text.startswith("<?", begin) or DOCTYPE.match(text, begin):
+            return Token("block", text[begin : self._end(">", begin)])
+        # what browsers take for a comment
+        return Token("point", text[begin : self._end(">", begin)]) if text.startswith(("<!", "</"), begin) else None
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        is_verbatim = tag in VERBATIM or any(name == "translate" and (value or "").lower() == "no" for name, value in attrs)
-        kind = "point" if tag in POINTS else "open" if tag in INLINE or (is_verbatim and tag not in VOID) else "block"
-        self._add(kind, tag, is_verbatim=is_verbatim)
+    def _end(self, mark: str, begin: int) -> int:
+        """Return where the next such mark ends, 0 if there is none."""
+        return 0 if self._last[mark] < begin else self._text.index(mark, begin) + len(mark)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add("point" if tag in POINTS or tag in INLINE else "block", tag)
+    def _unquoted(self, begin: int) -> re.Match[str] | None:
+        """Return a tag with a quotation mark that is not closed: from here on they mean nothing, or each such tag would be long to read."""
+        match = UNQUOTED_TAG.match(self._text, begin)
+        self._tag = UNQUOTED_TAG if match else self._tag
+        return match
 
-    def handle_endtag(self, tag: str) -> None:
-        self._add("close" if tag in INLINE or tag in VERBATIM else "block", tag)
-
-    def handle_data(self, data: str) -> None:
-        self._add("text")
-
-    def handle_entityref(self, name: str) -> None:
-        self._add("text")
-
-    def handle_charref(self, name: str) -> None:
-        self._add("text")
-
-    def handle_comment(self, data: str) -> None:
-        self._add("point")
-
-    def handle_decl(self, decl: str) -> None:
-        self._add("block")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add("block")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("block")
+    def _element(self, match: re.Match[str]) -> Token:
+        """Return the token of a tag."""
+        raw, name = match[0], match["name"].lower()
+        if match["slash"]:
+            return Token("close" if name in INLINE or name in VERBATIM else "block", raw, name)
+        if _is_empty(raw):
+            return Token("point" if name in POINTS or name in INLINE else "block", raw, name)
+        is_verbatim = name in VERBATIM or _is_untranslated(raw)
+        if name in SCRIPTS:
+            # its content has no tags; without an end it goes on to the document's
+            end = re.compile(f"</{name}(?=[{SPACES}/>])", re.IGNORECASE).search(self._text, match.end())
+            return Token("block", self._text[match.start() : end.start() if end else len(self._text)], name, is_verbatim)
+        kind = "point" if name in POINTS else "open" if name in INLINE or (is_verbatim and name not in VOID) else "block"
+        return Token(kind, raw, name, is_verbatim)
 
 
-def _tokens(text: str) -> list[Token]:
-    """Return the tokens of a document, each with its characters; together they are the document."""
-    positioned = _Reader(text).tokens
-    begins = [0, *(begin for begin, _ in positioned[1:]), len(text)]
-    if not positioned:
-        return [Token("text", text)] if text else []
-    for (_, token), begin, end in zip(positioned, begins, begins[1:], strict=False):
-        token.raw = text[begin:end]
-    tokens = list[Token]()
-    for _, token in positioned:
-        # html.parser parts a text at its entities
-        if tokens and token.kind == tokens[-1].kind == "text":
-            tokens[-1].raw += token.raw
-        else:
-            tokens.append(token)
-    return tokens
+def _is_empty(tag: str) -> bool:
+    """Return whether a tag ends with a slash that is not of an attribute's value."""
+    if not tag.endswith("/>"):
+        return False
+    last = tag.rsplit(None, 1)[-1]
+    return "=" not in last or last[-3] in "\"'="
+
+
+def _is_untranslated(tag: str) -> bool:
+    """Return whether a tag has translate="no"."""
+    if "translate" not in tag.lower():
+        return False
+    values = (match["value"] for match in ATTRIBUTE.finditer(tag) if match["name"].lower() == "translate")
+    return any(value.strip("\"'").lower() == "no" for value in values if value)
 
 
 def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
@@ -212,6 +249,31 @@ def _element_ends(tokens: Sequence[Token]) -> dict[int, int]:
     return ends
 
 
+class TagPairs:
+    """Pairs of opening and closing tags, or marks; those that cross have no pair."""
+
+    def __init__(self) -> None:
+        self.closed: dict[int, int] = {}
+        self._waiting: list[tuple[str, int]] = []
+        # where tags of a name stand among those that wait
+        self._indices: dict[str, list[int]] = {}
+
+    def open(self, name: str, number: int) -> None:
+        """Add an opening tag."""
+        self._indices.setdefault(name, []).append(len(self._waiting))
+        self._waiting.append((name, number))
+
+    def close(self, name: str, number: int) -> bool:
+        """Add a closing tag, and return whether it closes one."""
+        if not (own := self._indices.get(name)):
+            return False
+        first = own[-1]
+        self.closed[self._waiting[first][1]] = number
+        while len(self._waiting) > first:
+            self._indices[self._waiting.pop()[0]].pop()
+        return True
+
+
 def build_lines(
     tokens: Sequence[Token], unescape: Callable[[str], str] = html.unescape, escape: Callable[[str], str] = escape
 ) -> list[Element]:
@@ -227,8 +289,13 @@ def build_lines(
     """
     line, open_elements = Element(), list[tuple[Element, str]]()
     current = line
-    closed = _matching(tokens)
-    closing = set(closed.values())
+    pairs = TagPairs()
+    for number, token in enumerate(tokens):
+        if token.kind == "open":
+            pairs.open(token.name, number)
+        elif token.kind == "close":
+            pairs.close(token.name, number)
+    closed, closing = pairs.closed, set(pairs.closed.values())
     for number, token in enumerate(tokens):
         if token.kind == "text":
             current.children += cut_placeholders(unescape(token.raw), escape)
@@ -249,7 +316,7 @@ def _add_line(marked: MarkedText, tokens: Sequence[Token]) -> None:
     before, tokens, after = _trimmed(tokens)
     marked.parts.append(before)
     lines = build_lines(tokens, lambda raw: html.unescape(BREAK.sub(" ", raw)))
-    if any(any(map(str.isalnum, piece.text)) for piece in lines):
+    if any(has_words(piece.text) for piece in lines):
         marked.parts += lines
     else:
         marked.parts.append("".join(token.raw for token in tokens))
@@ -267,20 +334,3 @@ def _trimmed(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
         after = result[-1].raw[len(text) :]
         result[-1] = replace(result[-1], raw=text)
     return before, result, after
-
-
-def _matching(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return the number of the closing tag of each opening one that has one; tags that cross have none."""
-    waiting, closed = list[int](), dict[int, int]()
-    # where tags of a name stand among those that wait
-    indices: dict[str, list[int]] = {}
-    for number, token in enumerate(tokens):
-        if token.kind == "open":
-            indices.setdefault(token.name, []).append(len(waiting))
-            waiting.append(number)
-        elif token.kind == "close" and (own := indices.get(token.name)):
-            closed[waiting[own[-1]]] = number
-            for crossed in reversed(waiting[own[-1] :]):
-                waiting.pop()
-                indices[tokens[crossed].name].pop()
-    return closed

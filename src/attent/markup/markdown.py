@@ -14,8 +14,8 @@ from html.entities import html5
 from markdown_it import MarkdownIt
 
 from attent.errors import DataError
-from attent.markup.html import MarkedText
-from attent.markup.inline import Element, cut_line
+from attent.markup.html import MarkedText, TagPairs
+from attent.markup.inline import Element, cut_line, has_words
 from attent.markup.placeholders import cut_placeholders
 
 BLOCKS = MarkdownIt("commonmark").disable("inline")
@@ -77,7 +77,7 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
         content = cell.strip()
         lines = _lines_of(content)
         cell_begin = cell.index(content)
-        middle = lines if any(any(map(str.isalnum, line.text)) for line in lines) else [content]
+        middle = lines if any(has_words(line.text) for line in lines) else [content]
         marked.parts += [cell[:cell_begin], *middle, cell[cell_begin + len(content) :]]
     marked.parts.append(body[end:] + ending)
 
@@ -104,7 +104,7 @@ def _cells(text: str) -> list[str]:
 def _lines_of(text: str) -> list[Element]:
     """Return a line with its elements; several where it has a great many."""
     matches = [match for match in INLINE.finditer(text) if not match["bar"]]
-    closed = _matching(text, matches)
+    closed = _pairs(text, matches)
     closing = set(closed.values())
     line, begins = Element(), list[int]()
     parents, position, before = [line], 0, ""
@@ -144,23 +144,16 @@ def _character(entity: str, following: str) -> str:
     return "" if is_mark or not character.strip() else character
 
 
-def _matching(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
+def _pairs(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
     """Return the number of the closing mark of each opening one that has one; marks that cross have none."""
-    waiting, closed = list[int](), dict[int, int]()
+    pairs = TagPairs()
     for number, match in enumerate(matches):
         if match["link"]:
-            waiting.append(number)
-            continue
-        if not (match["mark"] or match["end"]):
-            continue
-        opening_mark = "[" if match["end"] else match[0]
-        # emphasis ends after a word, and begins before one
-        can_end = not text[match.start() - 1 : match.start()].isspace() and match.start() > 0
-        can_begin = match["mark"] and not text[match.end() : match.end() + 1].isspace() and match.end() < len(text)
-        opening = next((index for index in reversed(range(len(waiting))) if matches[waiting[index]][0] == opening_mark), None)
-        if can_end and opening is not None:
-            closed[waiting[opening]] = number
-            del waiting[opening:]
-        elif can_begin:
-            waiting.append(number)
-    return closed
+            pairs.open("[", number)
+        elif match["mark"] or match["end"]:
+            # emphasis ends after a word, and begins before one
+            can_end = not text[match.start() - 1 : match.start()].isspace() and match.start() > 0
+            can_begin = match["mark"] and not text[match.end() : match.end() + 1].isspace() and match.end() < len(text)
+            if not (can_end and pairs.close("[" if match["end"] else match[0], number)) and can_begin:
+                pairs.open(match[0], number)
+    return pairs.closed

@@ -12,8 +12,10 @@ PLACEHOLDER = re.compile(
     r"\$?\{\{?[\w.:!%$ -]{0,64}\}?\}"
     r"|%(?:\(\w{1,64}\))?(?:\d{1,3}\$)?[-+#0]{0,4}\d{0,4}(?:\.\d{1,3})?[sdfgxi@](?!\w)"
     r"|(?:https?|ftp)://[^\s<>\"']{1,2000}[^\s<>\"'.,;:!?)\]]"
-    r"|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}"
 )
+# One of these is in each of them; most texts have none.
+PLACEHOLDER_MARK = re.compile(r"[{%@]|://")
 
 
 def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Element | str]:
@@ -23,6 +25,8 @@ def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Elem
         text: to be translated.
         escape: writes a placeholder between tags.
     """
+    if PLACEHOLDER_MARK.search(text) is None:
+        return [text] if text else []
     parts: list[Element | str] = []
     position = 0
     for match in PLACEHOLDER.finditer(text):

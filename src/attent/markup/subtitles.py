@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from attent.markup.html import MarkedText, Token, build_lines
+from attent.markup.inline import has_words
 
 TIME = r"\d{1,4}:\d{1,2}:\d{1,2}[,.]\d{1,4}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}")
@@ -46,7 +47,7 @@ def _add_cue(marked: MarkedText, lines: list[str]) -> None:
     body = text.rstrip("\r\n")
     for piece in SPEAKER.split(body):
         tokens = [Token(_kind(part), part, _name(part)) for part in TAG.split(piece) if part]
-        if any(token.kind == "text" and any(map(str.isalnum, token.raw)) for token in tokens):
+        if any(token.kind == "text" and has_words(token.raw) for token in tokens):
             marked.parts += build_lines(tokens, str, str)
         else:
             marked.parts.append(piece)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attent.markup.html import MarkedText
-from attent.markup.inline import Element
+from attent.markup.inline import Element, has_words
 
 
 def parse_text(text: str) -> MarkedText:
@@ -11,5 +11,5 @@ def parse_text(text: str) -> MarkedText:
     marked = MarkedText(escape=str)
     for line in text.splitlines(keepends=True):
         body = line.rstrip("\r\n")
-        marked.parts += [Element(children=[body]) if any(map(str.isalnum, body)) else body, line[len(body) :]]
+        marked.parts += [Element(children=[body]) if has_words(body) else body, line[len(body) :]]
     return marked
