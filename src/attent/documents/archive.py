@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import zipfile
 import zlib
@@ -11,12 +12,14 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from attent.errors import DataError
 
 MAX_ENTRIES = 2_000
-# Bytes that all entries unpack to, and those of them that are read as XML.
-MAX_UNPACKED, MAX_XML = 128 * 2**20, 32 * 2**20
+# Bytes that all entries unpack to, and those of them that are read as XML, with the formats that are written more than once.
+MAX_UNPACKED, MAX_XML = 128 * 2**20, 16 * 2**20
 # Tags and attributes of these, each of which takes up to 450 bytes of memory.
-MAX_TAGS = 1_000_000
+MAX_TAGS = 400_000
 # An entry's size over its packed size, from this size on: text and tables pack to a tenth or a thirtieth.
 MAX_RATIO, RATIO_FROM = 200, 2**20
+# The level of zlib's for what is changed: higher ones take ten times as long for text that was made to be slow.
+COMPRESSION = 3
 CENTRAL_HEADER = b"PK\x01\x02"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -27,7 +30,9 @@ def parse_xml(content: bytes) -> etree._Element:
     Raises:
         DataError: it is not well-formed, too deep, or has a document type.
     """
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    # another encoding might hide tags from whoever counts them
+    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    parser = etree.XMLParser(encoding=encoding, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         root = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
@@ -35,6 +40,11 @@ def parse_xml(content: bytes) -> etree._Element:
     if root.getroottree().docinfo.doctype:
         raise DataError("its XML has a document type, which no word processor writes")
     return root
+
+
+def count_tags(content: bytes) -> int:
+    """Return how many tags and attributes XML has at most."""
+    return content.count(b"<") + content.count(b"=")
 
 
 class Archive:
@@ -48,6 +58,7 @@ class Archive:
     """
 
     def __init__(self, content: bytes) -> None:
+        self._content = content
         # before an entry's name is read: a list of them may be as long as the file
         if content.count(CENTRAL_HEADER) > MAX_ENTRIES:
             raise DataError(f"the archive has more than {MAX_ENTRIES:,} entries")
@@ -84,14 +95,27 @@ class Archive:
         """
         if name not in self._entries:
             raise DataError(f"the archive has no {name}")
-        self._xml_size += self._entries[name].file_size
+        self.add_xml(self._entries[name].file_size, 0)
+        content = self.read(name)
+        self.add_xml(0, count_tags(content))
+        return parse_xml(content)
+
+    def add_xml(self, size: int, tags: int) -> None:
+        """Count XML that is read, or written once more.
+
+        Args:
+            size: its bytes.
+            tags: its tags and attributes.
+
+        Raises:
+            DataError: all of it together is too much.
+        """
+        self._xml_size += size
+        self._tags += tags
         if self._xml_size > MAX_XML:
             raise DataError(f"its XML has more than {MAX_XML:,} bytes")
-        content = self.read(name)
-        self._tags += content.count(b"<") + content.count(b"=")
         if self._tags > MAX_TAGS:
             raise DataError(f"its XML has more than {MAX_TAGS:,} tags and attributes")
-        return parse_xml(content)
 
     def write(self, changed: dict[str, etree._Element]) -> bytes:
         """Return the archive with the XML of some entries changed; all others, and their order, stay.
@@ -105,9 +129,33 @@ class Archive:
                 root = changed.get(name)
                 copy = zipfile.ZipInfo(name, entry.date_time)
                 copy.compress_type, copy.external_attr = entry.compress_type, entry.external_attr
-                xml = None if root is None else etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8", standalone=True)
-                file.writestr(copy, self.read(name) if xml is None else xml)
+                if root is None:
+                    self._copy(entry, copy, file, result)
+                else:
+                    xml = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8", standalone=True)
+                    file.writestr(copy, xml, compresslevel=COMPRESSION)
         return result.getvalue()
+
+    def _copy(self, entry: zipfile.ZipInfo, copy: zipfile.ZipInfo, file: zipfile.ZipFile, stream: io.BytesIO) -> None:
+        """Write an entry as it is packed: to unpack and pack it anew takes seconds of what packs to a hundredth.
+
+        Raises:
+            DataError: it is damaged.
+        """
+        view = memoryview(self._content)
+        names = view[entry.header_offset + 26 : entry.header_offset + 30]
+        begin = entry.header_offset + 30 + int.from_bytes(names[:2], "little") + int.from_bytes(names[2:], "little")
+        packed = view[begin : begin + entry.compress_size]
+        if len(names) < 4 or len(packed) < entry.compress_size:
+            raise DataError("the archive is damaged: an entry ends too early")
+        copy.CRC, copy.compress_size, copy.file_size = entry.CRC, entry.compress_size, entry.file_size
+        stream.seek(file.start_dir)
+        copy.header_offset = stream.tell()
+        stream.write(copy.FileHeader())
+        stream.write(packed)
+        file.filelist.append(copy)
+        file.NameToInfo[copy.filename] = copy
+        file.start_dir = stream.tell()
 
     def _check(self) -> None:
         entries = self._zip.infolist()
@@ -115,6 +163,9 @@ class Archive:
             raise DataError("the archive has two entries of one name")
         if sum(entry.file_size for entry in entries) > MAX_UNPACKED:
             raise DataError(f"the archive unpacks to more than {MAX_UNPACKED:,} bytes")
+        # entries that share their bytes would be written with them each
+        if sum(entry.compress_size for entry in entries) > len(self._content):
+            raise DataError("the archive's entries overlap")
         for entry in entries:
             if entry.file_size > max(MAX_RATIO * entry.compress_size, RATIO_FROM):
                 raise DataError(f"the archive's entries unpack to more than {MAX_RATIO} times their size")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive
-from attent.documents.xml_lines import FixedNodes, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.documents.xml_lines import FixedNodes, Formats, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
 from attent.errors import DataError
 
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -31,11 +31,18 @@ def read_open_document(content: bytes) -> XmlDocument:
         raise DataError("the file is no text of OpenDocument")
     # headers and footers are in the styles
     roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
-    return XmlDocument(archive, roots, OpenDocumentDialect(), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion"])
+    return XmlDocument(archive, roots, OpenDocumentDialect(Formats(archive)), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion"])
 
 
 class OpenDocumentDialect:
-    """Paragraphs of text and spans."""
+    """Paragraphs of text and spans.
+
+    Args:
+        formats: of the document.
+    """
+
+    def __init__(self, formats: Formats) -> None:
+        self._formats = formats
 
     def read(self, element: etree._Element) -> ParagraphContent:
         content = ParagraphContent()
@@ -75,8 +82,7 @@ class OpenDocumentDialect:
             # a comment is passed over; what is moved loses the text after it
             name, tail = str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break", child.tail
             if child.tag == f"{TEXT}span":
-                key = etree.tostring(_shell(child)).decode()
-                self._read(child, TextFormat(text_format.key + key, (*text_format.elements, child)), content)
+                self._read(child, self._formats.read(child, text_format), content)
             elif child.tag == f"{TEXT}a":
                 inner = ParagraphContent()
                 self._read(child, text_format, inner)
@@ -90,22 +96,16 @@ class OpenDocumentDialect:
             elif name.endswith("-end"):
                 content.after.append(child)
             elif name != "soft-page-break":
-                nodes = tuple(self._in_spans([child], text_format)) if text_format.elements else (child,)
+                nodes = tuple(self._in_spans([child], text_format))
                 content.items.append(FixedNodes(nodes, text_format, is_separator=name == "tab"))
             add_text(tail)
 
     def _in_spans(self, nodes: Sequence[Node], text_format: TextFormat) -> list[Node]:
         """Return nodes within spans of a format."""
-        result = [*nodes]
-        for span in reversed(text_format.elements):
-            shell = _shell(span)
+        result, outer = [*nodes], text_format
+        while outer is not None and outer.element is not None:
+            self._formats.add_copy(outer)
+            shell = etree.Element(outer.element.tag, dict(outer.element.attrib), nsmap={"text": TEXT[1:-1]})
             self.fill(shell, result)
-            result = [shell]
+            result, outer = [shell], outer.outer
         return result
-
-
-def _shell(span: etree._Element) -> etree._Element:
-    """Return an element without its content."""
-    shell = etree.Element(span.tag, nsmap=span.nsmap)
-    shell.attrib.update(dict(span.attrib))
-    return shell

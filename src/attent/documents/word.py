@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive
-from attent.documents.xml_lines import FixedNodes, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.documents.xml_lines import FixedNodes, Formats, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
 from attent.errors import DataError
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -43,7 +43,7 @@ def read_word(content: bytes) -> XmlDocument:
     word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
     if word is None:
         raise DataError("the file is no document of Word's")
-    return XmlDocument(archive, roots, WordDialect(word), [f"{word}p"], [f"{word}del", f"{word}moveFrom"])
+    return XmlDocument(archive, roots, WordDialect(word, Formats(archive)), [f"{word}p"], [f"{word}del", f"{word}moveFrom"])
 
 
 class WordDialect:
@@ -51,10 +51,12 @@ class WordDialect:
 
     Args:
         word: the namespace of their tags, `WORD` or `STRICT`.
+        formats: of the document.
     """
 
-    def __init__(self, word: str) -> None:
-        self._word = word
+    def __init__(self, word: str, formats: Formats) -> None:
+        self._word, self._formats = word, formats
+        self._unseen = frozenset(f"{word}{name}" for name in UNSEEN)
 
     def read(self, element: etree._Element) -> ParagraphContent:
         content = ParagraphContent()
@@ -80,8 +82,7 @@ class WordDialect:
     def write(self, text: str, text_format: TextFormat) -> list[Node]:
         if not text:
             return []
-        run = etree.Element(f"{self._word}r", nsmap={"w": self._word[1:-1]})
-        run.extend(copy.deepcopy(element) for element in text_format.elements)
+        run = self._new_run(text_format)
         node = etree.SubElement(run, f"{self._word}t")
         node.text = text
         node.set(XML_SPACE, "preserve")
@@ -91,6 +92,14 @@ class WordDialect:
         element[:] = [child for child in element if self._name(child) in PROPERTIES]
         element.extend(node for node in nodes if not isinstance(node, str))
 
+    def _new_run(self, text_format: TextFormat) -> etree._Element:
+        """Return an empty run of a format."""
+        run = etree.Element(f"{self._word}r", nsmap={"w": self._word[1:-1]})
+        if text_format.element is not None:
+            self._formats.add_copy(text_format)
+            run.append(copy.deepcopy(text_format.element))
+        return run
+
     def _name(self, element: etree._Element) -> str:
         """Return the name of an element of Word's, and the whole tag of another."""
         return str(element.tag).removeprefix(self._word)
@@ -98,9 +107,7 @@ class WordDialect:
     def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
         """Return the texts of a run, and everything else in it, each in a run of its own."""
         properties = run.find(f"{self._word}rPr")
-        elements = () if properties is None else (properties,)
-        key = b"".join(etree.tostring(item) for element in elements for item in element if self._name(item) not in UNSEEN).decode()
-        text_format = TextFormat(key, elements)
+        text_format = TextFormat() if properties is None else self._formats.read(properties, None, properties, self._unseen)
         items: list[FormattedText | FixedNodes] = []
         for child in list(run.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
             name = self._name(child)
@@ -111,8 +118,8 @@ class WordDialect:
             elif name == "noBreakHyphen":
                 items.append(FormattedText("\N{NON-BREAKING HYPHEN}", text_format))
             else:
-                single = etree.Element(run.tag, dict(run.attrib), nsmap=run.nsmap)
-                single.extend([*map(copy.deepcopy, elements), child])
+                single = self._new_run(text_format)
+                single.append(child)
                 field = child.get(f"{self._word}fldCharType", "") if name == "fldChar" else "text" if name in FIELD_TEXT else ""
                 is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{self._word}type") is not None)
                 items.append(FixedNodes((single,), text_format, is_separator, field))
@@ -120,16 +127,25 @@ class WordDialect:
 
     def _fold_fields(self, items: Sequence[FormattedText | FixedNodes | LinkedContent]) -> list[FormattedText | FixedNodes | LinkedContent]:
         """Make one of each field (a page's number, a reference) with what it shows; marks of one that goes on elsewhere part sentences."""
+        begins, ends = list[int](), dict[int, int]()
+        for number, item in enumerate(items):
+            field = item.field if isinstance(item, FixedNodes) else ""
+            if field == "begin":
+                begins.append(number)
+            elif field == "end" and begins:
+                ends[begins.pop()] = number
         result: list[FormattedText | FixedNodes | LinkedContent] = []
-        begins: list[int] = []
-        for item in items:
-            if isinstance(item, FixedNodes) and item.field == "begin":
-                begins.append(len(result))
+        number = 0
+        while number < len(items):
+            item, end = items[number], ends.get(number)
+            if end is not None:
+                # with those within it
+                item = FixedNodes(tuple(node for part in items[number : end + 1] for node in self._nodes_of(part)))
+            elif isinstance(item, FixedNodes) and item.field:
+                item = item._replace(is_separator=True)
             result.append(item)
-            if isinstance(item, FixedNodes) and item.field == "end" and begins:
-                begin = begins.pop()
-                result[begin:] = [FixedNodes(tuple(node for part in result[begin:] for node in self._nodes_of(part)))]
-        return [item._replace(is_separator=True) if isinstance(item, FixedNodes) and item.field else item for item in result]
+            number = number + 1 if end is None else end + 1
+        return result
 
     def _nodes_of(self, item: FormattedText | FixedNodes | LinkedContent) -> Sequence[Node]:
         match item:

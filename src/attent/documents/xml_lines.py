@@ -6,21 +6,28 @@ has is that of its plain text; every other run is an element, which is put aroun
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Any, NamedTuple, Protocol
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive, parse_xml
+from attent.errors import DataError
 from attent.markup.aligned import untranslated
-from attent.markup.inline import AlignedText, Element, cut_line
+from attent.markup.inline import AlignedText, Element, check_size, cut_line, has_words
 from attent.markup.placeholders import cut_placeholders
 from attent.markup.placement import place_tags
 
+# Bytes of a tag or an attribute, about, beside its value.
+TAG_SIZE = 10
+# Paragraphs within paragraphs (text boxes, notes), and names of namespaces that hold at a place.
+MAX_NESTED, MAX_NAMESPACES = 5, 256
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Node = etree._Element | str
 
@@ -29,12 +36,82 @@ class TextFormat(NamedTuple):
     """The format of some text.
 
     Args:
-        key: equal for equal formats.
-        elements: of XML, that express it.
+        key: a number, equal for equal formats of a document; 0 for none.
+        element: of XML, that expresses it.
+        outer: the format around it, if formats are nested.
+        size: its XML, in bytes, about.
+        tags: its tags and attributes.
     """
 
-    key: str = ""
-    elements: tuple[etree._Element, ...] = ()
+    key: int = 0
+    element: etree._Element | None = None
+    outer: TextFormat | None = None
+    size: int = 0
+    tags: int = 0
+
+
+class Formats:
+    """The formats of a document: their numbers, and how often they are written.
+
+    Args:
+        archive: counts what is written beyond what was read.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._keys: dict[bytes, int] = {}
+        self._unwritten = Counter[int]()
+
+    def read(
+        self,
+        element: etree._Element,
+        outer: TextFormat | None = None,
+        parts: Iterable[etree._Element] = (),
+        unseen: frozenset[str] = frozenset(),
+    ) -> TextFormat:
+        """Return the format that an element expresses.
+
+        Args:
+            element: its attributes are of the format.
+            outer: the format around it.
+            parts: what is in it, if that is of the format too.
+            unseen: tags of parts that make no difference; with none but these it is no format.
+        """
+        # tags and names of attributes; texts and values
+        names: list[str | None] = []
+        texts: list[str | None] = []
+
+        def add(parts: Iterable[etree._Element]) -> None:
+            for node in parts:
+                attributes = sorted(node.attrib.items())
+                names.extend((str(node.tag), *(f"@{name}" for name, _ in attributes)))
+                texts.extend((node.text, *(value for _, value in attributes)))
+                add(node)
+                names.append(None)
+                texts.append(node.tail)
+
+        seen = [part for part in parts if part.tag not in unseen]
+        add(seen)
+        key = 0
+        if seen or not unseen:
+            content = repr((0 if outer is None else outer.key, sorted(element.attrib.items()), names, texts))
+            key = self._keys.setdefault(hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=16).digest(), len(self._keys) + 1)
+        add(part for part in parts if part.tag in unseen)
+        names += element.attrib.keys()
+        texts += element.attrib.values()
+        self._unwritten[key] += 1
+        return TextFormat(key, element, outer, TAG_SIZE * (len(names) + 1) + sum(map(len, filter(None, texts))), len(names) + 1)
+
+    def add_copy(self, text_format: TextFormat) -> None:
+        """Count a format that is written.
+
+        Raises:
+            DataError: all that is written is too much.
+        """
+        if self._unwritten[text_format.key] > 0:
+            self._unwritten[text_format.key] -= 1
+        else:
+            self._archive.add_xml(text_format.size, text_format.tags)
 
 
 class FormattedText(NamedTuple):
@@ -60,7 +137,7 @@ class FixedNodes(NamedTuple):
     field: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class ParagraphContent:
     """The content of a paragraph, or of a link.
 
@@ -77,7 +154,7 @@ class ParagraphContent:
     @property
     def base(self) -> TextFormat:
         """The format that most of its text has."""
-        sizes, formats = Counter[str](), dict[str, TextFormat]()
+        sizes, formats = Counter[int](), dict[int, TextFormat]()
         for item in self.items:
             if isinstance(item, FormattedText):
                 sizes[item.format.key] += len(item.text.strip())
@@ -144,7 +221,7 @@ class XmlParagraph:
     @property
     def lines(self) -> list[Element]:
         """The lines to translate."""
-        return [part for part in self._parts if isinstance(part, Element) and any(map(str.isalnum, part.text))]
+        return [part for part in self._parts if isinstance(part, Element) and has_words(part.text)]
 
     def render(self, translations: Iterator[AlignedText]) -> None:
         """Put the translation of each line in its place."""
@@ -153,9 +230,11 @@ class XmlParagraph:
             if isinstance(part, FixedNodes):
                 nodes += part.nodes
                 continue
-            is_translated = any(map(str.isalnum, part.text))
-            aligned = next(translations) if is_translated else untranslated(part.text)
-            nodes += self._nodes(parse_xml(f"<line>{place_tags(part, aligned, escape)}</line>".encode()), self._base)
+            aligned = next(translations) if has_words(part.text) else untranslated(part.text)
+            if part.elements:
+                nodes += self._nodes(parse_xml(f"<line>{place_tags(part, aligned, escape)}</line>".encode()), self._base)
+            else:
+                nodes += self._dialect.write(ILLEGAL.sub("", aligned.text), self._base)
         self._dialect.fill(self._element, [*nodes, *self._content.after])
 
     def _children(self, items: Sequence[FormattedText | FixedNodes | LinkedContent], base: TextFormat) -> list[Element | str]:
@@ -221,13 +300,9 @@ class XmlDocument:
         self, archive: Archive, roots: Mapping[str, etree._Element], dialect: Dialect, paragraphs: Sequence[str], deleted: Sequence[str]
     ) -> None:
         self._archive, self._roots = archive, dict(roots)
-        elements = [
-            element
-            for root in self._roots.values()
-            for element in root.iter(*paragraphs)
-            if any(map(str.isalnum, "".join(element.itertext()))) and next(element.iterancestors(*deleted), None) is None
-        ]
+        elements = [element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, deleted)]
         self._paragraphs = [XmlParagraph(element, dialect) for element in elements]
+        check_size(self.lines)
 
     @property
     def lines(self) -> list[Element]:
@@ -237,9 +312,28 @@ class XmlDocument:
     def render(self, translations: Iterable[AlignedText]) -> bytes:
         """Return the file with the translation of each line in its place."""
         remaining = iter(translations)
-        for paragraph in self._paragraphs:
-            paragraph.render(remaining)
+        # what was read is let go as it is written
+        self._paragraphs.reverse()
+        while self._paragraphs:
+            self._paragraphs.pop().render(remaining)
         return self._archive.write(self._roots)
+
+
+def _find_paragraphs(root: etree._Element, paragraphs: Sequence[str], deleted: Sequence[str]) -> Iterator[etree._Element]:
+    """Yield the paragraphs that have text, in order, without those in deleted passages.
+
+    Raises:
+        DataError: paragraphs are nested too deep, or names of namespaces.
+    """
+    # each name is looked for among all that hold at its place
+    names = accumulate(1 if event == "start-ns" else -1 for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")))
+    if max(names, default=0) > MAX_NAMESPACES:
+        raise DataError(f"its XML may have at most {MAX_NAMESPACES} namespaces at a place")
+    for element in root.iter(*paragraphs):
+        if next(islice(element.iterancestors(*paragraphs), MAX_NESTED, None), None) is not None:
+            raise DataError(f"paragraphs may be nested at most {MAX_NESTED} deep")
+        if any(map(has_words, element.itertext())) and next(element.iterancestors(*deleted), None) is None:
+            yield element
 
 
 def escape(text: str) -> str:
