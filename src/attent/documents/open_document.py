@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive
-from attent.documents.xml_lines import FixedNodes, Formats, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.documents.xml_lines import (
+    FixedNodes,
+    Formats,
+    FormattedText,
+    LinkedContent,
+    Node,
+    ParagraphContent,
+    TextFormat,
+    XmlDocument,
+    check_movable,
+    put,
+)
 from attent.errors import DataError
 
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -31,7 +42,9 @@ def read_open_document(content: bytes) -> XmlDocument:
         raise DataError("the file is no text of OpenDocument")
     # headers and footers are in the styles
     roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
-    return XmlDocument(archive, roots, OpenDocumentDialect(Formats(archive)), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion"])
+    return XmlDocument(
+        archive, roots, OpenDocumentDialect(Formats(archive)), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion", f"{TEXT}soft-page-break"]
+    )
 
 
 class OpenDocumentDialect:
@@ -46,33 +59,33 @@ class OpenDocumentDialect:
 
     def read(self, element: etree._Element) -> ParagraphContent:
         content = ParagraphContent()
-        self._read(element, TextFormat(), content)
+        self._read(element, TextFormat(), content, element)
         return content
 
-    def write(self, text: str, text_format: TextFormat) -> list[Node]:
+    def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
         nodes: list[Node] = []
         # two spaces and more are an element
         for piece in SPACES.split(text):
             if SPACES.fullmatch(piece):
-                nodes.append(etree.Element(f"{TEXT}s", {f"{TEXT}c": str(len(piece))}))
+                nodes.append(etree.SubElement(parent, f"{TEXT}s", {f"{TEXT}c": str(len(piece))}))
             elif piece:
                 nodes.append(piece)
-        return self._in_spans(nodes, text_format) if nodes else []
+        return self._in_spans(nodes, text_format, parent) if nodes else []
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
-        element[:] = []
-        element.text, last = "", None
+        put(element, [node for node in nodes if not isinstance(node, str)])
+        # texts by the number of the element before them
+        texts = [""]
         for node in nodes:
-            if not isinstance(node, str):
-                node.tail = ""
-                element.append(node)
-                last = node
-            elif last is None:
-                element.text += node
+            if isinstance(node, str):
+                texts[-1] += node
             else:
-                last.tail = (last.tail or "") + node
+                texts.append("")
+        element.text = texts[0]
+        for child, tail in zip(element, texts[1:], strict=True):
+            child.tail = tail
 
-    def _read(self, element: etree._Element, text_format: TextFormat, content: ParagraphContent) -> None:
+    def _read(self, element: etree._Element, text_format: TextFormat, content: ParagraphContent, parent: etree._Element) -> None:
         def add_text(text: str | None) -> None:
             if text:
                 content.items.append(FormattedText(WHITE_SPACE.sub(" ", text), text_format))
@@ -82,10 +95,10 @@ class OpenDocumentDialect:
             # a comment is passed over; what is moved loses the text after it
             name, tail = str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break", child.tail
             if child.tag == f"{TEXT}span":
-                self._read(child, self._formats.read(child, text_format), content)
+                self._read(child, self._formats.read(child, text_format), content, parent)
             elif child.tag == f"{TEXT}a":
                 inner = ParagraphContent()
-                self._read(child, text_format, inner)
+                self._read(child, text_format, inner, child)
                 content.items.append(LinkedContent(child, child, inner))
             elif child.tag == f"{TEXT}s":
                 count = child.get(f"{TEXT}c", "1")
@@ -96,16 +109,24 @@ class OpenDocumentDialect:
             elif name.endswith("-end"):
                 content.after.append(child)
             elif name != "soft-page-break":
-                nodes = tuple(self._in_spans([child], text_format))
+                if text_format.element is not None:
+                    check_movable(child)
+                nodes = tuple(self._in_spans([child], text_format, parent))
                 content.items.append(FixedNodes(nodes, text_format, is_separator=name == "tab"))
             add_text(tail)
 
-    def _in_spans(self, nodes: Sequence[Node], text_format: TextFormat) -> list[Node]:
+    def _in_spans(self, nodes: Sequence[Node], text_format: TextFormat, parent: etree._Element) -> list[Node]:
         """Return nodes within spans of a format."""
-        result, outer = [*nodes], text_format
+        spans, outer = list[etree._Element](), text_format
         while outer is not None and outer.element is not None:
             self._formats.add_copy(outer)
-            shell = etree.Element(outer.element.tag, dict(outer.element.attrib), nsmap={"text": TEXT[1:-1]})
-            self.fill(shell, result)
-            result, outer = [shell], outer.outer
-        return result
+            spans.append(outer.element)
+            outer = outer.outer
+        if not spans:
+            return [*nodes]
+        outermost = inner = None
+        for span in reversed(spans):
+            inner = etree.SubElement(parent if inner is None else inner, span.tag, dict(span.attrib))
+            outermost = outermost if outermost is not None else inner
+        self.fill(inner, nodes)
+        return [outermost]

@@ -8,7 +8,18 @@ from collections.abc import Sequence
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from attent.documents.archive import Archive
-from attent.documents.xml_lines import FixedNodes, Formats, FormattedText, LinkedContent, Node, ParagraphContent, TextFormat, XmlDocument
+from attent.documents.xml_lines import (
+    FixedNodes,
+    Formats,
+    FormattedText,
+    LinkedContent,
+    Node,
+    ParagraphContent,
+    TextFormat,
+    XmlDocument,
+    check_movable,
+    put,
+)
 from attent.errors import DataError
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -43,7 +54,13 @@ def read_word(content: bytes) -> XmlDocument:
     word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
     if word is None:
         raise DataError("the file is no document of Word's")
-    return XmlDocument(archive, roots, WordDialect(word, Formats(archive)), [f"{word}p"], [f"{word}del", f"{word}moveFrom"])
+    return XmlDocument(
+        archive,
+        roots,
+        WordDialect(word, Formats(archive)),
+        [f"{word}p"],
+        [f"{word}{name}" for name in ("del", "moveFrom", *PROPERTIES, *PASSING)],
+    )
 
 
 class WordDialect:
@@ -76,25 +93,25 @@ class WordDialect:
                 content.after.append(child)
             else:
                 content.items.append(FixedNodes((child,)))
-        content.items = self._fold_fields(content.items)
+        content.items = self._fold_fields(content.items, element)
         return content
 
-    def write(self, text: str, text_format: TextFormat) -> list[Node]:
+    def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
         if not text:
             return []
-        run = self._new_run(text_format)
+        run = self._new_run(text_format, parent)
         node = etree.SubElement(run, f"{self._word}t")
         node.text = text
         node.set(XML_SPACE, "preserve")
         return [run]
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
-        element[:] = [child for child in element if self._name(child) in PROPERTIES]
-        element.extend(node for node in nodes if not isinstance(node, str))
+        properties = [child for child in element if self._name(child) in PROPERTIES]
+        put(element, [*properties, *(node for node in nodes if not isinstance(node, str))])
 
-    def _new_run(self, text_format: TextFormat) -> etree._Element:
-        """Return an empty run of a format."""
-        run = etree.Element(f"{self._word}r", nsmap={"w": self._word[1:-1]})
+    def _new_run(self, text_format: TextFormat, parent: etree._Element) -> etree._Element:
+        """Return an empty run of a format, the last one of a paragraph."""
+        run = etree.SubElement(parent, f"{self._word}r")
         if text_format.element is not None:
             self._formats.add_copy(text_format)
             run.append(copy.deepcopy(text_format.element))
@@ -106,26 +123,30 @@ class WordDialect:
 
     def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
         """Return the texts of a run, and everything else in it, each in a run of its own."""
-        properties = run.find(f"{self._word}rPr")
-        text_format = TextFormat() if properties is None else self._formats.read(properties, None, properties, self._unseen)
+        properties, parent = run.find(f"{self._word}rPr"), run.getparent()
+        text_format = TextFormat() if properties is None else self._formats.read(properties, unseen=self._unseen)
+        children = [child for child in run.iterchildren(etree.Element) if self._name(child) not in PROPERTIES | PASSING]  # pyright: ignore[reportArgumentType]
         items: list[FormattedText | FixedNodes] = []
-        for child in list(run.iterchildren(etree.Element)):  # pyright: ignore[reportArgumentType]
+        for child in children:
             name = self._name(child)
-            if name in PROPERTIES or name in PASSING:
-                continue
             if name == "t":
                 items.append(FormattedText(child.text or "", text_format))
             elif name == "noBreakHyphen":
                 items.append(FormattedText("\N{NON-BREAKING HYPHEN}", text_format))
             else:
-                single = self._new_run(text_format)
-                single.append(child)
+                single = run
+                if len(children) > 1:
+                    check_movable(child)
+                    single = self._new_run(text_format, parent)
+                    single.append(child)
                 field = child.get(f"{self._word}fldCharType", "") if name == "fldChar" else "text" if name in FIELD_TEXT else ""
                 is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{self._word}type") is not None)
                 items.append(FixedNodes((single,), text_format, is_separator, field))
         return items
 
-    def _fold_fields(self, items: Sequence[FormattedText | FixedNodes | LinkedContent]) -> list[FormattedText | FixedNodes | LinkedContent]:
+    def _fold_fields(
+        self, items: Sequence[FormattedText | FixedNodes | LinkedContent], parent: etree._Element
+    ) -> list[FormattedText | FixedNodes | LinkedContent]:
         """Make one of each field (a page's number, a reference) with what it shows; marks of one that goes on elsewhere part sentences."""
         begins, ends = list[int](), dict[int, int]()
         for number, item in enumerate(items):
@@ -140,21 +161,21 @@ class WordDialect:
             item, end = items[number], ends.get(number)
             if end is not None:
                 # with those within it
-                item = FixedNodes(tuple(node for part in items[number : end + 1] for node in self._nodes_of(part)))
+                item = FixedNodes(tuple(node for part in items[number : end + 1] for node in self._nodes_of(part, parent)))
             elif isinstance(item, FixedNodes) and item.field:
                 item = item._replace(is_separator=True)
             result.append(item)
             number = number + 1 if end is None else end + 1
         return result
 
-    def _nodes_of(self, item: FormattedText | FixedNodes | LinkedContent) -> Sequence[Node]:
+    def _nodes_of(self, item: FormattedText | FixedNodes | LinkedContent, parent: etree._Element) -> Sequence[Node]:
         match item:
             case FormattedText():
-                return self.write(item.text, item.format)
+                return self.write(item.text, item.format, parent)
             case FixedNodes():
                 return item.nodes
             case LinkedContent():
                 content = item.content
-                inner = [node for part in content.items for node in self._nodes_of(part)]
+                inner = [node for part in content.items for node in self._nodes_of(part, item.inner)]
                 self.fill(item.inner, [*content.before, *inner, *content.after])
                 return [item.element]

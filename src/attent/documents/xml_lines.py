@@ -6,6 +6,7 @@ has is that of its plain text; every other run is an element, which is put aroun
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import html
 import re
@@ -26,6 +27,8 @@ from attent.markup.placement import place_tags
 
 # Bytes of a tag or an attribute, about, beside its value.
 TAG_SIZE = 10
+# Elements of something that is moved as a whole, with text in the same run or span: to move it takes quadratic time.
+MAX_MOVED = 10_000
 # Paragraphs within paragraphs (text boxes, notes), and names of namespaces that hold at a place.
 MAX_NESTED, MAX_NAMESPACES = 5, 256
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -37,7 +40,7 @@ class TextFormat(NamedTuple):
 
     Args:
         key: a number, equal for equal formats of a document; 0 for none.
-        element: of XML, that expresses it.
+        element: of XML, that expresses it; a copy.
         outer: the format around it, if formats are nested.
         size: its XML, in bytes, about.
         tags: its tags and attributes.
@@ -51,7 +54,7 @@ class TextFormat(NamedTuple):
 
 
 class Formats:
-    """The formats of a document: their numbers, and how often they are written.
+    """The formats of a document: their numbers, one copy of each, and how often they are written.
 
     Args:
         archive: counts what is written beyond what was read.
@@ -60,29 +63,23 @@ class Formats:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         self._keys: dict[bytes, int] = {}
+        self._formats: dict[bytes, TextFormat] = {}
         self._unwritten = Counter[int]()
 
-    def read(
-        self,
-        element: etree._Element,
-        outer: TextFormat | None = None,
-        parts: Iterable[etree._Element] = (),
-        unseen: frozenset[str] = frozenset(),
-    ) -> TextFormat:
-        """Return the format that an element expresses.
+    def read(self, element: etree._Element, outer: TextFormat | None = None, unseen: frozenset[str] | None = None) -> TextFormat:
+        """Return the format that an element expresses by its attributes, and by what is in it.
 
         Args:
-            element: its attributes are of the format.
+            element: of XML.
             outer: the format around it.
-            parts: what is in it, if that is of the format too.
-            unseen: tags of parts that make no difference; with none but these it is no format.
+            unseen: tags in it that make no difference: with none but these it is no format. Unless given, what is in it is no format.
         """
         # tags and names of attributes; texts and values
         names: list[str | None] = []
         texts: list[str | None] = []
 
-        def add(parts: Iterable[etree._Element]) -> None:
-            for node in parts:
+        def add(nodes: Iterable[etree._Element]) -> None:
+            for node in nodes:
                 attributes = sorted(node.attrib.items())
                 names.extend((str(node.tag), *(f"@{name}" for name, _ in attributes)))
                 texts.extend((node.text, *(value for _, value in attributes)))
@@ -90,17 +87,20 @@ class Formats:
                 names.append(None)
                 texts.append(node.tail)
 
-        seen = [part for part in parts if part.tag not in unseen]
+        parts = [] if unseen is None else [*element]
+        seen = [part for part in parts if unseen is None or part.tag not in unseen]
         add(seen)
-        key = 0
-        if seen or not unseen:
-            content = repr((0 if outer is None else outer.key, sorted(element.attrib.items()), names, texts))
-            key = self._keys.setdefault(hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=16).digest(), len(self._keys) + 1)
-        add(part for part in parts if part.tag in unseen)
-        names += element.attrib.keys()
-        texts += element.attrib.values()
+        around = 0 if outer is None else outer.key, sorted(element.attrib.items())
+        key = self._keys.setdefault(_digest((around, names, texts)), len(self._keys) + 1) if seen or unseen is None else 0
+        add(part for part in parts if unseen is not None and part.tag in unseen)
+        text_format = self._formats.get(digest := _digest((around, names, texts)))
+        if text_format is None:
+            size = TAG_SIZE * (len(names) + 1) + sum(map(len, filter(None, (*texts, *element.attrib.values()))))
+            # a copy, so that nothing keeps what was read in memory
+            copied = etree.Element(element.tag, dict(element.attrib)) if unseen is None else copy.deepcopy(element)
+            text_format = self._formats[digest] = TextFormat(key, copied, outer, size, len(names) + 1 + len(element.attrib))
         self._unwritten[key] += 1
-        return TextFormat(key, element, outer, TAG_SIZE * (len(names) + 1) + sum(map(len, filter(None, texts))), len(names) + 1)
+        return text_format
 
     def add_copy(self, text_format: TextFormat) -> None:
         """Count a format that is written.
@@ -112,6 +112,30 @@ class Formats:
             self._unwritten[text_format.key] -= 1
         else:
             self._archive.add_xml(text_format.size, text_format.tags)
+
+
+def _digest(content: object) -> bytes:
+    return hashlib.blake2b(repr(content).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def check_movable(element: etree._Element) -> None:
+    """Check that an element that leaves its parent is small.
+
+    Raises:
+        DataError: it is not.
+    """
+    if next(islice(element.iter(), MAX_MOVED, None), None) is not None:
+        raise DataError(f"what stands within text may have at most {MAX_MOVED:,} elements")
+
+
+def put(element: etree._Element, nodes: Sequence[etree._Element]) -> None:
+    """Leave these nodes in an element, in this order.
+
+    They are within it already, or within the same scope of namespaces: lxml takes quadratic time for what leaves one.
+    """
+    for node in nodes:
+        element.append(node)
+    del element[: len(element) - len(nodes)]
 
 
 class FormattedText(NamedTuple):
@@ -183,8 +207,8 @@ class Dialect(Protocol):
         """Return the content of a paragraph; it may be taken out of it."""
         ...
 
-    def write(self, text: str, text_format: TextFormat) -> list[Node]:
-        """Return text of a format."""
+    def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
+        """Return text of a format, with its elements as the last ones of a paragraph, or of a link."""
         ...
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
@@ -232,9 +256,10 @@ class XmlParagraph:
                 continue
             aligned = next(translations) if has_words(part.text) else untranslated(part.text)
             if part.elements:
-                nodes += self._nodes(parse_xml(f"<line>{place_tags(part, aligned, escape)}</line>".encode()), self._base)
+                line = parse_xml(f"<line>{place_tags(part, aligned, escape)}</line>".encode())
+                nodes += self._nodes(line, self._base, self._element)
             else:
-                nodes += self._dialect.write(ILLEGAL.sub("", aligned.text), self._base)
+                nodes += self._dialect.write(ILLEGAL.sub("", aligned.text), self._base, self._element)
         self._dialect.fill(self._element, [*nodes, *self._content.after])
 
     def _children(self, items: Sequence[FormattedText | FixedNodes | LinkedContent], base: TextFormat) -> list[Element | str]:
@@ -265,20 +290,20 @@ class XmlParagraph:
         number = len(self._items) - 1
         return Element(f'<g n="{number}">', "</g>") if is_pair else Element(f'<x n="{number}"/>')
 
-    def _nodes(self, line: etree._Element, text_format: TextFormat) -> list[Node]:
+    def _nodes(self, line: etree._Element, text_format: TextFormat, parent: etree._Element) -> list[Node]:
         """Return the nodes of a rendered line."""
-        nodes = self._dialect.write(line.text or "", text_format)
+        nodes = self._dialect.write(line.text or "", text_format, parent)
         for child in line:
             item = self._items[int(child.get("n", ""))]
             if isinstance(item, TextFormat):
-                nodes += self._nodes(child, item)
+                nodes += self._nodes(child, item, parent)
             elif isinstance(item, LinkedContent):
-                inner = self._nodes(child, item.content.base)
+                inner = self._nodes(child, item.content.base, item.inner)
                 self._dialect.fill(item.inner, [*item.content.before, *inner, *item.content.after])
                 nodes.append(item.element)
             else:
                 nodes += item.nodes
-            nodes += self._dialect.write(child.tail or "", text_format)
+            nodes += self._dialect.write(child.tail or "", text_format, parent)
         return nodes
 
 
