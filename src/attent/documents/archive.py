@@ -15,7 +15,7 @@ MAX_ENTRIES = 2_000
 # Bytes that all entries unpack to, and those of them that are read as XML, with the formats that are written more than once.
 MAX_UNPACKED, MAX_XML = 128 * 2**20, 16 * 2**20
 # Tags and attributes of these, each of which takes up to 450 bytes of memory.
-MAX_TAGS = 1_000_000
+MAX_TAGS = 300_000
 # An entry's size over its packed size, from this size on: text and tables pack to a tenth or a thirtieth.
 MAX_RATIO, RATIO_FROM = 200, 2**20
 # The level of zlib's for what is changed: higher ones take ten times as long for text that was made to be slow.

@@ -42,9 +42,8 @@ def read_open_document(content: bytes) -> XmlDocument:
         raise DataError("the file is no text of OpenDocument")
     # headers and footers are in the styles
     roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
-    return XmlDocument(
-        archive, roots, OpenDocumentDialect(Formats(archive)), [f"{TEXT}p", f"{TEXT}h"], [f"{TEXT}deletion", f"{TEXT}soft-page-break"]
-    )
+    untranslated = [f"{TEXT}deletion", f"{TEXT}soft-page-break"]
+    return XmlDocument(archive, roots, OpenDocumentDialect(Formats(archive)), [f"{TEXT}p", f"{TEXT}h"], untranslated)
 
 
 class OpenDocumentDialect:
@@ -75,15 +74,15 @@ class OpenDocumentDialect:
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
         put(element, [node for node in nodes if not isinstance(node, str)])
         # texts by the number of the element before them
-        texts = [""]
+        texts: list[list[str]] = [[]]
         for node in nodes:
             if isinstance(node, str):
-                texts[-1] += node
+                texts[-1].append(node)
             else:
-                texts.append("")
-        element.text = texts[0]
+                texts.append([])
+        element.text = "".join(texts[0])
         for child, tail in zip(element, texts[1:], strict=True):
-            child.tail = tail
+            child.tail = "".join(tail)
 
     def _read(self, element: etree._Element, text_format: TextFormat, content: ParagraphContent, parent: etree._Element) -> None:
         def add_text(text: str | None) -> None:
@@ -94,6 +93,8 @@ class OpenDocumentDialect:
         for child in list(element):
             # a comment is passed over; what is moved loses the text after it
             name, tail = str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break", child.tail
+            if text_format.element is not None and child.tag != f"{TEXT}span":
+                check_movable(child)
             if child.tag == f"{TEXT}span":
                 self._read(child, self._formats.read(child, text_format), content, parent)
             elif child.tag == f"{TEXT}a":
@@ -109,8 +110,6 @@ class OpenDocumentDialect:
             elif name.endswith("-end"):
                 content.after.append(child)
             elif name != "soft-page-break":
-                if text_format.element is not None:
-                    check_movable(child)
                 nodes = tuple(self._in_spans([child], text_format, parent))
                 content.items.append(FixedNodes(nodes, text_format, is_separator=name == "tab"))
             add_text(tail)

@@ -54,13 +54,8 @@ def read_word(content: bytes) -> XmlDocument:
     word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
     if word is None:
         raise DataError("the file is no document of Word's")
-    return XmlDocument(
-        archive,
-        roots,
-        WordDialect(word, Formats(archive)),
-        [f"{word}p"],
-        [f"{word}{name}" for name in ("del", "moveFrom", *PROPERTIES, *PASSING)],
-    )
+    untranslated = [f"{word}{name}" for name in ("del", "moveFrom", *PROPERTIES, *PASSING)]
+    return XmlDocument(archive, roots, WordDialect(word, Formats(archive)), [f"{word}p"], untranslated)
 
 
 class WordDialect:

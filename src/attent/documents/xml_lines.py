@@ -315,17 +315,22 @@ class XmlDocument:
         roots: of its entries that have text, by their names.
         dialect: reads and writes their paragraphs.
         paragraphs: the tags of these.
-        deleted: the tags of elements whose paragraphs are kept for the record alone.
+        untranslated: the tags of elements whose paragraphs stay as they are, such as deleted passages.
 
     Raises:
         DataError: a paragraph has too many elements, or they are nested too deep.
     """
 
     def __init__(
-        self, archive: Archive, roots: Mapping[str, etree._Element], dialect: Dialect, paragraphs: Sequence[str], deleted: Sequence[str]
+        self,
+        archive: Archive,
+        roots: Mapping[str, etree._Element],
+        dialect: Dialect,
+        paragraphs: Sequence[str],
+        untranslated: Sequence[str],
     ) -> None:
         self._archive, self._roots = archive, dict(roots)
-        elements = [element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, deleted)]
+        elements = [element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, untranslated)]
         self._paragraphs = [XmlParagraph(element, dialect) for element in elements]
         check_size(self.lines)
 
@@ -344,8 +349,8 @@ class XmlDocument:
         return self._archive.write(self._roots)
 
 
-def _find_paragraphs(root: etree._Element, paragraphs: Sequence[str], deleted: Sequence[str]) -> Iterator[etree._Element]:
-    """Yield the paragraphs that have text, in order, without those in deleted passages.
+def _find_paragraphs(root: etree._Element, paragraphs: Sequence[str], untranslated: Sequence[str]) -> Iterator[etree._Element]:
+    """Yield the paragraphs that have text, in order, without those in passages that stay.
 
     Raises:
         DataError: paragraphs are nested too deep, or names of namespaces.
@@ -357,7 +362,7 @@ def _find_paragraphs(root: etree._Element, paragraphs: Sequence[str], deleted: S
     for element in root.iter(*paragraphs):
         if next(islice(element.iterancestors(*paragraphs), MAX_NESTED, None), None) is not None:
             raise DataError(f"paragraphs may be nested at most {MAX_NESTED} deep")
-        if any(map(has_words, element.itertext())) and next(element.iterancestors(*deleted), None) is None:
+        if any(map(has_words, element.itertext())) and next(element.iterancestors(*untranslated), None) is None:
             yield element
 
 
