@@ -158,8 +158,7 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Pat
     assert gc.get_freeze_count() == 0
 
 
-@pytest.mark.parametrize("work", ["sentence", "document"])
-def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attent.serve import translation_server
     from attent.serve.translation.engines import RunCatalog
     from attent.serve.translation.settings import ServerSettings
@@ -178,10 +177,7 @@ def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, work: str, mon
         asked: list[Future[str]] = []
 
         def ask_and_stop() -> None:
-            if work == "sentence":
-                asked.append(client.submit(ask, address, "the dog 3"))
-            else:
-                server.service.documents.submit(block)
+            asked.append(client.submit(ask, address, "the dog 3"))
             threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM)).start()
 
         try:
@@ -194,6 +190,55 @@ def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, work: str, mon
         for answer in asked:
             assert answer.exception(60) is not None
     assert server.batcher.close(60)
+
+
+READER = """
+import pathlib
+from attent.serve.translation import document_worker
+
+def read_document(content, ending):
+    pathlib.Path(content.decode()).touch()
+    while True:
+        pass
+
+document_worker.read_document = read_document
+document_worker.main()
+"""
+
+
+def test_a_document_that_is_read_at_sigterm_is_given_up(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.serve import translation_server
+    from attent.serve.translation import document_processes
+    from attent.serve.translation.engines import RunCatalog
+    from attent.serve.translation.settings import ServerSettings
+
+    monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", READER))
+    has_begun, interval, asked = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
+    parts = {'name="source"': "en", 'name="target"': "de", 'name="file"; filename="a.txt"': has_begun}
+    form = "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items()) + "--x--\r\n"
+    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
+    with ThreadPoolExecutor(2) as pool, translation_server.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/translate_file"
+        request = urllib.request.Request(address, form.encode(), {"Content-Type": "multipart/form-data; boundary=x"})
+
+        def stop_once_begun() -> None:
+            while not has_begun.exists() and not asked[0].done():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def ask_and_stop() -> None:
+            asked.append(pool.submit(urllib.request.urlopen, request, timeout=60))
+            pool.submit(stop_once_begun)
+
+        try:
+            begin = time.monotonic()
+            assert server.run(listener, ask_and_stop)
+            assert time.monotonic() - begin < 20
+        finally:
+            sys.setswitchinterval(interval)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            asked[0].result(60)
+        assert (caught.value.code, json.load(caught.value)) == (503, {"error": "The server is being stopped"})
 
 
 def test_a_server_whose_threads_still_work_ends_the_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

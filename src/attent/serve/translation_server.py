@@ -95,9 +95,8 @@ class TranslationServer:
         Returns:
             True if the threads have ended.
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
+        self.service.close()
         has_ended = self.batcher.close(seconds)
-        has_ended &= self.service.close(None if deadline is None else max(deadline - time.monotonic(), 0))
         self.files.close()
         return has_ended
 
@@ -139,7 +138,10 @@ class TranslationServer:
         def stop(number: int, frame: object) -> None:
             server.should_exit = True
             self._deadline = time.monotonic() + PATIENCE
+            # a document may take minutes
+            loop.call_soon_threadsafe(self.service.documents.stop)
 
+        loop = asyncio.get_running_loop()
         handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         task = asyncio.create_task(server.serve(sockets=[*listeners]))
         while not server.started and not task.done():

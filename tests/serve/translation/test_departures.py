@@ -57,7 +57,8 @@ class Blocked:
 @asynccontextmanager
 async def served(catalog: RunCatalog, settings: ServerSettings, batcher: Batcher) -> AsyncIterator[int]:
     """The application on a port."""
-    app = application(TranslationService(settings, catalog, batcher), Metrics(lambda: 0, lambda: 0))
+    service = TranslationService(settings, catalog, batcher)
+    app = application(service, Metrics(lambda: 0, lambda: 0))
     config, state = uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"), ServerState()
     config.load()
 
@@ -70,6 +71,7 @@ async def served(catalog: RunCatalog, settings: ServerSettings, batcher: Batcher
     for connection in list(state.connections):
         connection.transport.abort()
     await asyncio.gather(*state.tasks)
+    service.close()
 
 
 async def until_waiting(batcher: Batcher, count: int) -> None:

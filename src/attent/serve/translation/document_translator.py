@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
 
-from attent.data.sentences import SplitText, split_sentences
-from attent.documents import Document, read_document
 from attent.errors import DataError
-from attent.markup.inline import AlignedText
-from attent.markup.translate import join_aligned
+from attent.serve.translation.document_processes import DocumentText, Row
 from attent.serve.translation.engines import TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, busy
 from attent.serve.translation.service import AUTO, TranslationService
 
-Value = TypeVar("Value")
 # Documents at the same time, each of which takes some memory.
 MAX_DOCUMENTS = 8
-# Characters that a language is detected by.
-DETECTION_SAMPLE = 20_000
 # Sentences of a document: twice as many as the largest has that is ordinary text.
 MAX_SENTENCES = 250_000
+# Sentences that are looked at before another document's are, or a client's leaving is noticed.
+SENTENCES = 256
 # Seconds after which a piece that found the queue full tries again.
 RETRY_INTERVAL = 0.2
 SPACE = re.compile(r"\s+")
@@ -31,11 +28,28 @@ SPACE = re.compile(r"\s+")
 Task = tuple[TranslationWork, str]
 
 
-class PreparedLine(NamedTuple):
-    """A line of a document before its translation: its sentences, and what to do with them."""
+class PreparedSentence(NamedTuple):
+    """A sentence of a document before its translation.
 
-    split: SplitText
+    Args:
+        work: what to do with it.
+        pieces: that the run reads, mostly one; each with the white space after it.
+    """
+
     work: TranslationWork
+    pieces: Sequence[tuple[str, str]]
+
+
+class TranslatedPiece(NamedTuple):
+    """A translation, and links in 16 bytes each.
+
+    Args:
+        text: the translation.
+        links: the begins and ends of spans, four numbers for each link.
+    """
+
+    text: str
+    links: array[int]
 
 
 class DocumentTranslator:
@@ -54,72 +68,84 @@ class DocumentTranslator:
         self._piece = max(1, min(settings.batch, settings.queue_limit // 2))
         self._running = 0
 
-    async def run(self, function: Callable[..., Value], *arguments: object) -> Value:
-        """Run a function in the thread of documents."""
-        return await asyncio.get_running_loop().run_in_executor(self._service.documents, function, *arguments)
+    def check_room(self) -> None:
+        """Check that another document may be translated.
+
+        Raises:
+            RequestError: there are too many.
+        """
+        if self._running >= MAX_DOCUMENTS:
+            raise busy(self._service.settings.timeout / 2)
 
     async def translate(
-        self, content: bytes, ending: str, source: str, target: str, charge: Callable[[int], None] = lambda size: None
+        self, file: BinaryIO, ending: str, source: str, target: str, charge: Callable[[int], None] = lambda size: None
     ) -> bytes:
         """Translate a document.
 
         Args:
-            content: of the file.
+            file: the document, of which nothing is read before its turn.
             ending: of its name, such as .docx.
             source: the code of its language, or "auto".
             target: the code of the language to translate to.
-            charge: is called with the number of its characters, before they are translated.
+            charge: is called with the number of characters of its sentences, before they are translated.
 
         Raises:
             RequestError: a language is not served, a sentence is refused, or the server has too much to do.
-            DataError: the document cannot be read.
+            DataError: the document cannot be read, or takes too much time or memory.
         """
         self._service.check_languages(source, target)
-        if self._running >= MAX_DOCUMENTS:
-            raise busy(self._service.settings.timeout / 2)
+        self.check_room()
+
+        def find_language(text: str) -> str | None:
+            language = self._service.detect_source(text, target).language if source == AUTO else source
+            return None if language == target else language
+
+        documents = self._service.documents
         self._running += 1
         try:
-            document = await self.run(read_document, content, ending)
-            texts = [line.text for line in document.lines]
-            if source == AUTO:
-                source = (await self.run(self._service.detect_source, "\n".join(texts)[:DETECTION_SAMPLE], target)).language
-            if source == target:
-                return content
-            charge(sum(map(len, texts)))
-            lines = await self.run(self._prepare, document, source, target)
-            translated = await self._translate(await self.run(self._pieces, lines))
-            return await self.run(_render, document, lines, translated)
+            text = await documents.read(file, ending, find_language, MAX_SENTENCES)
+            if text is None or not text.sentences:
+                return await documents.run(_content, file)
+            charge(sum(len(sentence) for _, sentence in text.sentences))
+            sentences = await self._prepare(text, target)
+            translated = await self._translate(await documents.run(self._pieces, sentences))
+            return await documents.render(file, ending, text.language, _rows(sentences, translated))
         finally:
             self._running -= 1
 
-    def _prepare(self, document: Document, source: str, target: str) -> list[PreparedLine]:
-        """Cut lines into sentences; words are aligned where something is to be put around them.
+    async def _prepare(self, text: DocumentText, target: str) -> list[PreparedSentence]:
+        """Cut sentences that are too long for a run; words are aligned where something is to be put around them.
 
         Raises:
             DataError: there are too many.
         """
-        works = {has_markup: self._service.find_work(source, target, has_markup=has_markup) for has_markup in (False, True)}
-        lines, count = list[PreparedLine](), 0
-        for line in document.lines:
-            work = works[bool(line.elements)]
-            lines.append(PreparedLine(_fit(split_sentences(line.text, source), work), work))
-            count += len(lines[-1].split.sentences)
+        works = [self._service.find_work(text.language, target, has_markup=has_markup) for has_markup in (False, True)]
+
+        def prepare(begin: int) -> list[PreparedSentence]:
+            batch = text.sentences[begin : begin + SENTENCES]
+            return [PreparedSentence(works[is_marked], _fit(sentence, works[is_marked])) for is_marked, sentence in batch]
+
+        sentences, count = list[PreparedSentence](), 0
+        for begin in range(0, len(text.sentences), SENTENCES):
+            batch = await self._service.documents.run(prepare, begin)
+            sentences += batch
+            count += sum(len(sentence.pieces) for sentence in batch)
             if count > MAX_SENTENCES:
                 raise DataError(f"a document may have at most {MAX_SENTENCES:,} sentences: cut it into several")
-        return lines
+        return sentences
 
-    def _pieces(self, lines: Sequence[PreparedLine]) -> list[list[Task]]:
+    def _pieces(self, sentences: Sequence[PreparedSentence]) -> list[list[Task]]:
         """Return sentences of equal work, each once, in pieces of about one length, which are translated faster."""
         pieces: list[list[Task]] = []
-        for work in dict.fromkeys(line.work for line in lines):
-            texts = dict.fromkeys(text for line in lines if line.work is work for text in line.split.sentences)
+        for work in dict.fromkeys(sentence.work for sentence in sentences):
+            texts = dict.fromkeys(text for sentence in sentences if sentence.work is work for text, _ in sentence.pieces)
             tasks = [(work, text) for text in sorted(texts, key=len)]
             pieces += (tasks[begin : begin + self._piece] for begin in range(0, len(tasks), self._piece))
         return pieces
 
-    async def _translate(self, pieces: Sequence[list[Task]]) -> dict[Task, TranslatedSentence]:
+    async def _translate(self, pieces: Sequence[list[Task]]) -> dict[Task, TranslatedPiece]:
         """Return the translation of each sentence."""
-        results: dict[Task, TranslatedSentence] = {}
+        results: dict[Task, TranslatedPiece] = {}
         remaining = iter(pieces)
 
         async def send_pieces() -> None:
@@ -137,47 +163,55 @@ class DocumentTranslator:
                 sender.cancel()
         return results
 
-    async def _submit(self, texts: Sequence[str], work: TranslationWork) -> Sequence[TranslatedSentence]:
+    async def _submit(self, texts: Sequence[str], work: TranslationWork) -> list[TranslatedPiece]:
         """Translate a piece; wait while the queue is full of others, as long as a request may take."""
         deadline = time.monotonic() + self._service.settings.timeout
         while True:
+            self._service.documents.check_open()
             try:
-                return await self._service.batcher.submit(texts, work)
+                translated = await self._service.batcher.submit(texts, work)
+                return [TranslatedPiece(sentence.texts[0], _numbers(sentence)) for sentence in translated]
             except RequestError as error:
                 if error.status != 429 or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(RETRY_INTERVAL)
 
 
-def _render(document: Document, lines: Sequence[PreparedLine], translated: dict[Task, TranslatedSentence]) -> bytes:
-    def aligned(task: Task) -> AlignedText:
-        sentence = translated[task]
-        return AlignedText(sentence.texts[0], sentence.spans[0] if sentence.spans else ())
-
-    # a line at a time: links of all words twice would take as much memory as all the rest
-    return document.render(join_aligned(split, [aligned((work, text)) for text in split.sentences]) for split, work in lines)
+def _content(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
-def _fit(split: SplitText, work: TranslationWork) -> SplitText:
-    """Cut sentences that are too long for a run between words.
+def _numbers(sentence: TranslatedSentence) -> array[int]:
+    links = sentence.spans[0] if sentence.spans else ()
+    return array("I", (number for source, target in links for number in (*source, *target)))
+
+
+def _rows(sentences: Sequence[PreparedSentence], translated: dict[Task, TranslatedPiece]) -> Iterator[Row]:
+    """Yield what a process puts into the document, for each piece."""
+    for work, pieces in sentences:
+        for text, gap in pieces:
+            translation = translated[work, text]
+            yield len(text), len(gap), translation.text, translation.links.tolist()
+
+
+def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
+    """Cut a sentence that is too long for a run between words, and return its pieces, each with the white space after it.
 
     Raises:
         RequestError: the run refuses a single word.
     """
-    between, sentences = [split.between[0]], list[str]()
-    for sentence, after in zip(split.sentences, split.between[1:], strict=True):
-        waiting = [(sentence, after)]
-        while waiting:
-            text, after_text = waiting.pop()
-            try:
-                work.check(text)
-            except RequestError:
-                gaps = [match.span() for match in SPACE.finditer(text)]
-                if not gaps:
-                    raise
-                begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
-                waiting += [(text[end:], after_text), (text[:begin], text[begin:end])]
-                continue
-            sentences.append(text)
-            between.append(after_text)
-    return SplitText(tuple(between), tuple(sentences))
+    pieces, waiting = list[tuple[str, str]](), [(sentence, "")]
+    while waiting:
+        text, after = waiting.pop()
+        try:
+            work.check(text)
+        except RequestError:
+            gaps = [match.span() for match in SPACE.finditer(text)]
+            if not gaps:
+                raise
+            begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
+            waiting += [(text[end:], after), (text[:begin], text[begin:end])]
+            continue
+        pieces.append((text, after))
+    return pieces

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,6 +19,7 @@ from attent.markup.html import MarkedText, parse_html
 from attent.markup.inline import AlignedText
 from attent.markup.translate import join_aligned
 from attent.serve.translation.batcher import Batcher
+from attent.serve.translation.document_processes import DocumentProcesses
 from attent.serve.translation.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, invalid
 from attent.serve.translation.settings import ServerSettings
@@ -108,21 +108,11 @@ class TranslationService:
     def __init__(self, settings: ServerSettings, catalog: RunCatalog, batcher: Batcher) -> None:
         self.settings, self.catalog, self.batcher = settings, catalog, batcher
         self.detect = LanguageDetector(catalog.sources).detect
-        # parsing keeps a processor busy: one document at a time, beside requests
-        self.documents = ThreadPoolExecutor(1, "attent-documents")
+        self.documents = DocumentProcesses()
 
-    def close(self, seconds: float | None = None) -> bool:
-        """Finish what the thread of documents is at, and end it.
-
-        Args:
-            seconds: the longest time to wait for it; forever unless given.
-
-        Returns:
-            True if it does nothing any more.
-        """
-        is_idle = not wait([self.documents.submit(int)], seconds).not_done
-        self.documents.shutdown(wait=is_idle, cancel_futures=True)
-        return is_idle
+    def close(self) -> None:
+        """End the processes of documents; nobody waits for a document that is under way."""
+        self.documents.close()
 
     def detect_source(self, text: str, target: str) -> Detection:
         """Return the language of a text to translate; of digits and the like one that has a run to the target."""

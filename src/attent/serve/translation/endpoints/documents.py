@@ -43,6 +43,7 @@ class DocumentEndpoints:
         """Read a request with a document, which goes to the disk where it is large, so that nobody's memory is full of them."""
         if not self._service.settings.has_files:
             raise RequestError(403, "Files translation are disabled on this server.")
+        self._translator.check_room()
         try:
             await read_parameters(request, self._service.settings)
         except OSError as error:
@@ -65,17 +66,17 @@ class DocumentEndpoints:
                 raise RequestError(413, f"Invalid request: a document may have at most {settings.max_file:,} bytes")
             self._service.check_languages(source, target)
             self._admit(request, values, 1)
-            content = await upload.read()
+
+            def charge(characters: int) -> None:
+                # as many as there are in texts of the largest size; the first one is counted
+                if settings.char_limit > 0 and (texts := -(-characters // settings.char_limit) - 1) > 0:
+                    self._admit(request, values, texts, is_admitted=True)
+
+            # on the disk where it is large, until it is its turn
+            translation = await self._translator.translate(upload.file, ending, source, target, charge)
         finally:
             await upload.close()
-
-        def charge(characters: int) -> None:
-            # as many as there are in texts of the largest size; the first one is counted
-            if settings.char_limit > 0 and (texts := -(-characters // settings.char_limit) - 1) > 0:
-                self._admit(request, values, texts, is_admitted=True)
-
-        translation = await self._translator.translate(content, ending, source, target, charge)
-        key = await self._translator.run(self._files.save, translation, name)
+        key = await self._service.documents.run(self._files.save, translation, name)
         return {"translatedFileUrl": f"{public_address(request, settings.trusted_proxies)}{DOWNLOAD}/{quote(key)}"}
 
     async def download(self, request: Request) -> Response:
