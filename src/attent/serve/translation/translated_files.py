@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import tempfile
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from attent.serve.translation.errors import RequestError
 
+PREFIX = "attent-documents-"
 # Bytes of all documents, after which the oldest are deleted, and their number.
 MAX_BYTES, MAX_FILES = 2**30, 10_000
 # Characters of a client's name for a document.
@@ -35,8 +39,36 @@ class TranslatedFile(NamedTuple):
     expiry: float
 
 
+class PrivateFolder:
+    """A folder of this process in the system's temporary one, which nobody else may enter.
+
+    Its lock says that its owner lives: a killed server leaves a folder without a lock, which the next server deletes, and systemd's cleaner
+    of `/tmp` spares a folder with one. Where the system locks no folders (Windows) none is deleted.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = _lock(self.path)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the folder is still there, and not another one of its name."""
+        with suppress(OSError):
+            status = os.lstat(self.path)
+            return self._lock is None or os.path.samestat(status, os.fstat(self._lock))
+        return False
+
+    def close(self) -> None:
+        """Delete the folder, and what is in it."""
+        if self.is_whole:
+            shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 class TranslatedFiles:
-    """Holds translated documents.
+    """Holds translated documents, and deletes those of servers that were killed.
 
     Args:
         lifetime: seconds after which a document is deleted.
@@ -45,10 +77,11 @@ class TranslatedFiles:
 
     def __init__(self, lifetime: float, max_bytes: int = MAX_BYTES) -> None:
         self._lifetime, self._max_bytes = lifetime, max_bytes
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: PrivateFolder | None = None
         # the oldest first
         self._files: dict[str, TranslatedFile] = {}
         self._lock = threading.Lock()
+        delete_abandoned()
 
     def save(self, content: bytes, name: str) -> str:
         """Save a document, and return the name to fetch it by.
@@ -65,9 +98,11 @@ class TranslatedFiles:
             self._delete_expired()
             self._make_room(len(content))
             try:
+                if self._folder is not None and not self._folder.is_whole:
+                    self._clear()
                 if self._folder is None:
-                    self._folder = tempfile.TemporaryDirectory(prefix="attent-documents-")
-                path = Path(self._folder.name) / key.hex
+                    self._folder = PrivateFolder()
+                path = self._folder.path / key.hex
                 _write(path, content)
             except OSError as error:
                 raise storage_error(error) from error
@@ -87,10 +122,13 @@ class TranslatedFiles:
     def close(self) -> None:
         """Delete all documents, and the folder."""
         with self._lock:
-            self._files.clear()
-            if self._folder is not None:
-                self._folder.cleanup()
-                self._folder = None
+            self._clear()
+
+    def _clear(self) -> None:
+        self._files.clear()
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
 
     def _delete_expired(self) -> None:
         for key in [key for key, file in self._files.items() if file.expiry <= time.monotonic()]:
@@ -116,6 +154,31 @@ def safe_name(name: str) -> str:
 def storage_error(error: OSError) -> RequestError:
     """Return the error for a document that the disk does not take."""
     return RequestError(507, f"The server cannot store the document: {error.strerror or 'the disk cannot be written'}")
+
+
+def delete_abandoned() -> None:
+    """Delete the folders of processes of this user that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if (lock := _lock(path)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a folder of this user that nobody has locked; return its descriptor, or None where it cannot be locked."""
+    try:
+        import fcntl
+
+        # no link, which may lead anywhere
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except (ImportError, OSError):
+        return None
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.geteuid() and os.path.samestat(os.lstat(path), os.fstat(lock)):
+            return lock
+    os.close(lock)
+    return None
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -167,7 +167,7 @@ def test_names_lead_nowhere(serve: Serve) -> None:
         assert fetched.headers["content-disposition"].startswith("attachment; filename")
         assert fetched.headers["x-content-type-options"] == "nosniff"
         assert fetched.headers["content-type"] == "application/octet-stream"
-    folder = Path(client.files._folder.name)
+    folder = client.files._folder.path
     assert folder.stat().st_mode & 0o77 == 0
     assert all(re.fullmatch("[0-9a-f]{32}", file.name) for file in folder.iterdir())
     assert send(client, b"...", ".txt").json() == {"error": "Invalid request: file format not supported"}
@@ -179,7 +179,7 @@ def test_names_lead_nowhere(serve: Serve) -> None:
 def test_documents_are_deleted_after_their_time_and_at_the_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(file_lifetime=60)
     paths = [URL.fullmatch(send(client, b"...").json()["translatedFileUrl"])[1] for _ in range(2)]
-    folder = Path(client.files._folder.name)
+    folder = client.files._folder.path
     assert client.get(paths[0]).status_code == 200
     now = time.monotonic()
     monkeypatch.setattr("attent.serve.translation.translated_files.time.monotonic", lambda: now + 61)
@@ -188,6 +188,15 @@ def test_documents_are_deleted_after_their_time_and_at_the_end(serve: Serve, mon
     send(client, b"...")
     client.files.close()
     assert not folder.exists()
+
+
+def test_what_was_cleared_away_is_not_found(serve: Serve) -> None:
+    client = serve()
+    path = URL.fullmatch(send(client, b"...").json()["translatedFileUrl"])[1]
+    (file,) = client.files._folder.path.iterdir()
+    file.unlink()
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()) == (404, {"error": "Not Found"})
 
 
 def test_a_full_disk_is_said_in_a_line_and_leaves_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +210,7 @@ def test_a_full_disk_is_said_in_a_line_and_leaves_nothing(serve: Serve, monkeypa
         patch.setattr(Path, "write_bytes", write_half)
         answer = send(client, b"...")
     assert (answer.status_code, answer.json()) == (507, {"error": "The server cannot store the document: No space left on device"})
-    assert not [*Path(client.files._folder.name).iterdir()]
+    assert not [*client.files._folder.path.iterdir()]
     assert send(client, b"...").status_code == 200
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -82,9 +83,14 @@ class DocumentEndpoints:
     async def download(self, request: Request) -> Response:
         """Answer GET /download_file/<name>."""
         file = self._files.find(request.path_params["name"])
-        if file is None:
-            raise RequestError(404, "Not Found")
-        return FileResponse(file.path, headers=HEADERS, media_type="application/octet-stream", filename=file.name)
+        # a cleaner of /tmp may have been here
+        with suppress(FileNotFoundError):
+            if file is not None:
+                status = file.path.stat()
+                return FileResponse(
+                    file.path, headers=HEADERS, media_type="application/octet-stream", filename=file.name, stat_result=status
+                )
+        raise RequestError(404, "Not Found")
 
 
 def _upload_of(values: dict[str, Any]) -> UploadFile:
