@@ -26,8 +26,8 @@ EXTRA = "serve"
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
-# Seconds that work under way may take after a signal to stop.
-PATIENCE = 30
+# Seconds that work under way may take after a signal to stop; the process ends within ten.
+PATIENCE = 8
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
 SWITCH_INTERVAL = 0.001
 # Connections that wait to be accepted.
@@ -109,10 +109,11 @@ class TranslationServer:
         """
         import uvicorn
 
-        from attent.serve.translation.connections import BoundedProtocol, ConnectionLimits
+        from attent.serve.translation.connections import BoundedProtocol
+        from attent.serve.translation.limits import AddressLimits
 
         settings = self.settings
-        limits = ConnectionLimits(_connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies)
+        limits = AddressLimits(_connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies)
         sys.setswitchinterval(SWITCH_INTERVAL)
         # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for it (0.3 to 0.9 s)
         gc.collect()

@@ -12,21 +12,39 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from attent.serve.translation.connections import MAX_PIPELINED, REFUSAL, BoundedProtocol, ConnectionLimits, share_listener
+from attent.serve.translation import connections
+from attent.serve.translation.connections import MAX_FIELDS, MAX_HEAD, MAX_PIPELINED, REFUSAL, TOO_LARGE, BoundedProtocol, share_listener
+from attent.serve.translation.limits import AddressLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
 # Bytes of a long answer: more than the buffers of both sockets.
 LONG = 2**24
 SECONDS = 0.2
+# Beginnings of requests, and what may follow them without an end.
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "path": (b"GET /", b"a"),
+    "query": (b"GET /?", b"a&"),
+    "name": (b"GET / HTTP/1.1\r\n", b"a"),
+    "value": (b"GET / HTTP/1.1\r\na: ", b"a"),
+    "headers": (b"GET / HTTP/1.1\r\n", b"a: b\r\n"),
+    "trailers": (CHUNKED + b"0\r\n", b"a: b\r\n"),
+    "trailer": (CHUNKED + b"0\r\na: ", b"b"),
+    "extension": (CHUNKED + b"1;", b"a"),
+    "extensions": (CHUNKED, b"1;" + b"a" * 2**12 + b"\r\nx\r\n"),
+    "lines": (b"", b"\r\n"),
+    "lines of a second request": (REQUEST, b"\r\n"),
+}
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Answer with the body; a path asks for a long answer, or for a late one."""
-    body = b""
+    body, before = b"", len(scope["headers"])
     while (message := await receive())["type"] != "http.disconnect":
         body += message["body"]
         if not message["more_body"]:
             break
+    assert len(scope["headers"]) == before
     if scope["path"] == "/late":
         await asyncio.sleep(2 * SECONDS)
     body = bytes(LONG) if scope["path"] == "/long" else body
@@ -35,13 +53,15 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(limit: int = 100, address_limit: int = 100, exempt: tuple[str, ...] = ()) -> AsyncIterator[tuple[int, ServerState]]:
+async def served(
+    limit: int = 100, address_limit: int = 100, exempt: tuple[str, ...] = (), seconds: float = SECONDS
+) -> AsyncIterator[tuple[int, ServerState]]:
     config, state = uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"), ServerState()
     config.load()
-    limits = ConnectionLimits(limit, address_limit, exempt)
+    limits = AddressLimits(limit, address_limit, exempt)
 
     def protocol() -> BoundedProtocol:
-        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=limits, seconds=(SECONDS, SECONDS, SECONDS))
+        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=limits, seconds=(seconds, seconds, seconds))
 
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     yield server.sockets[0].getsockname()[1], state
@@ -81,6 +101,92 @@ def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int
                 writer.close()
 
     assert asyncio.run(run()).count(b"200 OK") == answers
+
+
+async def converse(*parts: bytes, seconds: float = 60.0) -> bytes:
+    """Return all that a server answers to these parts, each sent by itself, until it closes the connection."""
+    async with served(seconds=seconds) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        answer = asyncio.ensure_future(reader.read())
+        try:
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.001)
+                if answer.done():
+                    break
+            return await asyncio.wait_for(answer, 20)
+        except ConnectionResetError:
+            return b""
+        finally:
+            answer.cancel()
+            writer.close()
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_what_has_no_end_is_refused_after_64_kilobytes(kind: str) -> None:
+    begin, endless = ENDLESS[kind]
+    piece = endless * (2**14 // len(endless))
+    answer = asyncio.run(converse(begin, *[piece] * (2 * MAX_HEAD // len(piece) + 1)))
+    if begin == REQUEST:
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(TOO_LARGE)
+
+
+@pytest.mark.parametrize("begin", [1, 2**14, 2**20])
+@pytest.mark.parametrize("excess", [0, 100])
+def test_a_head_has_64_kilobytes(begin: int, excess: int) -> None:
+    line, last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\na: ", b"\r\n\r\n"
+    head = line + b"a" * (MAX_HEAD - len(line + last) + excess) + last
+    answer = asyncio.run(converse(head[:begin], head[begin:-2], head[-2:]))
+    assert answer == TOO_LARGE if excess else answer.startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_request_has_a_hundred_headers_with_its_trailers(excess: int) -> None:
+    head = CHUNKED[:-2] + b"Connection: close\r\n" + b"a: b\r\n" * (MAX_FIELDS - 4) + b"\r\n"
+    answer = asyncio.run(converse(head + b"3\r\nabc\r\n0\r\n" + b"a: b\r\n" * (1 + excess) + b"\r\n"))
+    assert answer == TOO_LARGE if excess else answer.endswith(b"abc")
+
+
+def test_small_chunks_are_a_body_all_the_same() -> None:
+    head = CHUNKED.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    assert asyncio.run(converse(head, *[b"1\r\nx\r\n" * 2**13] * 8, b"0\r\n\r\n")).endswith(b"\r\n\r\n" + b"x" * 2**16)
+
+
+@pytest.mark.parametrize("kind", ["path", "headers", "lines"])
+@pytest.mark.parametrize("rest", [b"", b"\0"])
+def test_an_answer_under_way_is_no_refusal_of_what_comes_after_it(kind: str, rest: bytes) -> None:
+    begin, endless = ENDLESS[kind]
+    after = rest or begin + endless * 2**17
+    answer = asyncio.run(converse(REQUEST.replace(b"/ ", b"/late ", 1), after))
+    assert answer.startswith(b"HTTP/1.1 200 OK") and answer.endswith(b"abc")
+
+
+def test_requests_that_wait_have_64_kilobytes_together() -> None:
+    body = b"x" * (MAX_HEAD // 2)
+    waiting = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    late = REQUEST.replace(b"/ ", b"/late ", 1)
+    last = REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    assert asyncio.run(converse(late + waiting + last)).count(b"200 OK") == 3
+    assert asyncio.run(converse(late + waiting * 2 + last)).count(b"200 OK") == 0
+
+
+def test_a_body_that_goes_on_after_its_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_DROPPED", 2**16)
+
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    monkeypatch.setitem(globals(), "app", refuse)
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"
+    assert asyncio.run(converse(head, *[b"x" * 2**14] * 8)).count(b"413") <= 1
+
+
+def test_a_connection_without_a_second_request_is_ended() -> None:
+    answer = asyncio.run(converse(REQUEST, b"\r\n", seconds=SECONDS))
+    assert answer.endswith(b"abc") or not answer
 
 
 @pytest.mark.parametrize("begin", [b"", b"POST / HT", REQUEST[:-5], REQUEST[:-1], REQUEST + b"GET / HTT"])
@@ -148,8 +254,9 @@ def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
     asyncio.run(run())
 
 
-def test_the_refusal_says_how_long_it_is() -> None:
-    head, _, body = REFUSAL.partition(b"\r\n\r\n")
+@pytest.mark.parametrize("refusal", [REFUSAL, TOO_LARGE])
+def test_a_refusal_says_how_long_it_is(refusal: bytes) -> None:
+    head, _, body = refusal.partition(b"\r\n\r\n")
     assert f"content-length: {len(body)}\r\n".encode() in head + b"\r\n"
 
 

@@ -15,8 +15,9 @@ from uvicorn.server import ServerState
 from attent.serve.translation import document_translator
 from attent.serve.translation.app import application
 from attent.serve.translation.batcher import Batcher
-from attent.serve.translation.connections import BoundedProtocol, ConnectionLimits
+from attent.serve.translation.connections import BoundedProtocol
 from attent.serve.translation.engines import RunCatalog
+from attent.serve.translation.limits import AddressLimits
 from attent.serve.translation.metrics import Metrics
 from attent.serve.translation.service import TranslationService
 from attent.serve.translation.settings import ServerSettings
@@ -63,7 +64,7 @@ async def served(catalog: RunCatalog, settings: ServerSettings, batcher: Batcher
     config.load()
 
     def protocol() -> BoundedProtocol:
-        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=ConnectionLimits(9, 9))
+        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=AddressLimits(9, 9))
 
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     yield server.sockets[0].getsockname()[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from attent.errors import ArgumentError
+from attent.serve.translation import limits
 from attent.serve.translation.limits import read_keys
 
 Serve = Callable[..., TestClient]
@@ -46,6 +49,41 @@ def test_a_batch_costs_what_it_has(serve: Serve) -> None:
     assert (refused.status_code, refused.json()) == (429, {"error": "Slowdown: 5 per 1 minute"})
     assert 1 <= int(refused.headers["retry-after"]) <= 60
     assert client.post("/translate", json=ASK | {"q": ["a", "b"]}).status_code == 200
+
+
+def test_a_request_without_texts_costs_one(serve: Serve) -> None:
+    client = serve(request_limit=2)
+    answers = [client.post("/translate", json=ASK | {"q": []}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[0].json() == {"translatedText": []}
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/v1/translations", "/translate_file"])
+def test_nothing_is_read_after_a_wrong_key(serve: Serve, keys: Path, path: str) -> None:
+    client, statuses = serve(keys_file=keys, requires_key=True), list[int]()
+
+    async def receive() -> dict:
+        raise AssertionError("read")
+
+    async def send(message: dict) -> None:
+        statuses.append(message.get("status", 0))
+
+    async def ask(query: bytes, *headers: tuple[bytes, bytes]) -> None:
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": query, "headers": headers}
+        await client.app(scope, receive, send)
+
+    asyncio.run(ask(b"api_key=fre"))
+    asyncio.run(ask(b"", (b"authorization", b"Bearer fre")))
+    assert statuses == [403, 0] * 2
+    for right in ({"params": {"api_key": "free"}}, {"headers": {"authorization": "Bearer free"}}):
+        assert client.post("/translate", **right, data=ASK).status_code == 200
+
+
+def test_the_texts_of_a_minute_are_forgotten(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, now = serve(request_limit=2), time.monotonic()
+    for seconds, expected in ((0, [200, 200, 429]), (30, [429]), (61, [200, 200, 429])):
+        monkeypatch.setattr(limits.time, "monotonic", lambda then=now + seconds: then)
+        assert [client.post("/translate", json=ASK | {"q": "..."}).status_code for _ in expected] == expected
 
 
 def test_a_key_has_its_own_limit(serve: Serve, keys: Path) -> None:

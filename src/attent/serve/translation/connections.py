@@ -1,14 +1,15 @@
-"""Connections: how many there may be, and how long a client may take to send a request and to read its answer."""
+"""Connections: how many there may be, how long a client may take, and how much it may send besides bodies."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from attent.serve.translation.limits import AddressLimits
 
 # Seconds from the beginning of a connection, or from the first byte of a request, until its headers have come.
 HEADER_SECONDS = 10.0
@@ -17,12 +18,22 @@ BODY_SECONDS = 30.0
 # Seconds that an answer may wait for its client to read on.
 READ_SECONDS = 30.0
 # Requests of a connection that may wait for its first answer; each holds some kilobytes, and few clients send a second one early.
-MAX_PIPELINED = 64
+MAX_PIPELINED = 16
+# Bytes of a request line with its headers, of trailers, of what frames a body's chunks beyond 8 a byte, and of all requests that wait.
+MAX_HEAD = 2**16
+# Headers of a request, with its trailers; each is several objects.
+MAX_FIELDS = 100
+# Bytes of a body that are read, and dropped, after the answer to its request is complete.
+MAX_DROPPED = 2**24
 # Connections that are accepted in a turn of the event loop.
 ACCEPTS = 16
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 32\r\n"
     b'retry-after: 1\r\nconnection: close\r\n\r\n{"error":"Too many connections"}'
+)
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\ncontent-length: 33\r\n"
+    b'connection: close\r\n\r\n{"error":"Headers are too large"}'
 )
 
 
@@ -39,38 +50,14 @@ def share_listener(listener: socket.socket, count: int = ACCEPTS) -> list[socket
     return [listener, *(listener.dup() for _ in range(count - 1))]
 
 
-class ConnectionLimits:
-    """Counts connections.
-
-    Args:
-        limit: of all of them.
-        address_limit: of those from one address.
-        exempt: addresses that may have as many as they like, such as a proxy's.
-    """
-
-    def __init__(self, limit: int, address_limit: int, exempt: Collection[str] = ()) -> None:
-        self._limit, self._address_limit, self._exempt = limit, address_limit, exempt
-        self._counts: Counter[str] = Counter()
-        self._total = 0
-
-    def admit(self, address: str) -> bool:
-        """Count a connection, and return True; or return False if there are too many."""
-        if self._total >= self._limit or (self._counts[address] >= self._address_limit and address not in self._exempt):
-            return False
-        self._counts[address] += 1
-        self._total += 1
-        return True
-
-    def release(self, address: str) -> None:
-        """Forget a connection that was admitted."""
-        self._total -= 1
-        self._counts[address] -= 1
-        if not self._counts[address]:
-            del self._counts[address]
+class HeadTooLargeError(Exception):
+    """The headers or trailers of a request are too many, or too large."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 by httptools, with limits of connections and deadlines for slow clients.
+    """uvicorn's HTTP/1.1 by httptools, with limits of connections and of headers, and deadlines for slow clients.
+
+    uvicorn bounds headers for h11 alone, with which a request costs several times as much.
 
     Args:
         limits: counts the connections of all protocols of the server.
@@ -81,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(
         self,
         *arguments: Any,
-        limits: ConnectionLimits,
+        limits: AddressLimits,
         seconds: tuple[float, float, float] = (HEADER_SECONDS, BODY_SECONDS, READ_SECONDS),
         **named_arguments: Any,
     ) -> None:
@@ -91,6 +78,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_admitted = False
         self._request_timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
+        # between the first byte of a request and the end of its headers
+        self._is_in_head = False
+        # of the request under way: bytes and number of the fields reported; bytes since its last part that are neither those nor its body
+        self._head = self._fields = self._unreported = 0
+        self._is_too_large = self._has_failed = False
+        # bytes of requests that wait for an earlier answer; bytes that come after the answer
+        self._pipelined = self._dropped = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse the connection if there are too many; else wait for the first request."""
@@ -112,23 +106,74 @@ class BoundedProtocol(HttpToolsProtocol):
             self._limits.release(self._address)
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, and bound what the parser holds or skips without reporting it, such as a header without an end."""
+        if self._has_failed:
+            return
+        self._unreported += len(data)
+        super().data_received(data)
+        if self._unreported > MAX_HEAD and not self._has_failed:
+            self._is_too_large = True
+            self.send_400_response("")
+        # line ends between requests, or the rest of one that was answered early: no clock runs otherwise
+        if self._request_timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._expect_request(self._header_seconds)
+
     def on_message_begin(self) -> None:
         """Wait for the headers."""
         super().on_message_begin()
+        self._is_in_head = True
+        self._head = self._fields = self._unreported = self._dropped = 0
         self._expect_request(self._header_seconds)
 
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header; one that comes after the body is counted alone, and never taken for one of those before."""
+        self._fields += 1
+        self._count_head(len(name) + len(value))
+        if self._is_in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
-        """Wait for the body; or end a connection that sends too many requests before it has read an answer."""
+        """Wait for the body; or end a connection that sends too much before it has read an answer."""
         super().on_headers_complete()
         self._expect_request(self._body_seconds)
-        if len(self.pipeline) > MAX_PIPELINED:
-            self.transport.abort()
+        self._count_pipelined(self._head)
+        self._is_in_head = False
+        self._head = self._unreported = 0
+
+    def on_body(self, body: bytes) -> None:
+        """Count the body where nothing else does: while its request waits, and after it was answered."""
+        self._unreported = max(self._unreported - 9 * len(body), 0)
+        self._count_pipelined(len(body))
+        if self.cycle.response_complete:
+            self._dropped += len(body)
+            if self._dropped > MAX_DROPPED:
+                self.transport.abort()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Stop the clock: the request is complete."""
         super().on_message_complete()
+        self._unreported = 0
         _cancel(self._request_timer)
         self._request_timer = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, or has too large a head, and end the connection; earlier answers that are under way come first."""
+        self._has_failed = True
+        cycle, is_own = self.cycle, not self._is_in_head and self._request_timer is not None
+        if self.pipeline or not (cycle is None or cycle.response_complete or (is_own and not cycle.response_started)):
+            cycle.keep_alive = False
+        elif self._is_too_large:
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def pause_writing(self) -> None:
         """Wait for the client to read on."""
@@ -143,6 +188,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the client to read the rest."""
         super().on_response_complete()
+        if not self.pipeline:
+            self._pipelined = 0
         if self.transport.get_write_buffer_size():
             self._expect_reader()
 
@@ -151,6 +198,19 @@ class BoundedProtocol(HttpToolsProtocol):
         super().shutdown()
         if self._request_timer is not None:
             self.transport.close()
+
+    def _count_head(self, size: int) -> None:
+        self._head += size
+        if self._head > MAX_HEAD or self._fields > MAX_FIELDS:
+            self._is_too_large = True
+            # ends the parsing
+            raise HeadTooLargeError
+
+    def _count_pipelined(self, size: int) -> None:
+        if self.pipeline:
+            self._pipelined += size
+            if len(self.pipeline) > MAX_PIPELINED or self._pipelined > MAX_HEAD:
+                self.transport.abort()
 
     def _expect_request(self, seconds: float) -> None:
         _cancel(self._request_timer)
