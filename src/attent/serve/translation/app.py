@@ -18,14 +18,16 @@ from starlette.routing import Route
 
 from attent.documents import FORMATS
 from attent.errors import AttentError
+from attent.serve.translation.body import query_parameters, receive_body
 from attent.serve.translation.endpoints.documents import DOWNLOAD, DocumentEndpoints
 from attent.serve.translation.endpoints.libretranslate import LibreTranslateEndpoints
 from attent.serve.translation.endpoints.openai import OpenAIEndpoints
 from attent.serve.translation.endpoints.pages import Pages
-from attent.serve.translation.errors import RequestError, as_request_error, error_body
-from attent.serve.translation.limits import Gatekeeper
+from attent.serve.translation.errors import RequestError, as_request_error, busy, error_body
+from attent.serve.translation.limits import AddressLimits, Gatekeeper
 from attent.serve.translation.metrics import Metrics
 from attent.serve.translation.service import TranslationService
+from attent.serve.translation.settings import SPARE
 from attent.serve.translation.translated_files import TranslatedFiles
 from attent.serve.web_files import static_file
 
@@ -39,7 +41,11 @@ MAX_AGE = "1728000"
 # Endpoints that machines ask every few seconds: no line of the log.
 QUIET = ("/health", "/ready", "/metrics")
 # Endpoints whose texts go to the queue at once; documents wait for room there.
-QUEUED = ("/translate", "/v1/translations")
+TEXTS, OPENAI = "/translate", "/v1/translations"
+QUEUED = (TEXTS, OPENAI)
+DOCUMENT, DETECT = "/translate_file", "/detect"
+# Characters of a path.
+MAX_PATH = 2_000
 # Pages, whose links are relative to their address.
 PAGES = ("/", "/docs")
 Say = Callable[[str], None]
@@ -63,9 +69,15 @@ def application(
         files: holds translated documents; of the application's own unless given.
     """
     settings = service.settings
-    endpoints = LibreTranslateEndpoints(service, Gatekeeper(settings), tuple(FORMATS) if settings.has_files else ())
+    gatekeeper = Gatekeeper(settings)
+    endpoints = LibreTranslateEndpoints(service, gatekeeper, tuple(FORMATS) if settings.has_files else ())
     documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), endpoints.admit)
     openai, pages = OpenAIEndpoints(service, endpoints.admit), Pages(settings)
+
+    async def read(request: Request) -> None:
+        # a key comes first: nothing is read of a request whose key is wrong
+        gatekeeper.check_key(request, query_parameters(request, settings))
+        await (documents.read(request) if request.url.path == DOCUMENT else receive_body(request, settings))
 
     async def health(request: Request) -> dict[str, Any]:
         return {"status": "ok"}
@@ -81,14 +93,14 @@ def application(
         return PlainTextResponse(metrics.text(), media_type=METRICS_TYPE)
 
     routes = [
-        _route("/translate", endpoints.translate, "POST"),
-        _route("/detect", endpoints.detect, "POST"),
+        _route(TEXTS, endpoints.translate, read),
+        _route(DETECT, endpoints.detect, read),
         _route("/languages", endpoints.languages),
         _route("/frontend/settings", endpoints.frontend_settings),
-        _route("/suggest", endpoints.suggest, "POST"),
-        _route("/translate_file", documents.translate_file, "POST", documents.read),
+        _route("/suggest", endpoints.suggest, method="POST"),
+        _route(DOCUMENT, documents.translate_file, read),
         _route(f"{DOWNLOAD}/{{name}}", documents.download),
-        _route("/v1/translations", openai.translations, "POST"),
+        _route(OPENAI, openai.translations, read),
         _route("/v1/models", openai.models),
         _route("/health", health),
         Route("/ready", ready),
@@ -100,19 +112,19 @@ def application(
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, HTTPException, Exception), _failure))
     app.router.redirect_slashes = False
-    return Frame(app, service, metrics, say)
+    return Frame(app, service, gatekeeper, metrics, say)
 
 
-def _route(path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], method: str = "GET", read: Read = Request.body) -> Route:
-    """Build a route that answers with JSON, or with events, and stops where the client has gone."""
+def _route(path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], read: Read | None = None, method: str = "GET") -> Route:
+    """Build a route that answers with JSON, or with events; one that reads a body, by POST, stops where the client has gone."""
 
     async def endpoint(request: Request) -> Response:
-        value = await _unless_gone(request, answer, read) if method == "POST" else await answer(request)
+        value = await answer(request) if read is None else await _unless_gone(request, answer, read)
         if isinstance(value, Response):
             return value
         return Response(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), media_type="application/json")
 
-    return Route(path, endpoint, methods=[method])
+    return Route(path, endpoint, methods=[method if read is None else "POST"])
 
 
 async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[Any, Any, Value]], read: Read) -> Value:
@@ -144,18 +156,27 @@ async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[A
 class Frame:
     """ASGI middleware around all routes.
 
-    It refuses translations while the queue is full, bounds bodies, ignores a slash at the end of a path but of a page's, lets the web
-    pages of the settings' origin ask, counts, and writes the log, in which no text of a request stands unless the settings say so.
+    It refuses translations while the queue is full, bounds each body and those under way together, ignores a slash at the end of a path
+    but of a page's, lets the web pages of the settings' origin ask, counts, and writes the log, in which no text of a request stands
+    unless the settings say so.
 
     Args:
         app: the routes.
         service: whose settings hold.
+        gatekeeper: knows the addresses of clients.
         metrics: counts.
         say: writes a line of the log.
     """
 
-    def __init__(self, app: ASGIApp, service: TranslationService, metrics: Metrics, say: Say) -> None:
+    def __init__(self, app: ASGIApp, service: TranslationService, gatekeeper: Gatekeeper, metrics: Metrics, say: Say) -> None:
         self.app, self._settings, self._batcher, self._metrics, self._say = app, service.settings, service.batcher, metrics, say
+        settings, self._gatekeeper = service.settings, gatekeeper
+        text, texts = settings.max_text + SPARE, settings.max_texts
+        self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | ({DOCUMENT: settings.max_document} if settings.has_files else {})
+        # the largest body comes in where there is no other
+        largest = max(self._bounds.values())
+        limits = max(settings.body_limit, largest), max(settings.address_body_limit, largest)
+        self._bodies = AddressLimits(*limits, settings.trusted_proxies)
         headers = {
             "Access-Control-Allow-Origin": self._settings.origin,
             "Access-Control-Allow-Headers": "Authorization, Content-Type",
@@ -172,11 +193,12 @@ class Frame:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, status, size = time.monotonic(), 0, 0
+        begin, status, size, held, address = time.monotonic(), 0, 0, 0, ""
         path = scope["path"].rstrip("/") or "/"
         # a path that nobody serves is counted as one, or strangers could fill the memory with names
         template = f"{path.rpartition('/')[0]}/{{name}}"
         endpoint = path if path in self._paths else template if template in self._paths else "other"
+        max_body = self._bounds.get(path, SPARE)
 
         async def framed_send(message: Message) -> None:
             nonlocal status
@@ -186,24 +208,33 @@ class Frame:
             await send(message)
 
         async def bounded_receive() -> Message:
-            nonlocal size
+            nonlocal size, held, address
             message = await receive()
-            size += len(message.get("body", b""))
-            if size > self._settings.max_body:
-                raise RequestError(413, f"Invalid request: a request may have at most {self._settings.max_body:,} bytes")
+            more = len(message.get("body", b""))
+            size += more
+            if size > max_body:
+                raise _too_large(max_body)
+            # the first bytes of each are bounded by the number of connections: a short request finds room beside long ones
+            if (more := min(more, size - SPARE)) > 0:
+                address = address or self._gatekeeper.address(Request(scope))
+                if not self._bodies.admit(address, more):
+                    raise busy(1)
+                held += more
             return message
 
         try:
             if scope["method"] == "OPTIONS":
                 await Response(status_code=200)(scope, bounded_receive, framed_send)
+            elif len(scope["path"]) > MAX_PATH:
+                error = RequestError(414, f"Invalid request: a path may have at most {MAX_PATH:,} characters")
+                await _error_response(path, error)(scope, receive, framed_send)
             elif endpoint in PAGES and (slashes := len(scope["path"]) - len(path)):
                 # relative too: a proxy may serve the page below a path of its own
-                address = "../" * slashes + path.rpartition("/")[2]
-                await RedirectResponse(address)(scope, bounded_receive, framed_send)
-            elif _content_length(scope) > self._settings.max_body:
+                target = "../" * slashes + path.rpartition("/")[2]
+                await RedirectResponse(target)(scope, bounded_receive, framed_send)
+            elif _content_length(scope) > max_body:
                 # nothing is read of what is too large
-                error = RequestError(413, f"Invalid request: a request may have at most {self._settings.max_body:,} bytes")
-                await _error_response(path, error)(scope, receive, framed_send)
+                await _error_response(path, _too_large(max_body))(scope, receive, framed_send)
             elif endpoint in QUEUED and scope["method"] == "POST" and self._batcher.is_full:
                 # nothing is read either of what finds no room
                 await _error_response(path, self._batcher.refusal())(scope, receive, framed_send)
@@ -212,10 +243,16 @@ class Frame:
         except (ClientGoneError, ClientDisconnect):
             status = 499
         finally:
+            if held:
+                self._bodies.release(address, held)
             seconds = time.monotonic() - begin
             self._metrics.observe_request(endpoint, status, seconds)
             if self._settings.logs_requests and endpoint not in QUIET:
                 self._say(f"{scope['method']} {endpoint} {status} {1000 * seconds:.1f} ms")
+
+
+def _too_large(max_body: int) -> RequestError:
+    return RequestError(413, f"Invalid request: a request may have at most {max_body:,} bytes")
 
 
 def _content_length(scope: Scope) -> int:

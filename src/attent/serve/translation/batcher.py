@@ -204,7 +204,7 @@ class Batcher:
     def _work(self) -> None:
         """Translate batches until the server ends; the batches of the other threads are on the other cores."""
         torch.set_num_threads(1)
-        _yield_to_requests()
+        yield_to_requests()
         if self._prepare is not None:
             self._prepare()
         while batch := self._next_batch():
@@ -263,7 +263,7 @@ def _ticket(size: int) -> Ticket:
     return Ticket(asyncio.get_running_loop().create_future(), [None] * size, size)
 
 
-def _yield_to_requests() -> None:
+def yield_to_requests() -> None:
     """Lower the priority of this thread, so that requests are read and refused at once while batches keep every core busy."""
     # Linux has a priority for each thread; elsewhere it is the process'
     if sys.platform == "linux":

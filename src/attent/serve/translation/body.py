@@ -4,44 +4,75 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
-from starlette.datastructures import FormData, ImmutableMultiDict, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from attent.decoding.glossary import Glossary
 from attent.errors import ArgumentError
 from attent.serve.translation.errors import RequestError, invalid
-from attent.serve.translation.settings import ServerSettings
+from attent.serve.translation.preparation import prepare
+from attent.serve.translation.settings import SPARE, ServerSettings
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
+# Characters of a content type; a longer one takes python-multipart long to read.
+MAX_KIND = 1_000
 # An escape of a character beyond U+FFFF, or of half of one.
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# Parts of a form: a text each, beside the other parameters.
+# Parameters of a form or a query string beside a text each.
 SPARE_FIELDS = 16
+# Parameters where the number of texts has no limit.
+MAX_FIELDS = 1_000
 # Of the glossary of a request.
 MAX_TERMS = 200
+
+
+async def receive_body(request: Request, settings: ServerSettings) -> None:
+    """Take in a whole body; a form in parts, whose documents go to the disk, is read part by part as it comes.
+
+    Raises:
+        RequestError: it is no form although it says so, or has too many parts.
+    """
+    if _kind(request) != PARTS:
+        await request.body()
+        return
+    try:
+        await request.form(max_files=1, max_fields=_max_fields(settings), max_part_size=settings.max_text + SPARE)
+    except HTTPException as error:
+        raise invalid(str(error.detail)) from error
 
 
 async def read_parameters(request: Request, settings: ServerSettings) -> dict[str, Any]:
     """Return the parameters of a request by name; a name that a form or a query string repeats has a list.
 
     Raises:
-        RequestError: the body is no JSON object although it says so, or no form.
+        RequestError: the body is no JSON object although it says so, or no form, or there are too many parameters.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    await receive_body(request, settings)
+    kind = _kind(request)
     if kind == "application/json" or kind.endswith("+json"):
-        return _json_object(await request.body())
-    values: dict[str, Any] = _plain(request.query_params)
-    if kind in FORMS:
-        fields = SPARE_FIELDS + max(settings.batch_limit, 0) if settings.batch_limit >= 0 else 1_000
-        try:
-            values |= _plain(await request.form(max_files=1, max_fields=fields, max_part_size=settings.max_body))
-        except HTTPException as error:
-            raise invalid(str(error.detail)) from error
+        body = await request.body()
+        return await prepare(len(body), _json_object, body)
+    values = query_parameters(request, settings)
+    if kind == PARTS:
+        values |= _plain((await request.form()).multi_items())
+    elif kind == FORM:
+        body = await request.body()
+        values |= await prepare(len(body), _form, body, _max_fields(settings))
     return values
+
+
+def query_parameters(request: Request, settings: ServerSettings) -> dict[str, Any]:
+    """Return the parameters of the query string by name; a repeated name has a list.
+
+    Raises:
+        RequestError: there are too many.
+    """
+    return _form(request.scope.get("query_string", b""), _max_fields(settings))
 
 
 def text_of(values: Mapping[str, Any], name: str) -> str:
@@ -115,6 +146,8 @@ def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary |
     """
     value = values.get(name)
     if isinstance(value, str) and value:
+        if len(value) > SPARE:
+            raise invalid(f"{name} parameter must have <= {SPARE} characters")
         try:
             value = json.loads(value)
         # RecursionError: nested too deep
@@ -135,9 +168,21 @@ def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary |
         raise invalid(f"{name} parameter: {error}") from error
 
 
+def _kind(request: Request) -> str:
+    kind = request.headers.get("content-type", "")
+    if len(kind) > MAX_KIND:
+        raise invalid(f"a content type may have at most {MAX_KIND:,} characters")
+    return kind.partition(";")[0].strip().lower()
+
+
+def _max_fields(settings: ServerSettings) -> int:
+    return SPARE_FIELDS + settings.batch_limit if settings.batch_limit >= 0 else MAX_FIELDS
+
+
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         text = body.decode(json.detect_encoding(body))
+        _check_structure(text)
         values = json.loads(text)
     # RecursionError: nested too deep
     except (ValueError, RecursionError):
@@ -153,10 +198,32 @@ def _json_object(body: bytes) -> dict[str, Any]:
     return values
 
 
-def _plain(values: FormData | ImmutableMultiDict[str, Any]) -> dict[str, Any]:
+def _check_structure(text: str) -> None:
+    """Check what JSON holds beside its texts: a million lists would take a second in which no other thread runs.
+
+    Raises:
+        ValueError: it is more than the parameters of a request have.
+    """
+    if len(text) <= SPARE:
+        return
+    # without escapes each quote begins or ends a text
+    bare = text.replace("\\\\", "").replace('\\"', "")
+    # each text needs a comma too
+    if bare.count('"') > 2 * SPARE or sum(map(len, bare.split('"')[::2])) > SPARE:
+        raise ValueError
+
+
+def _form(body: bytes, max_fields: int) -> dict[str, Any]:
+    """Return the parameters of a form, or of a query string."""
+    try:
+        return _plain(parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=max_fields))
+    except ValueError:
+        raise invalid(f"a form or a query may have at most {max_fields} parameters") from None
+
+
+def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the values by name, texts with the line ends of this format, a list where a name is repeated."""
-    result: dict[str, Any] = {}
-    for name in dict.fromkeys(values.keys()):
-        items = [item if isinstance(item, UploadFile) else item.replace("\r\n", "\n").replace("\r", "\n") for item in values.getlist(name)]
-        result[name] = items if len(items) > 1 else items[0]
-    return result
+    values: dict[str, list[Any]] = {}
+    for name, item in items:
+        values.setdefault(name, []).append(item if isinstance(item, UploadFile) else item.replace("\r\n", "\n").replace("\r", "\n"))
+    return {name: items if len(items) > 1 else items[0] for name, items in values.items()}

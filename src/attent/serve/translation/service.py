@@ -22,6 +22,7 @@ from attent.serve.translation.batcher import Batcher
 from attent.serve.translation.document_processes import DocumentProcesses
 from attent.serve.translation.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, invalid
+from attent.serve.translation.preparation import prepare
 from attent.serve.translation.settings import ServerSettings
 
 AUTO = "auto"
@@ -160,14 +161,15 @@ class TranslationService:
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
-        prepared = self._prepare(texts, source, target, options)
+        size = sum(map(len, texts))
+        prepared = await prepare(size, self._prepare, texts, source, target, options)
         # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
         groups: dict[TranslationWork, list[str]] = {}
         for text in prepared:
             if text.work is not None:
                 groups.setdefault(text.work, []).extend(sentence for split in text.splits for sentence in split.sentences)
         translated = dict(zip(groups, map(iter, await self._submit(groups)), strict=True))
-        return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
+        return await prepare(size, _assemble_all, prepared, translated, options)
 
     async def _submit(self, groups: Mapping[TranslationWork, Sequence[str]]) -> Sequence[Sequence[TranslatedSentence]]:
         """Return the translations of each group's sentences; groups wait side by side."""
@@ -197,7 +199,7 @@ class TranslationService:
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
-        prepared = self._prepare(texts, source, target, options)
+        prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
         sentences = [(sentence, text.work) for text in prepared if text.work for split in text.splits for sentence in split.sentences]
         # the first sentence is soon there, and the others share batches: more parts took twice as long as one
         waiting = [(sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)]
@@ -215,7 +217,7 @@ class TranslationService:
                         translated.append(result)
                         if is_plain:
                             yield TextPiece(index, number, before + result.texts[0] + after)
-                answers.append(_assemble(text, iter(translated), options))
+                answers.append(await prepare(len(texts[index]), _assemble, text, iter(translated), options))
                 # the tags of HTML are known at its end
                 if not is_plain or not translated:
                     yield TextPiece(index, 0, answers[-1].text)
@@ -316,6 +318,12 @@ def language_name(code: str) -> str:
         return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
     except (UnknownLocaleError, ValueError):
         return code
+
+
+def _assemble_all(
+    prepared: Sequence[PreparedText], translated: Mapping[TranslationWork, Iterator[TranslatedSentence]], options: TranslationOptions
+) -> list[TranslatedText]:
+    return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
 
 
 def _assemble(text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions) -> TranslatedText:

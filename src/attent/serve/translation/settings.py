@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MINUTE = 60.0
+# Bytes of a body beside its texts or its document: the other parameters, and what frames them.
+SPARE = 2**16
+# Bytes of a body with texts, however many the limits allow; a single text of the largest size comes whole all the same.
+MAX_TEXTS = 2**24
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class ServerSettings:
         timeout: seconds after which a request is given up.
         connection_limit: connections of all clients; fewer where the system gives fewer descriptors.
         address_limit: connections from one address; trusted proxies have no limit of their own.
+        body_limit: bytes of the bodies of all requests under way, or of the largest one if that is more.
+        address_body_limit: those of one address.
         has_files: whether documents are translated.
         max_file: bytes of a document.
         file_lifetime: seconds after which a translated document is deleted.
@@ -55,6 +61,8 @@ class ServerSettings:
     timeout: float = 60.0
     connection_limit: int = 4_096
     address_limit: int = 512
+    body_limit: int = 2**27
+    address_body_limit: int = 2**25
     has_files: bool = True
     max_file: int = 10 * 2**20
     file_lifetime: float = 30 * MINUTE
@@ -63,7 +71,17 @@ class ServerSettings:
     metrics_token: str | None = None
 
     @property
-    def max_body(self) -> int:
-        """Bytes of a request's body: each character may take 12 as an escaped pair of surrogates, and a document comes whole."""
-        text = 12 * (self.char_limit if self.char_limit >= 0 else 2**20) + 2**16
-        return max(text, self.max_file + 2**16) if self.has_files else text
+    def max_text(self) -> int:
+        """Bytes of one text: each character may take 12, as an escaped pair of surrogates."""
+        return 12 * (self.char_limit if self.char_limit >= 0 else 2**20)
+
+    @property
+    def max_texts(self) -> int:
+        """Bytes of a body with as many texts as a request may have."""
+        texts = MAX_TEXTS if self.batch_limit < 0 else self.max_text * self.batch_limit
+        return max(self.max_text, min(texts, MAX_TEXTS)) + SPARE
+
+    @property
+    def max_document(self) -> int:
+        """Bytes of a body with a document."""
+        return self.max_file + SPARE

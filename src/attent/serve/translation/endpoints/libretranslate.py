@@ -12,7 +12,8 @@ from attent.evaluation.pharaoh import pharaoh
 from attent.serve.translation.body import count_of, flag_of, glossary_of, read_parameters, text_of, texts_of
 from attent.serve.translation.errors import RequestError
 from attent.serve.translation.events import Event, event_stream
-from attent.serve.translation.limits import Gatekeeper
+from attent.serve.translation.limits import Gatekeeper, key_of
+from attent.serve.translation.preparation import prepare
 from attent.serve.translation.service import (
     AUTO,
     TextPiece,
@@ -77,7 +78,8 @@ class LibreTranslateEndpoints:
         text = text_of(values, "q")
         check_size(self._service.settings, [text], is_list=False)
         self.admit(request, values, 1)
-        return [{"confidence": confidence, "language": language} for language, confidence in self._service.detect(text)]
+        detections = await prepare(len(text), self._service.detect, text)
+        return [{"confidence": confidence, "language": language} for language, confidence in detections]
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         """Answer GET /languages."""
@@ -105,10 +107,8 @@ class LibreTranslateEndpoints:
         raise RequestError(403, "Suggestions are disabled on this server.")
 
     def admit(self, request: Request, values: dict[str, Any], texts: int, *, is_admitted: bool = False) -> None:
-        """Count the texts of a request, or refuse it unless it is admitted; its key is a parameter, or a Bearer token."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        key = values.get("api_key") or (token.strip() if scheme.lower() == "bearer" else "")
-        self._gatekeeper.admit(request, key if isinstance(key, str) else str(key), texts, is_admitted=is_admitted)
+        """Count the texts of a request, or refuse it unless it is admitted."""
+        self._gatekeeper.admit(request, key_of(request, values), texts, is_admitted=is_admitted)
 
 
 def _answer(results: list[TranslatedText], options: TranslationOptions, *, is_list: bool, is_auto: bool) -> dict[str, Any]:
