@@ -4,6 +4,7 @@ import http.client
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import torch
@@ -131,6 +132,24 @@ def test_a_request_that_is_not_whole_in_time_ends_its_connection(
     assert until_closed(half(exploring, request_)) == b""
     assert 0.4 < time.monotonic() - begin < 15
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "begin", [b"GET / HTTP/1.1\r\na: ", BODY.replace(b"Content-Length: 99", b"Transfer-Encoding: chunked")[:-1] + b"0\r\na: "]
+)
+def test_headers_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
+    monkeypatch.setattr(security, "REQUEST_TIMEOUT", 300)
+    with explore(torch.rand(3, 3)) as exploring, half(exploring, begin) as connection:
+        for _ in range(8):
+            with suppress(OSError):
+                connection.sendall(b"a" * 2**14)
+        with suppress(ConnectionResetError):
+            assert until_closed(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_a_refusal_repeats_little_of_what_was_sent(client: TestClient) -> None:
+    for headers in ({"Host": "a" * 10_000}, {"Origin": "a" * 10_000}):
+        assert len(client.get("/api/about", headers=headers).text) < 1_000
 
 
 def test_a_second_request_of_a_connection_has_as_long_as_the_first(exploring: ExploreServer) -> None:

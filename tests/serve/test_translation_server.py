@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -156,6 +157,31 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Pat
         sys.setswitchinterval(interval)
     assert frozen[0] > 10_000
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
+    process, address = start(run)
+    port, connections = int(address.rpartition(":")[2]), list[socket.socket]()
+
+    def begin(request: bytes) -> None:
+        connections.append(socket.create_connection(("127.0.0.1", port)))
+        connections[-1].sendall(request)
+
+    texts = json.dumps({"q": [f"the dog {number} is here. " * 200 for number in range(10)], "source": "en", "target": "de"}).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    for _ in range(10):
+        # headers and bodies that do not come, answers that nobody reads, and work for longer than that
+        begin(b"GET / HT")
+        begin(head % 1_000_000 + b"{")
+        begin(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n" * 16)
+        begin(head % len(texts) + texts)
+    time.sleep(1)
+    start_time = time.monotonic()
+    stop(process)
+    assert time.monotonic() - start_time < 10
+    for connection in connections:
+        connection.close()
 
 
 def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

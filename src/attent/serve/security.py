@@ -18,6 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from attent.printable import shortened
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -102,11 +104,11 @@ class Guard:
 
 def refusal(status: int, reason: str) -> JSONResponse:
     """Return a response that gives the reason of a refusal."""
-    return JSONResponse({"error": reason}, status)
+    return JSONResponse({"error": shortened(reason)}, status)
 
 
 class DeadlineProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1; it also closes connections whose request is not complete in time, or when the server ends."""
+    """uvicorn's HTTP/1.1 by h11, which bounds headers; it closes connections whose request is late, and all when the server ends."""
 
     _timer: asyncio.TimerHandle | None = None
 

@@ -19,6 +19,7 @@ import torch
 from attent.errors import ArgumentError, needs
 from attent.serve.translation.batcher import Batcher
 from attent.serve.translation.engines import RunCatalog
+from attent.serve.translation.preparation import wait_until_idle
 from attent.serve.translation.service import TranslationService
 from attent.serve.translation.settings import ServerSettings
 
@@ -27,7 +28,7 @@ CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
 # Seconds that work under way may take after a signal to stop; the process ends within ten.
-PATIENCE = 8
+PATIENCE = 7
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
 SWITCH_INTERVAL = 0.001
 # Connections that wait to be accepted.
@@ -95,8 +96,10 @@ class TranslationServer:
         Returns:
             True if the threads have ended.
         """
+        deadline = None if seconds is None else time.monotonic() + seconds
         self.service.close()
         has_ended = self.batcher.close(seconds)
+        has_ended &= wait_until_idle(None if deadline is None else max(deadline - time.monotonic(), 0))
         self.files.close()
         return has_ended
 

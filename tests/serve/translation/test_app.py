@@ -129,19 +129,22 @@ def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
     most = ServerSettings().max_texts
 
     async def run() -> None:
-        app = serve(has_files=False, body_limit=3 * most, address_body_limit=most + most // 2).app
-        first = Client(app, "/translate")
-        assert await first.send(most) == 0
-        second = Client(app, "/translate")
-        assert await second.send(most) == 429
-        assert b"busy" in second.answer
+        app, clients = serve(has_files=False, body_limit=3 * most, address_body_limit=most + most // 2).app, list[Client]()
+
+        async def send(size: int, address: str = "a") -> int:
+            clients.append(Client(app, "/translate", address=address))
+            return await clients[-1].send(size)
+
+        assert [await send(most), await send(most)] == [0, 429]
+        assert b"busy" in clients[1].answer
         # short ones come in, and so do those of another address
-        assert await Client(app, "/translate").send(SPARE) == 0
-        others = [Client(app, "/translate", address=name) for name in "bcd"]
-        assert [await client.send(most - SPARE) for client in others] == [0, 0, 429]
+        assert await send(SPARE) == 0
+        assert [await send(most - SPARE, address) for address in "bcd"] == [0, 0, 429]
         # what has gone makes room
-        await first.leave()
-        assert await Client(app, "/translate").send(most - SPARE) == 0
+        await clients[0].leave()
+        assert await send(most - SPARE) == 0
+        for client in clients:
+            await client.leave()
 
     asyncio.run(run())
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
+from attent.printable import BEGIN, END
 from attent.serve.translation.body import MAX_KIND, SPARE_FIELDS, count_of, flag_of, texts_of
-from attent.serve.translation.errors import BEGIN, END, RequestError
+from attent.serve.translation.errors import RequestError
 from attent.serve.translation.settings import SPARE, ServerSettings
 
 Serve = Callable[..., TestClient]

@@ -193,7 +193,7 @@ class Frame:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, status, size, held, address = time.monotonic(), 0, 0, 0, ""
+        begin, status, size, admitted, address = time.monotonic(), 0, 0, 0, ""
         path = scope["path"].rstrip("/") or "/"
         # a path that nobody serves is counted as one, or strangers could fill the memory with names
         template = f"{path.rpartition('/')[0]}/{{name}}"
@@ -208,18 +208,18 @@ class Frame:
             await send(message)
 
         async def bounded_receive() -> Message:
-            nonlocal size, held, address
+            nonlocal size, admitted, address
             message = await receive()
-            more = len(message.get("body", b""))
-            size += more
+            amount = len(message.get("body", b""))
+            size += amount
             if size > max_body:
                 raise _too_large(max_body)
             # the first bytes of each are bounded by the number of connections: a short request finds room beside long ones
-            if (more := min(more, size - SPARE)) > 0:
+            if (amount := min(amount, size - SPARE)) > 0:
                 address = address or self._gatekeeper.address(Request(scope))
-                if not self._bodies.admit(address, more):
+                if not self._bodies.admit(address, amount):
                     raise busy(1)
-                held += more
+                admitted += amount
             return message
 
         try:
@@ -243,8 +243,8 @@ class Frame:
         except (ClientGoneError, ClientDisconnect):
             status = 499
         finally:
-            if held:
-                self._bodies.release(address, held)
+            if admitted:
+                self._bodies.release(address, admitted)
             seconds = time.monotonic() - begin
             self._metrics.observe_request(endpoint, status, seconds)
             if self._settings.logs_requests and endpoint not in QUIET:

@@ -8,11 +8,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from attent.errors import AttentError
+from attent.printable import shortened
 
 # Errors of paths that begin so are objects, for clients that speak as OpenAI's do.
 OBJECTS = "/v1/"
-# Characters of a message at its beginning and at its end, where it is longer: it may quote what a client sent.
-BEGIN, END = 240, 80
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
@@ -26,7 +25,7 @@ class RequestError(AttentError):
     """
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        message = message if len(message) <= BEGIN + END else f"{message[:BEGIN]} … {message[-END:]}"
+        message = shortened(message)
         super().__init__(message)
         self.status, self.message, self.headers = status, message, dict(headers or {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from attent.serve.translation.batcher import yield_to_requests
@@ -27,3 +27,8 @@ async def prepare(size: int, function: Callable[..., Value], *arguments: object)
     if size <= SMALL:
         return function(*arguments)
     return await asyncio.get_running_loop().run_in_executor(_THREAD, function, *arguments)
+
+
+def wait_until_idle(seconds: float | None = None) -> bool:
+    """Wait until the thread of long texts has done what it was given, for so many seconds, or forever; return whether it has."""
+    return not wait([_THREAD.submit(int)], seconds).not_done

@@ -351,13 +351,30 @@ def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:
 def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tuple[Link, ...]:
     """Return the links between words of whole texts, from those between words of sentences."""
     links: list[Link] = []
-    before_source = before_target = ""
+    # words that have begun, and whether the last one may go on: a sentence may follow the one before without a space
+    source, target = WordCount(), WordCount()
     for number, sentence in enumerate(sentences):
-        before_source += split.between[number]
-        before_target += split.between[number]
-        # a sentence may follow the one before without a space, and then begins within a word
-        first_source, first_target = len(f"{before_source}x".split()) - 1, len(f"{before_target}x".split()) - 1
-        links += [(first_source + source, first_target + target) for source, target in sentence.links]
-        before_source += split.sentences[number]
-        before_target += sentence.texts[0]
+        source.add(split.between[number])
+        target.add(split.between[number])
+        links += [(source.next_word + first, target.next_word + second) for first, second in sentence.links]
+        source.add(split.sentences[number])
+        target.add(sentence.texts[0])
     return tuple(links)
+
+
+class WordCount:
+    """Counts the words of a text that grows."""
+
+    def __init__(self) -> None:
+        self._count, self._is_open = 0, False
+
+    @property
+    def next_word(self) -> int:
+        """The index of the word that a letter after the text would belong to."""
+        return self._count - self._is_open
+
+    def add(self, text: str) -> None:
+        """Add a text."""
+        if text:
+            self._count += len(text.split()) - (self._is_open and not text[0].isspace())
+            self._is_open = not text[-1].isspace()
