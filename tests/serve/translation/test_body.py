@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import random
 import time
+import tracemalloc
 from collections.abc import Callable
+from urllib.parse import unquote_plus
 
 import pytest
 from starlette.testclient import TestClient
 
 from attent.printable import BEGIN, END
+from attent.serve.translation import body
 from attent.serve.translation.body import MAX_KIND, SPARE_FIELDS, count_of, flag_of, texts_of
 from attent.serve.translation.errors import RequestError
 from attent.serve.translation.settings import SPARE, ServerSettings
@@ -56,20 +60,41 @@ def test_a_form_has_as_many_parameters_as_a_request_may_need(serve: Serve) -> No
         assert client.post("/translate", json=ASK, params=ASK | more).status_code == (400 if excess else 200)
 
 
+def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
+    client, generator = serve(), random.Random(5)
+    for _ in range(100):
+        text = "...+" + "".join(generator.choices(["%", "4", "%c3%A4", "+", "%c3", "%e2%82%ac", "%0a", "="], k=9))
+        answer = client.post("/detect", content=f"x&&q={text}&y", headers=FORM)
+        shown = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
+        assert answer.status_code == 200 and shown == f"{unquote_plus(text)} is not supported"
+    # bytes that are not escaped are UTF-8 too
+    assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {"translatedText": "…"}
+
+
+def test_a_form_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert body._unescaped("%" * 3_000_000) == "%" * 3_000_000
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
-    ("query", "body"),
+    ("query", "content"),
     [
         ("&".join(f"n{number}" for number in range(15_500)), ""),
         ("&".join(f"n{number}" for number in range(950)), ""),
         ("", "&" * 3_000_000),
-        ("", "%" * 1_000_000),
+        ("", "%" * 3_000_000),
+        ("", "%41a" * 750_000),
     ],
 )
-def test_parameters_take_a_time_in_proportion_to_their_number(serve: Serve, query: str, body: str) -> None:
+def test_parameters_take_a_time_in_proportion_to_their_number(serve: Serve, query: str, content: str) -> None:
     headers, statuses = [(name.lower().encode(), value.encode()) for name, value in FORM.items()], list[int]()
 
     async def receive() -> dict:
-        return {"type": "http.request", "body": body.encode()}
+        return {"type": "http.request", "body": content.encode()}
 
     async def send(message: dict) -> None:
         statuses.append(message.get("status", 0))
@@ -84,9 +109,9 @@ def test_parameters_take_a_time_in_proportion_to_their_number(serve: Serve, quer
 
 def test_a_legal_batch_passes_however_it_is_written(serve: Serve) -> None:
     client, json_type = serve(), {"Content-Type": "application/json"}
-    body = json.dumps(ASK | {"q": ["\U0001f600" * 5_000] * 50})
-    assert len(body) > 3_000_000
-    assert client.post("/translate", content=body, headers=json_type).json()["translatedText"][49] == "\U0001f600" * 5_000
+    content = json.dumps(ASK | {"q": ["\U0001f600" * 5_000] * 50})
+    assert len(content) > 3_000_000
+    assert client.post("/translate", content=content, headers=json_type).json()["translatedText"][49] == "\U0001f600" * 5_000
     # signs of JSON within texts are text
     for text in ('"[{,:}]' * 700, "\\" * 5_000, '\\"' * 2_500):
         texts = [f"{text}\N{EM DASH}"[-5_000:]] * 50
@@ -97,8 +122,8 @@ def test_a_legal_batch_passes_however_it_is_written(serve: Serve) -> None:
 @pytest.mark.parametrize("piece", ["[],", "{},", "0,", '"",', '"a",', " ", '"\\\\",'])
 def test_json_is_measured_before_it_is_parsed(serve: Serve, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "loads", lambda text: pytest.fail("parsed"))
-    body = '{"q": [' + piece * (2_000_000 // len(piece)) + '""], "source": "en", "target": "de"}'
-    answer = serve().post("/translate", content=body, headers={"Content-Type": "application/json"})
+    content = '{"q": [' + piece * (2_000_000 // len(piece)) + '""], "source": "en", "target": "de"}'
+    answer = serve().post("/translate", content=content, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.text) == (400, '{"error":"Invalid JSON format"}')
 
 

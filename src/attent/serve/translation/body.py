@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -23,6 +22,8 @@ FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 MAX_KIND = 1_000
 # An escape of a character beyond U+FFFF, or of half of one.
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+# Escaped bytes of a form; a run that is too long would take memory to match.
+ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2}){1,1000}")
 # Parameters of a form or a query string beside a text each.
 SPARE_FIELDS = 16
 # Parameters where the number of texts has no limit.
@@ -215,10 +216,16 @@ def _check_structure(text: str) -> None:
 
 def _form(body: bytes, max_fields: int) -> dict[str, Any]:
     """Return the parameters of a form, or of a query string."""
-    try:
-        return _plain(parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=max_fields))
-    except ValueError:
-        raise invalid(f"a form or a query may have at most {max_fields} parameters") from None
+    if body.count(b"&") >= max_fields:
+        raise invalid(f"a form or a query may have at most {max_fields} parameters")
+    pairs = (part.partition("=") for part in body.decode("latin-1").split("&") if part)
+    return _plain((_unescaped(name), _unescaped(value)) for name, _, value in pairs)
+
+
+def _unescaped(text: str) -> str:
+    """Return a text of a form, whose characters are bytes; urllib's own function takes 170 bytes of memory for each of them."""
+    text = ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("latin-1"), text.replace("+", " "))
+    return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ def test_the_description_is_valid(serve: Serve) -> None:
     validator.validate(spec)
     properties = spec["components"]["schemas"]["Translate"]["properties"]
     assert (properties["alternatives"]["maximum"], properties["q"]["oneOf"][0]["maxLength"]) == (3, 70)
+    assert properties["q"]["oneOf"][1]["maxItems"] == 50 and f"{12 * 70 * 50 + 2**16:,}" in spec["info"]["description"]
     assert "maxLength" not in serve(char_limit=-1).get("/spec").json()["components"]["schemas"]["Translate"]["properties"]["q"]["oneOf"][0]
 
 

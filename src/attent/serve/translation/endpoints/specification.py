@@ -8,7 +8,7 @@ from typing import Any
 
 from attent.documents import FORMATS as DOCUMENT_FORMATS
 from attent.serve.translation.body import MAX_TERMS
-from attent.serve.translation.settings import ServerSettings
+from attent.serve.translation.settings import SPARE, ServerSettings
 
 Schema = dict[str, Any]
 
@@ -25,8 +25,8 @@ def _list(items: Schema, **more: Any) -> Schema:
     return {"type": "array", "items": items, **more}
 
 
-def _one_or_list(item: Schema, description: str, **more: Any) -> Schema:
-    return {"description": description, "oneOf": [item, _list(item)], **more}
+def _one_or_list(item: Schema, description: str, limit: int = -1, **more: Any) -> Schema:
+    return {"description": description, "oneOf": [item, _list(item, **({"maxItems": limit} if limit >= 0 else {}))], **more}
 
 
 def _flag(description: str) -> Schema:
@@ -46,7 +46,7 @@ ERRORS = {
     400: "A parameter is missing or wrong, a language is not served, or an API key is needed.",
     403: "The API key is unknown, there were too many refusals, or the server does not do this.",
     413: "The body is too large.",
-    429: "Too many texts a minute, or a full queue: Retry-After has the seconds after which to ask again.",
+    429: "Too many texts a minute, a full queue, or too many bytes under way: Retry-After has the seconds after which to ask again.",
     500: "An error that nobody expects.",
     503: "The server ends, or the request took too long.",
     507: "The server has no room for the document.",
@@ -94,7 +94,12 @@ def schemas(settings: ServerSettings) -> dict[str, Schema]:
         ),
         "Translate": _object(
             "q source target",
-            q=_one_or_list({"type": "string", **limit}, "A text, or a list of texts.", examples=["Two men are talking. It rains."]),
+            q=_one_or_list(
+                {"type": "string", **limit},
+                "A text, or a list of texts.",
+                settings.batch_limit,
+                examples=["Two men are talking. It rains."],
+            ),
             source=_text("The language of the texts; auto detects it for each of them.", "en"),
             target=_text("The language to translate to.", "de"),
             format={
@@ -320,7 +325,8 @@ def specification(settings: ServerSettings) -> Mapping[str, Any]:
             "title": "attent serve",
             "version": version("attent"),
             "description": "Translations by LibreTranslate's interface. Parameters of a POST may come as JSON, as a form or in the query; "
-            "a slash at the end of a path is accepted.",
+            f"a slash at the end of a path is accepted. Headers with the query may have 65,536 bytes, a body "
+            f"with texts {settings.max_texts:,}, and the text to detect {settings.max_text + SPARE:,}.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [
