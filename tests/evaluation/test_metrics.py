@@ -2,7 +2,7 @@ import pytest
 
 from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, UnknownNameError
-from attent.evaluation.metrics import bleu, chrf, loss, paired_bootstrap
+from attent.evaluation.metrics import bleu, bleu_interval, chrf, loss, paired_bootstrap
 
 REFERENCES = ["the cat sat on the mat .", "a b c d"]
 
@@ -59,3 +59,15 @@ def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
     assert "tok:13a" in signatures["BLEU"]
     with pytest.raises(ArgumentError, match="got 1 and 8"):
         paired_bootstrap({"first": references, "short": ["a"]}, references)
+
+
+def test_an_interval_narrows_with_the_pairs_and_is_the_paired_bootstraps() -> None:
+    references = [f"the {noun} {verb} on the {place} ." for noun in ("cat", "dog") for verb in ("sat", "lay") for place in ("mat", "sofa")]
+    half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(references)]
+    scores, _ = paired_bootstrap({"a": half_wrong, "b": references}, references)
+    interval = bleu_interval(half_wrong, references)
+    assert interval == pytest.approx(scores["BLEU"]["a"].half_interval, rel=0.2)
+    assert bleu_interval(half_wrong * 16, references * 16) == pytest.approx(interval / 4, rel=0.2)
+    assert bleu_interval(references, references) == 0.0
+    with pytest.raises(ArgumentError, match="got 1 and 8"):
+        bleu_interval(["a"], references)

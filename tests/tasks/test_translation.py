@@ -6,11 +6,12 @@ import torch
 
 from attent.data.batches import BatchSize
 from attent.data.dates import dates
+from attent.data.settings import TextSettings
 from attent.data.text import Pair
 from attent.decoding.translator import Translator
 from attent.models.build import build
 from attent.tasks.settings import parse
-from attent.tasks.translation import TranslationTask, evaluate_generated, sample_lines
+from attent.tasks.translation import TextFilesCorpus, TranslationTask, evaluate_generated, sample_lines
 
 SETTINGS = parse(
     """
@@ -81,6 +82,16 @@ def test_a_set_without_pairs_is_not_judged() -> None:
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
     assert evaluate_generated(translator, {"none": []}) == {}
     assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}
+
+
+@pytest.mark.parametrize(("pairs", "has_interval"), [(10, True), (199, True), (200, False)])
+def test_few_pairs_are_judged_with_an_interval(tmp_path: Path, pairs: int, has_interval: bool) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    corpus = TextFilesCorpus(TextSettings(train=str(tmp_path / "a.tsv")))
+    references = [f"a dog number {row} sits here" for row in range(pairs)]
+    scores = corpus.measure([line.replace("dog", "cat") if row % 2 else line for row, line in enumerate(references)], references)
+    assert ("BLEU interval" in scores) == has_interval
+    assert scores.get("BLEU interval", 1.0) > 0
 
 
 PAIRS = [Pair(f"s{number}", f"t{number}") for number in range(9)]

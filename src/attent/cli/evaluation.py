@@ -64,7 +64,12 @@ def result_lines(results: Results) -> list[str]:
     lines: list[str] = []
     for name, scores in results.items():
         unit_of = "example" if "examples" in scores else "token"
-        cells = [f"{title} {scores[key]:{form}}{unit.replace('token', unit_of)}" for key, title, form, unit in SCORES if key in scores]
+        intervals = {key: f" ± {half:.1f}" for key, *_ in SCORES if (half := scores.get(f"{key} interval"))}
+        cells = [
+            f"{title} {scores[key]:{form}}{intervals.get(key, '')}{unit.replace('token', unit_of)}"
+            for key, title, form, unit in SCORES
+            if key in scores
+        ]
         size = next((f"{scores[key]:,.0f} {key}" for key in SIZE_KEYS if key in scores), "")
         # of a long validation only a part is translated
         if (translated := scores.get("translated")) not in (None, scores.get("pairs")):

@@ -71,6 +71,16 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
     return _score(bleu_metric(tokenize, lowercase=lowercase), translations, references)
 
 
+def bleu_interval(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float:
+    """Return half the width of BLEU's 95 % interval over resamples of the pairs. Source: Koehn (2004), https://aclanthology.org/W04-3250.
+
+    For the arguments see `bleu`.
+    """
+    _check_counts("an interval", translations, references)
+    score: Any = bleu_metric(tokenize, lowercase=False).corpus_score(list(translations), [list(references)], n_bootstrap=PAIRED_RESAMPLES)
+    return score._ci
+
+
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
     """Return chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
     return _score(_chrf(lowercase=lowercase), translations, references)

@@ -25,7 +25,7 @@ from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match
+from attent.evaluation.metrics import bleu, bleu_interval, bleu_tokenizer, chrf, exact_match
 from attent.models.model import EncoderDecoder
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
@@ -36,6 +36,8 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU: with 200
 # captions it varies by a point and a half between validations.
 MAX_TRANSLATED = 1000
+# The BLEU of fewer pairs is given with its interval: of ten it says little.
+RELIABLE = 200
 # Training pairs whose spacing is looked at.
 MAX_SPACED = 5_000
 # Translations to show after a validation.
@@ -87,7 +89,7 @@ class DatesCorpus:
         return Bitext(self._train, source, target, length_multiple=1)
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return scores by name; the last one judges training."""
+        """Return scores by name."""
         return {"exact match": exact_match(translations, references)}
 
 
@@ -133,12 +135,15 @@ class TextFilesCorpus:
         return bitext
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return scores by name; the last one judges training."""
-        return {
+        """Return scores by name."""
+        tokenizer = bleu_tokenizer(self._settings.target_language)
+        scores = {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
-            "BLEU": bleu(translations, references, bleu_tokenizer(self._settings.target_language)).score,
+            "BLEU": bleu(translations, references, tokenizer).score,
         }
+        is_small = len(references) < RELIABLE
+        return scores | ({"BLEU interval": bleu_interval(translations, references, tokenizer)} if is_small else {})
 
 
 ParallelCorpus = DatesCorpus | TextFilesCorpus

@@ -39,6 +39,12 @@ def test_numbers_stand_below_each_other() -> None:
     ]
 
 
+def test_the_bleu_of_few_pairs_has_its_interval() -> None:
+    scores = {"pairs": 10, "translated": 10, "loss": 2.0, "chrF2": 41.0, "BLEU": 22.8, "BLEU interval": 12.34}
+    assert result_lines({"validation": scores}) == ["validation  BLEU  22.8 ± 12.3  chrF2  41.0  loss 2.000 nats per token  (10 pairs)"]
+    assert result_lines({"validation": scores | {"BLEU interval": 0.0}})[0].startswith("validation  BLEU  22.8  chrF2")
+
+
 def test_a_run_without_a_corpus_that_can_be_made_again(attent, run_folder: Path, tmp_path: Path) -> None:
     for file in filter(Path.is_file, run_folder.iterdir()):
         (tmp_path / file.name).write_bytes(file.read_bytes())
