@@ -31,6 +31,23 @@ def test_a_file_gets_few_lines_and_always_the_last() -> None:
     assert last.endswith("0:00 left")
 
 
+@pytest.mark.parametrize(
+    ("update", "seconds", "done", "left"),
+    [
+        (1, 1.2, 1e-6, ""),
+        (9, 60.0, 1e-3, ""),
+        (10, 4.0, 1e-3, ""),
+        (10, 5.0, 1e-3, ", 1:23:15 left"),
+        (1, 1.0, 0.01, ", 1:39 left"),
+        (1, 1.0, 0.0, ""),
+    ],
+)
+def test_there_is_no_estimate_before_it_is_one(update: int, seconds: float, done: float, left: str) -> None:
+    stream = io.StringIO()
+    Progress(stream).show(RECORD | {"update": update, "seconds": seconds}, done)
+    assert stream.getvalue().rstrip().endswith(f"elapsed{left}")
+
+
 def test_a_loss_is_the_mean_of_what_is_told() -> None:
     stream = io.StringIO()
     Progress(stream).show(RECORD, 1.0, "example")

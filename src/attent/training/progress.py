@@ -18,6 +18,8 @@ from attent.printable import printable
 RECORD_INTERVAL = 1.0
 # Seconds between lines written to a file; on a terminal each record rewrites the line.
 LINE_INTERVAL = 5.0
+# The time that is left is shown after this share of training, or after so many updates and seconds: before, it is no estimate.
+ESTIMATE_SHARE, ESTIMATE_UPDATES, ESTIMATE_SECONDS = 0.01, 10, 5.0
 
 # A consumer of log records.
 Log = Callable[[Mapping[str, Any]], None]
@@ -54,10 +56,12 @@ class Progress:
         if not self.is_terminal and fraction_done < 1 and now - self.last_shown < LINE_INTERVAL:
             return
         self.last_shown = now
-        remaining = format_duration(record["seconds"] * (1 / fraction_done - 1)) if fraction_done > 0 else "?"
+        seconds, update = record["seconds"], record["update"]
+        is_estimate = fraction_done >= ESTIMATE_SHARE or (update >= ESTIMATE_UPDATES and seconds >= ESTIMATE_SECONDS)
+        remaining = f", {format_duration(seconds * (1 / fraction_done - 1))} left" if is_estimate and fraction_done > 0 else ""
         line = (
-            f"update {record['update']}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
-            f"rate {record['learning_rate']:.2e}  {format_duration(record['seconds'])} elapsed, {remaining} left"
+            f"update {update}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
+            f"rate {record['learning_rate']:.2e}  {format_duration(seconds)} elapsed{remaining}"
         )
         # The escape clears the rest of a longer previous line.
         self._write(f"\r{line}\x1b[K" if self.is_terminal else f"{line}\n")
