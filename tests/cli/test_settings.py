@@ -98,6 +98,15 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
     assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
 
 
+def test_a_few_minutes_have_settings_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    from attent.cli.settings import corpus_settings
+
+    settings = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, minutes=4)
+    assert (settings.training.minutes, settings.training.updates, settings.training.batch_tokens) == (4, None, 1024)
+    assert capsys.readouterr().err.endswith("suggested: preset tiny with dropout 0.2, 4 minutes of updates of 1,024 tokens\n")
+    assert override(settings, minutes=0.5).training.warmup == settings.training.warmup == 0.1
+
+
 def test_a_preset_is_taken_as_asked() -> None:
     from attent.cli.settings import corpus_settings
 

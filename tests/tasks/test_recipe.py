@@ -2,6 +2,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -319,3 +320,32 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
     assert translator.score([(" ".join("a" * 20), " ".join("a" * 19))])[0].tokens == 20
     with pytest.raises(DataError, match="pair 2 has 21 tokens, more than the 20 that this model can read"):
         translator.score([("a", "a"), ("a", " ".join("a" * 20))])
+
+
+def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("".join(f"a {row}\tb {row}\n" for row in range(40)), encoding="utf-8")
+    recipe_of = f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n[model]\n{SMALL}\n[training]\nupdates = 6\nbatch_pairs = 19\n'
+    stream = io.StringIO()
+    follow(parse(recipe_of + "warmup = 0.1", "pairs.toml"), tmp_path / "run", progress=Progress(stream))
+    lines = stream.getvalue().splitlines()
+    # 38 pairs in two batches
+    begin = next(row for row, line in enumerate(lines) if line.startswith("about 0:0"))
+    assert "on this machine, with 1 validation: 6 updates of " in lines[begin]
+    assert lines[begin].endswith(" s, 3 epochs")
+    assert re.match(r"elsewhere [\d.]+ epochs of [\d,]+ captions gave a BLEU of [\d.]+; ", lines[begin + 1])
+    short = "too short to learn all that 38 pairs teach: 3 epochs of the 20 that suit them, which take --updates 40"
+    assert lines[-1] == f"{short}; attent train --resume {tmp_path / 'run'} goes on with it"
+    stream = io.StringIO()
+    resume(tmp_path / "run", {"updates": 40}, progress=Progress(stream))
+    assert "too short" not in stream.getvalue()
+    stream = io.StringIO()
+    follow(parse(recipe_of, "pairs.toml"), tmp_path / "adapted", init_from=tmp_path / "run", progress=Progress(stream))
+    assert "elsewhere" not in stream.getvalue()
+
+
+def test_other_corpora_are_told_how_long_it_takes_alone(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    follow(TINY, tmp_path / "run", progress=Progress(stream))
+    assert any(line.startswith("about 0:0") for line in stream.getvalue().splitlines())
+    assert "elsewhere" not in stream.getvalue()
+    assert "too short" not in stream.getvalue()

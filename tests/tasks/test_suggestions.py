@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import MIN_UPDATES, suggest, suggest_pictures, suggest_text, suggest_vectors, summary
+from attent.tasks.suggestions import (
+    CAPTION_TRAININGS,
+    MIN_UPDATES,
+    CaptionTraining,
+    experience,
+    shortage,
+    suggest,
+    suggest_pictures,
+    suggest_text,
+    suggest_vectors,
+    summary,
+)
+from attent.training.loop import TrainingResult
+from attent.training.settings import TrainingSettings
 
 
 @pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
 def test_they_are_settings(pairs: int) -> None:
     settings = RunSettings.model_validate(suggest(pairs))
-    assert settings.training.warmup < (settings.training.updates or 0)
+    assert 0 < settings.training.warmup < 0.2
+    assert settings.training.updates
+
+
+@pytest.mark.parametrize(
+    ("pairs", "minutes", "batch"), [(2_000, 2, 1024), (29_000, 4, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)]
+)
+def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minutes: float, batch: int) -> None:
+    tables = suggest(pairs, minutes=minutes)
+    settings = RunSettings.model_validate(tables)
+    assert (settings.training.updates, settings.training.minutes) == (None, minutes)
+    assert (settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]) == (batch, 1, "tiny")
+    assert f"{minutes:g} minutes of updates of {batch:,} tokens" in summary(tables, pairs)
+
+
+def test_a_longer_training_by_minutes_is_that_of_the_number_of_pairs() -> None:
+    tables, usual = suggest(29_000, minutes=60), suggest(29_000)
+    assert tables["model"] == usual["model"]
+    assert usual["training"].pop("updates") == 3540
+    assert tables["training"].pop("minutes") == 60
+    assert tables["training"] == usual["training"]
 
 
 def test_fewer_pairs_get_more_dropout_and_no_larger_model() -> None:
@@ -26,6 +62,44 @@ def test_by_hand() -> None:
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
     assert summary(tables, 2_000) == "2,000 lines, suggested: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
     assert suggest(1)["training"]["updates"] == MIN_UPDATES
+
+
+def result(updates: int, seconds: float, epochs: float) -> TrainingResult:
+    return TrainingResult(updates, updates, seconds, 1.0, "float32", 1, "cpu", {}, epochs)
+
+
+def test_a_short_training_says_how_long_it_should_be() -> None:
+    by_minutes = TrainingSettings(minutes=4, batch_tokens=1024)
+    line = shortage(by_minutes, result(600, 240.5, 1.25), 29_000)
+    assert line == "too short to learn all that 29,000 pairs teach: 1.25 epochs of the 25 that suit them, which take --minutes 80"
+    by_updates = TrainingSettings(updates=100, batch_tokens=1024)
+    assert (shortage(by_updates, result(100, 9.0, 2.5), 2_000) or "").endswith(
+        "2.5 epochs of the 20 that suit them, which take --updates 800"
+    )
+    both = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
+    assert (shortage(both, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
+    assert (shortage(both, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")
+
+
+def test_a_training_that_is_long_or_lost_patience_is_not_short() -> None:
+    training = TrainingSettings(minutes=4, batch_tokens=1024)
+    assert shortage(training, result(600, 240.5, 8.4), 29_000) is None
+    assert shortage(training, result(600, 200.0, 1.0), 29_000) is None
+
+
+@pytest.mark.parametrize("training", CAPTION_TRAININGS, ids=str)
+def test_the_nearest_training_of_captions_is_told(training: CaptionTraining) -> None:
+    line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
+    assert line.startswith(f"elsewhere {training.epochs:.3g} epochs of {training.pairs:,} captions gave a BLEU of {training.bleu:.1f}; ")
+
+
+def test_what_captions_gave_is_the_table_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
+    documented = [
+        CaptionTraining(int(pairs.replace(",", "")), int(minutes), float(epochs), float(bleu)) for pairs, minutes, epochs, bleu in rows
+    ]
+    assert documented == [*CAPTION_TRAININGS]
 
 
 def test_blanks_take_more_epochs_and_no_smoothing() -> None:
@@ -55,7 +129,7 @@ def test_pictures_and_vectors_have_settings(examples: int) -> None:
         tables = suggested(examples)
         images = {"source": "digits", **tables.get("images", {})}
         settings = RunSettings.model_validate({"task": "classify", **tables, "images": images})
-        assert settings.training.warmup < (settings.training.updates or 0)
+        assert 0 < settings.training.warmup < 0.2
         assert settings.model.norm == "pre"
     assert "images" not in suggest_vectors(examples)
 

@@ -2,6 +2,7 @@ import io
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,95 @@ def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[dict[str, Any]] = []
     run(model(), settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
+
+
+@pytest.mark.parametrize("schedule", ["noam", "inverse_sqrt", "cosine", "linear", "constant"])
+def test_a_share_warms_up_as_so_many_updates_do(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
+    rates: dict[float, list[float]] = {}
+    for warmup in (4, 0.2):
+        log: list[dict[str, Any]] = []
+        run(model(), settings(updates=20, schedule=schedule, warmup=warmup), log=log.append)
+        rates[warmup] = [record["learning_rate"] for record in log if "loss" in record]
+    assert len(rates[4]) == 20
+    assert rates[0.2] == pytest.approx(rates[4])
+
+
+class Clock:
+    """A clock by which each update takes as long as it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        self.now, learn = 0.0, Training.train_step
+        monkeypatch.setattr("attent.training.progress.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
+
+        def timed(training: Training) -> None:
+            learn(training)
+            self.now += seconds
+
+        monkeypatch.setattr(Training, "train_step", timed)
+
+
+def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, seconds=2.0)
+    log: list[dict[str, Any]] = []
+    trained = run(model(), settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1), log=log.append)
+    rates = [record["learning_rate"] for record in log if "loss" in record]
+    assert trained.updates == len(rates) == 120
+    # a tenth of the 120 updates that fit; before the first one no time is spent, and it is one of 5,000
+    assert rates[:14] == pytest.approx([1 / 500, *(done / 12 * (1 - done / 120) for done in range(1, 13)), 1 - 13 / 120])
+    assert rates.index(max(rates)) < len(rates) / 5
+
+
+def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    how = settings(updates=None, minutes=1, warmup=0.2, schedule="cosine", save_every=3)
+    rates = []
+    for stops in (False, True):
+        log: list[dict[str, Any]] = []
+        with monkeypatch.context() as patched:
+            clock = Clock(patched, seconds=2.0)
+            checkpoints = partial(Checkpoints, tmp_path / str(stops), how)
+            (tmp_path / str(stops)).mkdir()
+            if stops:
+                made = Training(model(), DATA, how, dict, log.append, Progress(io.StringIO()), checkpoints())
+                while made.state.update < 3:
+                    made.should_continue(False)
+                    made.train_step()
+                    made.log_progress()
+                made.save()
+                clock.now += 1000.0
+            run(model(), how, log=log.append, checkpoints=checkpoints())
+        rates.append([record["learning_rate"] for record in log if "loss" in record])
+    assert len(rates[0]) == 30
+    assert rates[1] == pytest.approx(rates[0])
+
+
+def test_a_training_whose_rate_stayed_low_says_so_in_one_line() -> None:
+    stream = io.StringIO()
+    train(model(), DATA, settings(updates=5, warmup=50), progress=Progress(stream))
+    *_, fault = stream.getvalue().splitlines()
+    assert fault.startswith("5 updates are too few for a warm-up of 50 updates: the learning rate reaches 10% of its peak; ")
+    stream = io.StringIO()
+    train(model(), DATA, settings(updates=5, warmup=0.2), progress=Progress(stream))
+    assert "too few" not in stream.getvalue()
+
+
+def test_how_long_it_takes_is_said_before_it_begins() -> None:
+    stream = io.StringIO()
+    train(model(), DATA, settings(updates=60), progress=Progress(stream))
+    first, *_ = stream.getvalue().splitlines()
+    assert first.startswith("about 0:0")
+    # 7 pairs in batches of 3
+    assert first.endswith(" s, 20 epochs")
+    assert "and 1 validation: 60 updates of " in first
+
+
+def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch, seconds=3.0)
+    stream = io.StringIO()
+    train(model(), DATA, settings(updates=None, minutes=4), progress=Progress(stream))
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("update ")]
+    assert lines[0].endswith("0:03 elapsed, 3:57 left")
 
 
 def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

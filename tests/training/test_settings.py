@@ -34,3 +34,16 @@ def test_a_run_folder_does_not_keep_the_device() -> None:
     settings = TrainingSettings(updates=3, batch_pairs=8, device="cuda:1")
     assert settings.table == TrainingSettings(updates=3, batch_pairs=8).table
     assert TrainingSettings.model_validate(settings.table).device == "auto"
+
+
+@pytest.mark.parametrize(("warmup", "kept"), [(0, 0), (400, 400), (40.0, 40), (1, 1), (0.1, 0.1)])
+def test_a_warmup_is_updates_or_a_share(warmup: float, kept: float) -> None:
+    settings = TrainingSettings.model_validate({"updates": 3, "batch_pairs": 8, "warmup": warmup})
+    assert settings.warmup == settings.table["warmup"] == kept
+    assert type(settings.warmup) is type(kept)
+
+
+@pytest.mark.parametrize("warmup", [-1, 1.5, -0.1, float("nan"), float("inf")])
+def test_other_warmups_are_refused(warmup: float) -> None:
+    with pytest.raises(ValidationError, match="a warm-up is a whole number of updates or a share of training below 1, got "):
+        TrainingSettings.model_validate({"updates": 3, "batch_pairs": 8, "warmup": warmup})

@@ -54,6 +54,7 @@ def corpus_settings(
     table: str = "text",
     task: str | None = None,
     init_from: Path | None = None,
+    minutes: float | None = None,
 ) -> RunSettings:
     """Return the settings of a run on these files.
 
@@ -65,6 +66,7 @@ def corpus_settings(
         table: of the files.
         task: what to learn from them; the table's first task unless given.
         init_from: a run whose weights are adapted; the suggestion is then gentler, and has no model.
+        minutes: after which training ends, in the place of the suggested updates.
 
     Raises:
         ArgumentError, DataError: the files do not go together or cannot be read.
@@ -87,7 +89,7 @@ def corpus_settings(
             tables |= suggest_settings(examples, task)
         else:
             examples, characters = _count_lines(paths)
-            tables |= suggest_text(examples, characters) if task == "text-generation" else suggest(examples, task)
+            tables |= suggest_text(examples, characters, minutes) if task == "text-generation" else suggest(examples, task, minutes)
         if init_from is not None:
             tables = fine_tuning(tables, read_config(init_from).model.width)
         elif preset is not None:

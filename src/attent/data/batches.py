@@ -323,6 +323,16 @@ class BatchStream(Iterator[B]):
         self.data, self.size, self.seed, self.position = data, size, seed, position
         self._plan = data.epoch_plan(size, seed, position[0])
 
+    @property
+    def epoch_batches(self) -> int:
+        """The number of batches in this epoch."""
+        return len(self._plan)
+
+    @property
+    def epochs(self) -> float:
+        """Passes through the data so far."""
+        return self.position[0] + self.position[1] / len(self._plan)
+
     def __next__(self) -> B:
         return self._augmented(self.next_rows())
 

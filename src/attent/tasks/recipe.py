@@ -22,7 +22,9 @@ from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_conf
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.tasks import word_vectors
 from attent.tasks.settings import RunSettings
+from attent.tasks.suggestions import experience, shortage
 from attent.tasks.task import Results, Say, Vocabularies, task_of
+from attent.training.budget import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
 from attent.training.loggers import check_installed, open_loggers
@@ -109,7 +111,18 @@ def follow(
             run.begin(
                 config, *vocabularies.tokenizers, files=vocabularies.files, start=None if init_from is None and started is None else model
             )
-            return _train(run, config, settings, corpus, vocabularies, model.to(device), progress or Progress(), processes, started=started)
+            return _train(
+                run,
+                config,
+                settings,
+                corpus,
+                vocabularies,
+                model.to(device),
+                progress or Progress(),
+                processes,
+                started=started,
+                is_adapted=init_from is not None,
+            )
 
 
 def resume(
@@ -283,6 +296,7 @@ def _train(
     processes: Processes,
     update: int = 0,
     started: word_vectors.EmbeddingInit | None = None,
+    is_adapted: bool = False,
 ) -> Results:
     """Train, evaluate, and finish a run folder that has begun."""
     message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
@@ -299,6 +313,12 @@ def _train(
     run.begin(config)
     for line in (*corpus.report(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
         progress.say(line)
+    is_text = settings.text is not None
+
+    def announce(budget: Budget) -> list[str]:
+        budget = replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples))
+        return [*budget.lines(), *([experience(len(examples), budget.epochs)] if is_text and not is_adapted else [])]
+
     with open_loggers(training.loggers, run.path, update) as log_scalars:
 
         def log(record: Mapping[str, Any]) -> None:
@@ -311,11 +331,14 @@ def _train(
             training,
             loss=task.loss_for(training),
             validate=lambda: evaluator.validate(progress.say),
+            announce=announce,
             log=log,
             progress=progress,
             checkpoints=Checkpoints(run.path, training, run.logged),
             processes=processes,
         )
+    if is_text and (line := shortage(training, trained, len(examples))):
+        progress.say(f"{line}; attent train --resume {run.path} goes on with it")
     results = evaluator.results(trained.validation)
     outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)

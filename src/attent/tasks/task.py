@@ -83,9 +83,11 @@ class Evaluator(ABC):
 
     Attributes:
         search: how a model that translates does.
+        rows: examples of a validation that takes about as long as to train on as many; 0 if it takes much less.
     """
 
     search: SearchSettings = GREEDY
+    rows: int = 0
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:

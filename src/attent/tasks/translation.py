@@ -185,6 +185,7 @@ class TranslationEvaluator(Evaluator):
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
         validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
+        self.rows = len(validation)
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
         self._translated = [validation[number * len(validation) // count] for number in range(count)]

@@ -52,21 +52,26 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Compute
 
 
 def benchmark(
-    step: Callable[[Precision], None], device: torch.device, configs: Sequence[ComputeConfig], from_rank0: FromRank0 = lambda work: work()
+    step: Callable[[Precision], None],
+    device: torch.device,
+    configs: Sequence[ComputeConfig],
+    from_rank0: FromRank0 = lambda work: work(),
+    trials: int = TRIALS,
 ) -> dict[ComputeConfig, float]:
     """Return the seconds that a step takes with each configuration.
 
-    This is the minimum of five alternating trials after a warm-up; configurations that are clearly slower are dropped after the first.
+    This is the minimum of alternating trials after a warm-up; configurations that are clearly slower are dropped after the first.
 
     Args:
         step: computes a loss and its gradients and has no other effect; the random generator is restored afterwards.
         device: where it computes.
         configs: the configurations to time.
         from_rank0: see `Processes.from_rank0`; processes that compute a step together all follow the first one's clock.
+        trials: of each configuration.
     """
     seconds = dict.fromkeys(configs, float("inf"))
     with limit_threads(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for trial in range(TRIALS + 1):
+        for trial in range(trials + 1):
             best = min(seconds.values())
             remaining = [config for config in configs if trial < 2 or seconds[config] <= DROP_RATIO * best]
             # JSON turns the tuples into lists.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +217,46 @@ def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAver
         group = processes if processes.sharded else SINGLE_PROCESS
         means = read_tensors(checkpoint / AVERAGE, average.parameter_of) if checkpoint else {}
         average.restore(group.broadcast_tensors(means, average.parameter_of))
+
+
+def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
+    """Return messages for a resumed run, and take over into its state what has changed.
+
+    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in which
+    case each process uses all its threads.
+
+    Args:
+        state: of the run; updated in place.
+        fresh: the state that a new run would start with; its `pace` is overwritten.
+        settings: of training.
+    """
+    threads = state.pace.threads if fresh.processes == state.processes else torch.get_num_threads()
+    fresh.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
+    comparisons = [
+        (str(fresh.pace), str(state.pace)),
+        (f"torch {fresh.torch}", f"torch {state.torch}"),
+        (fresh.device, state.device),
+        (_count(fresh.processes), _count(state.processes)),
+        (_weights(fresh.sharded), _weights(state.sharded)),
+        (f"{fresh.processor} kernels", f"{state.processor or fresh.processor} kernels"),
+    ]
+    changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
+    # Another number of processes also changes the random numbers of dropout.
+    digits = "" if fresh.processes != state.processes else " in their last digits"
+    for name in ("pace", "torch", "device", "processes", "sharded", "processor"):
+        setattr(state, name, getattr(fresh, name))
+    lines = [f"going on after update {state.update}"]
+    if changes:
+        lines.append(f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an unbroken run")
+    return lines
+
+
+def _weights(sharded: bool) -> str:
+    return "divided weights" if sharded else "whole weights"
+
+
+def _count(processes: int) -> str:
+    return f"{processes} process{'es' if processes > 1 else ''}"
 
 
 def list_checkpoints(run: Path | str) -> list[Path]:

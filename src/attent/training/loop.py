@@ -6,11 +6,13 @@ import math
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,20 +25,24 @@ from attent.ops.eligibility import processor_class
 from attent.ops.onednn import prefers_onednn
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
-from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
+from attent.training.autotune import ComputeConfig, Precision, autotune, benchmark, candidates
 from attent.training.averaging import WeightAverage
-from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
+from attent.training.budget import Budget, rate_fault
+from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.early_stopping import EarlyStopping
 from attent.training.loss import LossFunction, translation_cross_entropy
 from attent.training.memory import limit_heap_fragmentation
-from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
+from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done, warmup_updates
 from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
 
 Validate = Callable[[], Mapping[str, float]]
+Announce = Callable[[Budget], Iterable[str]]
 # Ctrl-C, and the signal of a machine that shuts down or is reassigned.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Batches that are timed before training.
+TIMED = 2
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class TrainingResult:
         threads: the number of CPU threads.
         device: such as "cpu".
         validation: the validation scores of these weights.
+        epochs: how often it went through the examples.
     """
 
     updates: int
@@ -62,6 +69,7 @@ class TrainingResult:
     threads: int
     device: str
     validation: dict[str, float]
+    epochs: float = 0.0
 
 
 @dataclass
@@ -78,6 +86,7 @@ def train(
     *,
     loss: LossFunction = translation_cross_entropy,
     validate: Validate = dict,
+    announce: Announce = Budget.lines,
     log: Log = lambda record: None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -94,6 +103,7 @@ def train(
         settings: of training.
         loss: of a batch; that of a translator by default.
         validate: is called with the model in evaluation mode and its averaged weights; returns scores by name.
+        announce: returns lines to show before a new run begins, given what its limits allow on this machine.
         log: receives each record: about every second, after each validation, and at the end.
         progress: the status line; on standard error by default.
         checkpoints: where to save; without, nothing is saved.
@@ -109,7 +119,7 @@ def train(
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
-    training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss)
+    training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss, announce)
     # attention is computed the same way on whatever machine the run goes on
     with using_row(training.state.machine), deferred_interrupt() as interruption:
         while training.should_continue(interruption.is_requested):
@@ -139,6 +149,7 @@ class Training:
         checkpoints: Checkpoints | None,
         processes: Processes = SINGLE_PROCESS,
         loss: LossFunction = translation_cross_entropy,
+        announce: Announce = Budget.lines,
     ) -> None:
         if settings.sharded and processes.world_size == 1:
             progress.say("sharded has no effect on a single process, which holds all weights")
@@ -185,7 +196,9 @@ class Training:
         )
         if state is None:
             state = initial
-            state.pace = self._autotune(data, size)
+            state.pace, budget = self._autotune(data, size)
+            for line in announce(budget):
+                progress.say(line)
         else:
             for line in resume_messages(state, initial, settings):
                 progress.say(line)
@@ -196,18 +209,25 @@ class Training:
         self.meter = Meter(self.device, state.seconds)
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
-    def _autotune(self, data: Examples[Any], size: BatchSize) -> ComputeConfig:
-        """Return the fastest precision and threads for the first batch of a new run."""
+    def _autotune(self, data: Examples[Any], size: BatchSize) -> tuple[ComputeConfig, Budget]:
+        """Return the fastest precision and threads for the first batch of a new run, and what its limits allow with them."""
         processes, settings = self.processes, self.settings
-        batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
+        batches = data.stream(size, settings.seed)
+        parts = [processes.next_part(batches) for _ in range(TIMED)]
 
-        def step(precision: Precision) -> None:
-            self.batch_loss(batch, settings.label_smoothing, precision).backward()
+        def step(precision: Precision, count: int = 1) -> None:
+            for batch, _ in parts[:count]:
+                self.batch_loss(batch.to(self.device), settings.label_smoothing, precision).backward()
             self.module.zero_grad()
 
         configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
         config = autotune(step, configs, self.device, self._log, self._progress, processes.from_rank0)
-        return ComputeConfig(*processes.from_rank0(lambda: config))
+        config = ComputeConfig(*processes.from_rank0(lambda: config))
+        # one batch may be shorter than most
+        seconds = benchmark(partial(step, count=TIMED), self.device, [config], processes.from_rank0, trials=1)[config]
+        tokens = sum(batch_tokens for _, batch_tokens in parts)
+        epoch_seconds = seconds * data.token_count(np.arange(len(data))) / max(tokens, 1)
+        return config, Budget(settings, self.module.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds)
 
     @property
     def fraction_done(self) -> float:
@@ -241,7 +261,8 @@ class Training:
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
         width = self.module.to_logits.in_features
-        factor = self.schedule(self.state.update, done, settings.warmup, width) * self.early_stopping.state.scale
+        warmup = warmup_updates(settings.warmup, self.state.update, self.fraction_done)
+        factor = self.schedule(self.state.update, done, warmup, width) * self.early_stopping.state.scale
         self.rate = settings.learning_rate * factor
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
@@ -257,6 +278,7 @@ class Training:
         record = self.meter.pop_record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
+        self.seconds = record["seconds"]
         self._progress.show(record, self.fraction_done if fraction_done is None else fraction_done, self.batches.data.answer_name)
 
     def validate(self) -> None:
@@ -327,48 +349,10 @@ class Training:
             best_update = self.checkpoints.publish_best_weights(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
+        if fault := rate_fault(self.settings, state.update, self.fraction_done, self.module.to_logits.in_features):
+            self._progress.say(fault)
         scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)
-        return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores)
-
-
-def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
-    """Return messages for a resumed run, and take over into its state what has changed.
-
-    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in which
-    case each process uses all its threads.
-
-    Args:
-        state: of the run; updated in place.
-        fresh: the state that a new run would start with; its `pace` is overwritten.
-        settings: of training.
-    """
-    threads = state.pace.threads if fresh.processes == state.processes else torch.get_num_threads()
-    fresh.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
-    comparisons = [
-        (str(fresh.pace), str(state.pace)),
-        (f"torch {fresh.torch}", f"torch {state.torch}"),
-        (fresh.device, state.device),
-        (_count(fresh.processes), _count(state.processes)),
-        (_weights(fresh.sharded), _weights(state.sharded)),
-        (f"{fresh.processor} kernels", f"{state.processor or fresh.processor} kernels"),
-    ]
-    changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
-    # Another number of processes also changes the random numbers of dropout.
-    digits = "" if fresh.processes != state.processes else " in their last digits"
-    for name in ("pace", "torch", "device", "processes", "sharded", "processor"):
-        setattr(state, name, getattr(fresh, name))
-    lines = [f"going on after update {state.update}"]
-    if changes:
-        lines.append(f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an unbroken run")
-    return lines
-
-
-def _weights(sharded: bool) -> str:
-    return "divided weights" if sharded else "whole weights"
-
-
-def _count(processes: int) -> str:
-    return f"{processes} process{'es' if processes > 1 else ''}"
+        return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores, self.batches.epochs)
 
 
 @contextmanager

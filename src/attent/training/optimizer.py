@@ -1,7 +1,8 @@
 """The optimizer, its state by parameter names, and the schedules of the learning rate.
 
 Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1), the
-warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates.
+warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates. A warm-up that is
+a share of training is converted to updates at the pace of training so far.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 
 from attent.training.settings import TrainingSettings
 
+# Points of a training at which `peak_ratio` asks for the rate.
+SAMPLES = 100
 OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
 
@@ -51,10 +54,10 @@ def restore_optimizer(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.P
         optimizer.state[parameters[name]][key] = value.clone().to(parameters[name].device)
 
 
-Schedule = Callable[[int, float, int, int], float]
+Schedule = Callable[[float, float, float, int], float]
 
 
-def noam(update: int, progress: float, warmup: int, width: int) -> float:
+def noam(update: float, progress: float, warmup: float, width: int) -> float:
     """E^(−1/2) · min(u^(−1/2), u · w^(−3/2)).
 
     Source: Vaswani et al. (2017), §5.3, equation 3, arXiv 1706.03762, which has a learning rate of 1.
@@ -62,7 +65,7 @@ def noam(update: int, progress: float, warmup: int, width: int) -> float:
     return width**-0.5 * min(update**-0.5, update * max(warmup, 1) ** -1.5)
 
 
-def inverse_sqrt(update: int, progress: float, warmup: int, width: int) -> float:
+def inverse_sqrt(update: float, progress: float, warmup: float, width: int) -> float:
     """√(w / u) after the warm-up, as `noam`, but with an explicit maximum.
 
     Source: Ott et al. (2019), fairseq's `inverse_sqrt`, arXiv 1904.01038.
@@ -70,7 +73,7 @@ def inverse_sqrt(update: int, progress: float, warmup: int, width: int) -> float
     return _warmup_factor(update, warmup) * math.sqrt(max(warmup, 1) / max(update, warmup, 1))
 
 
-def cosine(update: int, progress: float, warmup: int, width: int) -> float:
+def cosine(update: float, progress: float, warmup: float, width: int) -> float:
     """½ (1 + cos π p), reaching 0 at the end.
 
     Source: Loshchilov & Hutter (2017), SGDR, equation 5 without restarts, arXiv 1608.03983.
@@ -78,7 +81,7 @@ def cosine(update: int, progress: float, warmup: int, width: int) -> float:
     return _warmup_factor(update, warmup) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
 
 
-def linear(update: int, progress: float, warmup: int, width: int) -> float:
+def linear(update: float, progress: float, warmup: float, width: int) -> float:
     """1 − p, reaching 0 at the end.
 
     Source: Devlin et al. (2018), appendix A.2, arXiv 1810.04805.
@@ -86,12 +89,12 @@ def linear(update: int, progress: float, warmup: int, width: int) -> float:
     return _warmup_factor(update, warmup) * (1 - min(progress, 1.0))
 
 
-def constant(update: int, progress: float, warmup: int, width: int) -> float:
+def constant(update: float, progress: float, warmup: float, width: int) -> float:
     """1."""
     return _warmup_factor(update, warmup)
 
 
-def _warmup_factor(update: int, warmup: int) -> float:
+def _warmup_factor(update: float, warmup: float) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
 
@@ -111,3 +114,29 @@ def fraction_done(settings: TrainingSettings, updates_done: int, seconds_spent: 
     by_updates = updates_done / settings.updates if settings.updates else 0.0
     by_time = seconds_spent / (60 * settings.minutes) if settings.minutes else 0.0
     return max(by_updates, by_time)
+
+
+def warmup_updates(warmup: int | float, update: float, progress: float) -> float:
+    """Return the updates of a warm-up; of a share, at the pace of the updates so far.
+
+    Args:
+        warmup: as in the settings.
+        update: from 1.
+        progress: of training after this update, 0 to 1.
+    """
+    return warmup * update / max(progress, 1e-9) if 0 < warmup < 1 else warmup
+
+
+def peak_ratio(settings: TrainingSettings, updates: float, progress: float, width: int) -> float:
+    """Return the largest learning rate of so many updates at an even pace, as a share of the rate that the warm-up rises to.
+
+    Args:
+        settings: of training.
+        updates: the number of updates.
+        progress: of training after them, 0 to 1.
+        width: of the model.
+    """
+    schedule, warmup = SCHEDULES[settings.schedule], warmup_updates(settings.warmup, updates, progress)
+    steps = range(1, SAMPLES + 1)
+    largest = max(schedule(updates * step / SAMPLES, progress * step / SAMPLES, warmup, width) for step in steps)
+    return largest / schedule(max(warmup, 1), 0.0, warmup, width)

@@ -7,9 +7,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.devices import AUTO, check_name
-from attent.errors import refuse
+from attent.errors import ArgumentError, refuse
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
+
+
+def check_warmup(warmup: int | float) -> int | float:
+    """Return a warm-up: a whole number of updates as an integer, or a share of training below 1.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    if not (0 < warmup < 1 or (warmup >= 0 and float(warmup).is_integer())):
+        raise ArgumentError(f"a warm-up is a whole number of updates or a share of training below 1, got {warmup}")
+    return warmup if warmup < 1 and warmup else int(warmup)
+
+
 ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "plateau"]
 
 
@@ -35,7 +48,8 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         optimizer: "adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).
         learning_rate: the maximum rate; for "noam" the factor on the paper's formula.
         schedule: the name of a learning-rate schedule, see attent.training.optimizer.
-        warmup: updates during which the rate rises from zero.
+        warmup: updates during which the rate rises from zero; or, below 1, the share of training, by whichever of updates and
+            minutes is nearer its limit.
         plateau_patience: with "plateau", the validations in a row without an improvement before the rate is lowered.
         plateau_factor: the factor that lowers it.
         betas: decay rates of Adam's first and second moment.
@@ -78,7 +92,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     optimizer: Literal["adamw", "adam"] = "adamw"
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: ScheduleName = "inverse_sqrt"
-    warmup: int = Field(default=400, ge=0)
+    warmup: Annotated[int | float, AfterValidator(check_warmup)] = 400
     plateau_patience: int = Field(default=2, ge=0)
     plateau_factor: float = Field(default=0.5, gt=0, lt=1)
     betas: tuple[Momentum, Momentum] = (0.9, 0.98)

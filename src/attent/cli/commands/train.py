@@ -175,7 +175,7 @@ def train(
         first, main = _option(table, next(iter(files))), _option(table, "source" if table == "images" else "train")
         raise ArgumentError(f"{first} goes with {main}, or with a --config of [{table}]")
     if files:
-        start = corpus_settings(files, start, preset, data, table, task, init_from)
+        start = corpus_settings(files, start, preset, data, table, task, init_from, minutes)
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
