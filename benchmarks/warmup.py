@@ -1,0 +1,115 @@
+"""First trainings: what warm-ups, sizes of a batch, lines and minutes give, BLEU of the validation's translations.
+
+    benchmarks/warmup.py DIR OUT [--parts batches,shares,hundred,kinds,minutes]
+
+DIR is Multi30k's folder, OUT holds a run for each training; one that is finished is not trained again. Trainings are so many updates
+rather than minutes, so that a busy machine gives the same: UPDATES are what a core that does nothing else makes in two minutes of 1,024
+tokens. One thread, float32, the suggested settings but for what a row names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+
+from _sides import head, table
+
+from attent.data.readers import read_lines
+from attent.runs.config import read_config
+
+# Updates of 1,024 tokens in two minutes of one core of an AMD EPYC (Zen 3).
+UPDATES = 588
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
+LINES = (2_000, 10_000, 29_000)
+# Pairs of German and French, raw, whose first so many are joined with those that follow them too.
+JOINED = 15_016
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A training.
+
+    Args:
+        corpus: its name.
+        lines: of the corpus, from the first on.
+        updates: the number.
+        batch_tokens: tokens of a batch.
+        warmup: its share of the training.
+    """
+
+    corpus: str
+    lines: int
+    updates: int
+    batch_tokens: int = 1024
+    warmup: float = 0.1
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.corpus}-{self.lines}-{self.updates}-{self.batch_tokens}-{self.warmup:g}"
+
+    def train(self, files: dict[str, Path], out: Path) -> list[str]:
+        """Train unless that is done, and return the row of the table."""
+        run = out / self.name
+        if not (run / "config.json").is_file() or read_config(run).state != "finished":
+            options = [word for option, file in files.items() for word in (f"--{option}", file)]
+            changes = {"batch_tokens": self.batch_tokens, "warmup": self.warmup, "precision": '"float32"', "validate_every": 10**9}
+            options += [word for key, value in changes.items() for word in ("--set", f"training.{key}={value}")]
+            options += ["--updates", self.updates, "--threads", 1, "--replace", "--out", run]
+            subprocess.run([sys.executable, "-m", "attent", "train", *map(str, options)], check=True, stdout=sys.stderr)
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        outcome, scores = config["training"]["outcome"], config["results"]["validation"]
+        rates = [json.loads(line).get("learning_rate", 0.0) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        peak = (rates.index(max(rates)) + 1) / len(rates)
+        numbers = (f"{self.lines:,}", f"{self.updates:,}", f"{self.batch_tokens:,}", f"{self.warmup:.0%}", f"{outcome['epochs']:.2f}")
+        return [self.corpus, *numbers, f"{peak:.0%}", f"{scores['loss']:.2f}", f"{scores['BLEU']:.1f}"]
+
+
+PARTS = {
+    "batches": [Cell("captions", 29_000, UPDATES * 1024 // tokens, tokens) for tokens in (1024, 2048, 4096)],
+    "shares": [Cell("captions", 29_000, 300, warmup=share) for share in SHARES],
+    "hundred": [Cell("captions", 10_000, 100, warmup=share) for share in SHARES],
+    "kinds": [Cell("joined", 29_000 + JOINED, UPDATES)],
+    "minutes": [Cell("captions", lines, UPDATES * minutes // 2) for minutes in (2, 4, 10) for lines in LINES],
+}
+
+
+def write_corpus(cell: Cell, folder: Path, out: Path) -> dict[str, Path]:
+    """Write the corpus of a training, and return its files by the options of the command."""
+    sides = ("en", "de") if cell.corpus == "captions" else ("de", "fr")
+    files: dict[str, Path] = {}
+    for side, language in zip(("source", "target"), sides, strict=True):
+        train, valid = (
+            folder / (f"tok/{part}.lc.norm.tok.{language}.gz" if cell.corpus == "captions" else f"{part}.{language}.gz")
+            for part in ("train", "val")
+        )
+        lines = list(islice(read_lines(str(train)), min(cell.lines, 29_000)))
+        if cell.corpus == "joined":
+            lines += [f"{first} {second}" for first, second in islice(pairwise(lines), JOINED)]
+        files[f"train-{side}"], files[f"valid-{side}"] = out / f"{cell.corpus}-{cell.lines}.{language}", valid
+        files[f"train-{side}"].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return files
+
+
+def main() -> None:
+    """Train, and print a table for each part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    columns = ["corpus", "lines", "updates", "tokens", "warm-up", "epochs", "largest rate at", "loss", "BLEU"]
+    for part in options.parts.split(","):
+        rows = [cell.train(write_corpus(cell, options.folder, options.out), options.out) for cell in PARTS[part]]
+        head(f"First trainings: {part}")
+        table(columns, rows)
+
+
+if __name__ == "__main__":
+    main()
