@@ -1,16 +1,17 @@
-"""First trainings: what warm-ups, sizes of a batch, lines and minutes give, BLEU of the validation's translations.
+"""First trainings: what warm-ups, sizes of a batch, dropout, lines and minutes give, BLEU of the validation's translations.
 
-    benchmarks/warmup.py DIR OUT [--parts batches,shares,hundred,kinds,minutes]
+    benchmarks/warmup.py DIR OUT [--parts batches,dropout,shares,hundred,kinds,minutes]
 
 DIR is Multi30k's folder, OUT holds a run for each training; one that is finished is not trained again. Trainings are so many updates
 rather than minutes, so that a busy machine gives the same: UPDATES are what a core that does nothing else makes in two minutes of 1,024
-tokens. One thread, float32, the suggested settings but for what a row names.
+tokens. One thread, float32, the suggested settings but for what a row names; parts run in the order that is given.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from _sides import head, table
 
 from attent.data.readers import read_lines
 from attent.runs.config import read_config
+from attent.tasks.suggestions import suggest
 
 # Updates of 1,024 tokens in two minutes of one core of an AMD EPYC (Zen 3).
 UPDATES = 588
@@ -38,6 +40,7 @@ class Cell:
         corpus: its name.
         lines: of the corpus, from the first on.
         updates: the number.
+        dropout: of the model.
         batch_tokens: tokens of a batch.
         warmup: its share of the training.
     """
@@ -45,13 +48,14 @@ class Cell:
     corpus: str
     lines: int
     updates: int
+    dropout: float
     batch_tokens: int = 1024
     warmup: float = 0.1
 
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return f"{self.corpus}-{self.lines}-{self.updates}-{self.batch_tokens}-{self.warmup:g}"
+        return f"{self.corpus}-{self.lines}-{self.updates}-{self.dropout:g}-{self.batch_tokens}-{self.warmup:g}"
 
     def train(self, files: dict[str, Path], out: Path) -> list[str]:
         """Train unless that is done, and return the row of the table."""
@@ -60,22 +64,31 @@ class Cell:
             options = [word for option, file in files.items() for word in (f"--{option}", file)]
             changes = {"batch_tokens": self.batch_tokens, "warmup": self.warmup, "precision": '"float32"', "validate_every": 10**9}
             options += [word for key, value in changes.items() for word in ("--set", f"training.{key}={value}")]
+            options += ["--set", f"model.dropout={self.dropout}"]
             options += ["--updates", self.updates, "--threads", 1, "--replace", "--out", run]
-            subprocess.run([sys.executable, "-m", "attent", "train", *map(str, options)], check=True, stdout=sys.stderr)
+            with (out / f"{self.name}.log").open("w", encoding="utf-8") as log:
+                subprocess.run([sys.executable, "-m", "attent", "train", *map(str, options)], check=True, stdout=log, stderr=log)
         config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-        outcome, scores = config["training"]["outcome"], config["results"]["validation"]
+        scores = config["results"]["validation"]
+        epochs = re.search(r"([\d.e+]+) epochs$", (out / f"{self.name}.log").read_text(encoding="utf-8"), re.MULTILINE)
+        assert epochs is not None
         rates = [json.loads(line).get("learning_rate", 0.0) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
         peak = (rates.index(max(rates)) + 1) / len(rates)
-        numbers = (f"{self.lines:,}", f"{self.updates:,}", f"{self.batch_tokens:,}", f"{self.warmup:.0%}", f"{outcome['epochs']:.2f}")
+        numbers = (f"{self.lines:,}", f"{self.updates:,}", f"{self.dropout:g}", f"{self.batch_tokens:,}", f"{self.warmup:.0%}", epochs[1])
         return [self.corpus, *numbers, f"{peak:.0%}", f"{scores['loss']:.2f}", f"{scores['BLEU']:.1f}"]
 
 
 PARTS = {
-    "batches": [Cell("captions", 29_000, UPDATES * 1024 // tokens, tokens) for tokens in (1024, 2048, 4096)],
-    "shares": [Cell("captions", 29_000, 300, warmup=share) for share in SHARES],
-    "hundred": [Cell("captions", 10_000, 100, warmup=share) for share in SHARES],
-    "kinds": [Cell("joined", 29_000 + JOINED, UPDATES)],
-    "minutes": [Cell("captions", lines, UPDATES * minutes // 2) for minutes in (2, 4, 10) for lines in LINES],
+    "batches": [Cell("captions", 29_000, UPDATES * 1024 // tokens, 0.2, tokens) for tokens in (1024, 2048, 4096)],
+    "dropout": [Cell("captions", 29_000, 300, dropout) for dropout in (0.1, 0.2)],
+    "shares": [Cell("captions", 29_000, 300, 0.2, warmup=share) for share in SHARES],
+    "hundred": [Cell("captions", 10_000, 100, 0.3, warmup=share) for share in SHARES],
+    "kinds": [Cell("joined", 29_000 + JOINED, UPDATES, 0.1)],
+    "minutes": [
+        Cell("captions", lines, UPDATES * minutes // 2, suggest(lines, minutes=minutes)["model"]["dropout"])
+        for minutes in (2, 4, 10)
+        for lines in LINES
+    ],
 }
 
 
@@ -104,7 +117,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    columns = ["corpus", "lines", "updates", "tokens", "warm-up", "epochs", "largest rate at", "loss", "BLEU"]
+    columns = ["corpus", "lines", "updates", "dropout", "tokens", "warm-up", "epochs", "largest rate at", "loss", "BLEU"]
     for part in options.parts.split(","):
         rows = [cell.train(write_corpus(cell, options.folder, options.out), options.out) for cell in PARTS[part]]
         head(f"First trainings: {part}")

@@ -103,7 +103,7 @@ def test_a_few_minutes_have_settings_of_their_own(capsys: pytest.CaptureFixture[
 
     settings = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, minutes=4)
     assert (settings.training.minutes, settings.training.updates, settings.training.batch_tokens) == (4, None, 1024)
-    assert capsys.readouterr().err.endswith("suggested: preset tiny with dropout 0.2, 4 minutes of updates of 1,024 tokens\n")
+    assert capsys.readouterr().err.endswith("suggested: preset tiny with dropout 0.1, 4 minutes of updates of 1,024 tokens\n")
     assert override(settings, minutes=0.5).training.warmup == settings.training.warmup == 0.1
 
 

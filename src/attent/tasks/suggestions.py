@@ -52,8 +52,9 @@ BY_PAIRS = (
 )
 
 
-# Minutes of a training that is too short for large batches and models: it learns more from more updates.
-SHORT_MINUTES = 10
+# Minutes of a training that is too short for large batches and models: it learns more from more updates. The dropout of one that sees
+# each of many pairs a few times only.
+SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
 # A training of less than this share of the suggested epochs is short.
 SHORTAGE = 1 / 3
 
@@ -91,7 +92,8 @@ def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -
         return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}
     size, epochs = _size(pairs), MASKED_EPOCHS if task == "fill-mask" else 1
     if minutes is not None and minutes <= SHORT_MINUTES:
-        size = size._replace(preset=BY_PAIRS[0].preset, batch_tokens=BY_PAIRS[0].batch_tokens, accumulate=1)
+        dropout = size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT
+        size = size._replace(preset=BY_PAIRS[0].preset, dropout=dropout, batch_tokens=BY_PAIRS[0].batch_tokens, accumulate=1)
     updates = min(max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), MIN_UPDATES), MAX_UPDATES)
     # the last update is validated too: it should not follow right after another validation
     validate_every = updates // VALIDATIONS
