@@ -326,7 +326,9 @@ def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_
     (tmp_path / "train.tsv").write_text("".join(f"a {row}\tb {row}\n" for row in range(40)), encoding="utf-8")
     recipe_of = f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n[model]\n{SMALL}\n[training]\nupdates = 6\nbatch_pairs = 19\n'
     stream = io.StringIO()
-    follow(parse(recipe_of + "warmup = 0.1", "pairs.toml"), tmp_path / "run", progress=Progress(stream))
+    results = follow(parse(recipe_of + "warmup = 0.1", "pairs.toml"), tmp_path / "run", progress=Progress(stream))
+    # of 2 pairs; a run stores what it always did
+    assert set(results["validation"]) - set(read_config(tmp_path / "run").results["validation"]) == {"BLEU interval"}
     lines = stream.getvalue().splitlines()
     # 38 pairs in two batches
     begin = next(row for row, line in enumerate(lines) if line.startswith("about 0:0"))

@@ -24,6 +24,7 @@ from attent.tasks import word_vectors
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import experience, shortage
 from attent.tasks.task import Results, Say, Vocabularies, task_of
+from attent.tasks.translation import INTERVAL
 from attent.training.budget import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
@@ -340,8 +341,10 @@ def _train(
     if is_text and (line := shortage(training, trained, len(examples))):
         progress.say(f"{line}; attent train --resume {run.path} goes on with it")
     results = evaluator.results(trained.validation)
-    outcome = training.table | {"outcome": asdict(trained)}
-    run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
+    # what a run folder stores has the names that it always had
+    outcome = training.table | {"outcome": {name: value for name, value in asdict(trained).items() if name != "epochs"}}
+    stored = {part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()}
+    run.finish(config.model_copy(update={"training": outcome, "results": stored}), model)
     return processes.from_rank0(lambda: results)
 
 

@@ -38,6 +38,8 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 MAX_TRANSLATED = 1000
 # The BLEU of fewer pairs is given with its interval: of ten it says little.
 RELIABLE = 200
+# Half the width of that interval, a result that is shown and not stored.
+INTERVAL = "BLEU interval"
 # Training pairs whose spacing is looked at.
 MAX_SPACED = 5_000
 # Translations to show after a validation.
@@ -143,7 +145,7 @@ class TextFilesCorpus:
             "BLEU": bleu(translations, references, tokenizer).score,
         }
         is_small = len(references) < RELIABLE
-        return scores | ({"BLEU interval": bleu_interval(translations, references, tokenizer)} if is_small else {})
+        return scores | ({INTERVAL: bleu_interval(translations, references, tokenizer)} if is_small else {})
 
 
 ParallelCorpus = DatesCorpus | TextFilesCorpus
@@ -185,7 +187,7 @@ class TranslationEvaluator(Evaluator):
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
         validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
-        self.rows = len(validation)
+        self.rows, self._interval = len(validation), dict[str, float]()
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
         self._translated = [validation[number * len(validation) // count] for number in range(count)]
@@ -198,10 +200,12 @@ class TranslationEvaluator(Evaluator):
         for line in sample_lines(pairs, translations):
             say(line)
         loss = mean_loss(self._translator.model, self._validation, self._size)
-        return {"loss": loss} | self._corpus.measure(translations, [pair.target for pair in pairs])
+        scores = self._corpus.measure(translations, [pair.target for pair in pairs])
+        self._interval = {name: scores.pop(name) for name in (INTERVAL,) if name in scores}
+        return {"loss": loss} | scores
 
     def results(self, last: Mapping[str, float]) -> Results:
-        validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last}}
+        validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last, **self._interval}}
         return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation
 
 
