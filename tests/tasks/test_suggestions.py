@@ -21,6 +21,7 @@ from attent.tasks.suggestions import (
     summary,
 )
 from attent.training.loop import TrainingResult
+from attent.training.optimizer import SCHEDULES, warmup_updates
 from attent.training.settings import TrainingSettings
 
 
@@ -40,6 +41,21 @@ def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minute
     assert (settings.training.updates, settings.training.minutes) == (None, minutes)
     assert (settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]) == (batch, 1, "tiny")
     assert f"{minutes:g} minutes of updates of {batch:,} tokens" in summary(tables, pairs)
+
+
+@pytest.mark.parametrize("pairs", [2_000, 10_000, 29_000, 44_016, 5_000_000])
+@pytest.mark.parametrize("limit", [{"minutes": 2}, {"minutes": 4}, {"updates": 100}], ids=str)
+def test_the_rate_reaches_its_peak_before_a_fifth_of_whatever_ends_training(pairs: int, limit: dict[str, int]) -> None:
+    table = suggest(pairs, minutes=limit.get("minutes"))["training"]
+    training = TrainingSettings.model_validate(table | {"updates": None, "minutes": None} | limit)
+    count = 100  # of as many updates as fit
+    rates = [
+        SCHEDULES[training.schedule](update, (update - 1) / count, warmup_updates(training.warmup, update, update / count), 128)
+        for update in range(1, count + 1)
+    ]
+    assert rates.index(max(rates)) < count / 5
+    assert max(rates) > 0.9
+    assert rates[-1] < 0.01
 
 
 def test_a_longer_training_by_minutes_is_that_of_the_number_of_pairs() -> None:
