@@ -16,31 +16,49 @@ import typer
 from attent.cli.app import run
 from fuzzing import fixtures
 from fuzzing.cases import Case, draw
+from fuzzing.documents import growing
 from fuzzing.fork import Limits
+from fuzzing.growth import checked, document_faults
 from fuzzing.harness import Finding, findings, preload
 from fuzzing.kills import differences
+from fuzzing.replacements import replaced
+from fuzzing.requests import attack
+
+# A run of a few kilobytes, which live servers serve.
+PAIRS = Path(__file__).parents[2] / "tests" / "frozen" / "runs" / "pairs"
 
 
 def main(
     seed: Annotated[int, typer.Option(help="Of all cases.")] = 1,
     cases: Annotated[int, typer.Option(min=1, help="How many.")] = 250,
     case: Annotated[int | None, typer.Option(min=0, help="Run only this case, and keep its folder.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="Instead, requests to a live server, hostile ones beside valid ones.")] = None,
+    documents: Annotated[int | None, typer.Option(min=1, help="Instead, random documents, and each kind that grows.")] = None,
+    replacements: Annotated[int | None, typer.Option(min=1, help="Instead, a run replaced so often while it is served.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of --documents: only kinds that grow whose names contain it.")] = None,
     kills: Annotated[int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")] = os.cpu_count() or 1,
     seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
     megabytes: Annotated[float, typer.Option(help="The same of memory, above what imports take.")] = Limits.megabytes,
 ) -> None:
     """Spoil the input of commands, and check that each succeeds, or refuses in one line that names the culprit."""
-    preload()
     material = Path(tempfile.mkdtemp(prefix="fuzz."))
     is_kept = case is not None
     try:
-        if kills is None:
-            failures = _fuzz(seed, [*range(cases)] if case is None else [case], material, jobs, Limits(seconds, megabytes), verbose=is_kept)
-        else:
+        if requests is not None:
+            failures = _print(attack(PAIRS, material, seed, [*range(requests)] if case is None else [case], verbose=is_kept))
+        elif documents is not None:
+            failures = _documents(seed, [*range(documents)] if case is None and kind is None else [], kind or "", jobs, case, material)
+        elif replacements is not None:
+            failures = _print(replaced(material, seed, replacements))
+        elif kills is not None:
+            preload()
             wrong = differences(kills, seed, material, print)
             print("\n".join(wrong or ["the same weights, optimizer, log, results and translations; nothing left behind"]))
             failures = len(wrong)
+        else:
+            preload()
+            failures = _fuzz(seed, [*range(cases)] if case is None else [case], material, jobs, Limits(seconds, megabytes), verbose=is_kept)
     finally:
         if not is_kept:
             shutil.rmtree(material)
@@ -66,6 +84,31 @@ def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limi
         f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest[0]:.1f} s (case {slowest[1]}) "
         f"and {largest[0]:.0f} MB (case {largest[1]}); {time.monotonic() - began:.0f} s in all"
     )
+    return failures
+
+
+def _print(result: tuple[list[str], str]) -> int:
+    """Print what is wrong, and a summary, and return how much is wrong."""
+    wrong, summary = result
+    print("\n".join([*wrong, summary]))
+    return len(wrong)
+
+
+def _documents(seed: int, numbers: list[int], kind: str, jobs: int, case: int | None, folder: Path) -> int:
+    """Check documents, or one alone, which is kept, and return how much is wrong."""
+    began, failures = time.monotonic(), 0
+    if case is not None:
+        ending, content, wrong = document_faults(seed, case)
+        file = folder / f"document{ending}"
+        file.write_bytes(content)
+        return _print((wrong, f"the document: {file}"))
+    kinds = [name for name in growing() if kind in name]
+    for wrong in checked(seed, numbers, kinds, jobs):
+        failures += len(wrong)
+        if wrong:
+            print("\n".join(wrong), flush=True)
+    seconds = time.monotonic() - began
+    print(f"{len(kinds)} kinds that grow, {len(numbers):,} documents of seed {seed}: {failures} failures; {seconds:.0f} s in all")
     return failures
 
 
