@@ -5,6 +5,7 @@
     scripts/bench serve same RUN SOURCES [--answers 20000]             answers under load beside offline translations
     scripts/bench serve overload RUN SOURCES [--seconds 60]            twice the requests that the server can take
     scripts/bench serve memory RUN SOURCES [--rounds 3]                what it holds after each round of requests, faults, reloads
+    scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests all at once, and others beside them
     scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   clients that go, are slow or write nonsense; reloads; a full disk
 
 RUN is a run folder that names its languages, SOURCES a file of its source language, a text a line. The clients run in this process, on
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import torch
 from _faults import faults_rows, overload_rows
+from _hostile import hostile_rows
 from _memory import memory_rows
 from _serving import (
     CLIENTS,
@@ -163,6 +165,7 @@ PARTS: dict[str, Callable[[Path, argparse.Namespace], tuple[list[ResultTable], l
     "overload": overload_rows,
     "faults": faults_rows,
     "memory": memory_rows,
+    "hostile": hostile_rows,
 }
 ANSWERS = {"idle": 200, "same": 20_000}
 
@@ -175,7 +178,7 @@ def main() -> None:
         part = parts.add_parser(name)
         part.add_argument("run", type=Path)
         part.add_argument("sources", type=Path)
-        part.add_argument("--seconds", type=float, default=60 if name == "overload" else 10)
+        part.add_argument("--seconds", type=float, default=60 if name in ("overload", "hostile") else 10)
         part.add_argument("--rounds", type=int, default=3)
         part.add_argument("--minutes", type=float, default=0)
         part.add_argument("--share", type=float, default=1, help="of the faults, such as 0.1 for a short run")

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -31,7 +31,7 @@ UNITS: dict[str, list[str]] = json.loads(Path(__file__).with_name("units.json").
 WORDS = UNITS.pop("words")
 
 
-def archive(entries: dict[str, bytes | str]) -> bytes:
+def archive(entries: Mapping[str, bytes | str]) -> bytes:
     """Return a zip archive of entries whose content packs to little less than a hundredth, as what unpacks to more is refused."""
     stream, dice = io.BytesIO(), random.Random(0)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
@@ -41,6 +41,12 @@ def archive(entries: dict[str, bytes | str]) -> bytes:
                 data += b"<!--" + dice.randbytes(len(data) // 150).hex().encode() + b"-->"
             file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
     return stream.getvalue()
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """Return the entries of a zip archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        return {name: file.read(name) for name in file.namelist()}
 
 
 def word(body: str, types: str = "", **entries: str) -> bytes:
@@ -249,10 +255,9 @@ def spoilt(dice: random.Random) -> tuple[str, bytes]:
     for _ in range(dice.choice((1, 1, 2, 5))):
         if not is_archive or dice.random() < 0.3:
             return ending, mutate_bytes(content, dice)[0]
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            entries: dict[str, bytes | str] = {name: file.read(name) for name in file.namelist()}
+        entries = unpacked(content)
         name = dice.choice(sorted(entries))
-        data = bytes(entries[name])  # pyright: ignore[reportArgumentType]
+        data = entries[name]
         if dice.random() < 0.5:
             entries[name] = mutate_bytes(data, dice)[0]
         else:
@@ -268,14 +273,12 @@ def text_of(ending: str, content: bytes) -> str:
     """Return the text of a document, read by other means than attent's."""
     match ending:
         case ".docx":
-            with zipfile.ZipFile(io.BytesIO(content)) as file:
-                root = etree.fromstring(file.read("word/document.xml"))
+            root = etree.fromstring(unpacked(content)["word/document.xml"])
             signs = {"tab": "\t", "br": "\n", "noBreakHyphen": "\N{NON-BREAKING HYPHEN}", "p": "\n\n"}
             names = [(str(node.tag).rpartition("}")[2], node) for node in root.iter(etree.Element)]
             return "".join(node.text or "" if name == "t" else signs.get(name, "") for name, node in names)
         case ".odt":
-            with zipfile.ZipFile(io.BytesIO(content)) as file:
-                root = etree.fromstring(file.read("content.xml"))
+            root = etree.fromstring(unpacked(content)["content.xml"])
             signs = {"tab": "\t", "line-break": "\n"}
             for node in root.iter(etree.Element):
                 name, text = str(node.tag).rpartition("}")[2], re.sub("[ \t\r\n]+", " ", node.text or "")

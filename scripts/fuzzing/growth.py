@@ -86,7 +86,7 @@ def _run(action: Callable[[], str], writing: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS + 1))
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
-        signal.alarm(10 * MAX_SECONDS)
+        signal.alarm(60 * MAX_SECONDS)
         outcome = action()
         if "torch" in sys.modules:
             outcome = "fault: torch was imported"

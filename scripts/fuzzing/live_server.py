@@ -75,8 +75,10 @@ class LiveServer:
 
     @property
     def descriptors(self) -> int:
-        """The open files and sockets of its first process."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208
+        """The open files and sockets of its first process; none once it has ended."""
+        with suppress(OSError):
+            return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208
+        return 0
 
     @property
     def complaints(self) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from attent.cli.app import run as attent
 from fuzzing.fixtures import LINES, TRANSFORMER
 from fuzzing.fork import Child, Limits
-from fuzzing.live_server import Connection, LiveServer, json_request
+from fuzzing.live_server import Answer, Connection, LiveServer, json_request
 
 # Runs that differ in their weights and in the words of their target language, so that a mixture of two does not answer as either.
 LANGUAGES = (
@@ -193,16 +193,20 @@ class Asking:
                 self.is_over = self.is_over or not self._server.is_running
                 await asyncio.sleep(1)
                 continue
-            self.count += 1
-            texts = _texts(answer.body) if answer.status == 200 else None
-            if texts not in self._answers:
-                self.faults.append(f"{self.step}: an answer of no whole run: {answer.status} {answer.body[:200].decode(errors='replace')}")
-            elif (number := self._answers.index(texts)) not in allowed | self.allowed:
-                self.faults.append(f"{self.step}: an answer of run {number}, but {sorted(self.allowed)} are what was served last")
-            else:
-                self.last = number
+            self.judge(answer, allowed)
             await asyncio.sleep(INTERVAL)
         connection.close()
+
+    def judge(self, answer: Answer, allowed: set[int]) -> None:
+        """Note what is wrong with an answer that was asked for when these runs might be served."""
+        self.count += 1
+        texts = _texts(answer.body) if answer.status == 200 else []
+        if texts not in self._answers:
+            self.faults.append(f"{self.step}: an answer of no whole run: {answer.status} {answer.body[:200].decode(errors='replace')}")
+        elif (number := self._answers.index(texts)) not in allowed | self.allowed:
+            self.faults.append(f"{self.step}: an answer of run {number}, but {sorted(self.allowed)} are what was served last")
+        else:
+            self.last = number
 
     async def settle(self, number: int) -> None:
         """Wait until a run is served."""
@@ -285,6 +289,6 @@ def replaced(folder: Path, seed: int, count: int) -> tuple[list[str], str]:
         faults += [end] if (end := server.stop()) else []
     loads = server.log.read_text().count("was loaded again")
     return faults, (
-        f"{count} replacements of seed {seed}: {len(faults)} failures; {asking.count:,} answers, {loads} loads; memory {before:.0f} MB, then "
-        f"{memory:.0f}, {descriptors} descriptors; {time.monotonic() - begin:.0f} s in all"
+        f"{count} replacements of seed {seed}: {len(faults)} failures; {asking.count:,} answers, {loads} loads; "
+        f"memory {before:.0f} MB, then {memory:.0f}, {descriptors} descriptors; {time.monotonic() - begin:.0f} s in all"
     )
