@@ -59,8 +59,12 @@ def main(
         else:
             preload()
             failures = _fuzz(seed, [*range(cases)] if case is None else [case], material, jobs, Limits(seconds, megabytes), verbose=is_kept)
+        # of a server what its log says
+        is_kept |= bool(failures) and (requests or replacements) is not None
     finally:
-        if not is_kept:
+        if is_kept:
+            print(f"kept: {material}")
+        else:
             shutil.rmtree(material)
     raise typer.Exit(1 if failures else 0)
 

@@ -41,6 +41,7 @@ ROUTES = (
         "//health",
     ),
 )
+GETS = ("/languages", "/frontend/settings", "/v1/models", "/health", "/ready", "/spec", "/docs", "/")
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "PRI", "get", "X" * 40)
 FORM = "application/x-www-form-urlencoded"
 KINDS = (
@@ -61,7 +62,9 @@ GARBAGE = (
 )
 # Bytes that are sent of what has no end, unless the server ends it before.
 ENDLESS = 12 * 2**20
+# The share of sizes that are the largest, and of valid requests that are documents; and how many of these there are, at the end.
 LARGE = 0.02
+VALID_DOCUMENTS = 6
 
 
 class Exchange(NamedTuple):
@@ -96,7 +99,7 @@ def valid_requests() -> list[bytes]:
     requests = [json_request(pair | value) for value in values]
     encoded = urllib.parse.urlencode(pair | {"q": "one two\r\nthree"})
     requests += [request("POST", "/translate", encoded.encode(), FORM), request("POST", f"/translate?{encoded}", kind="text/plain")]
-    requests += [request("POST", "/detect", b"q=one+two", FORM), request("GET", "/languages"), request("GET", "/health")]
+    requests += [request("POST", "/detect", b"q=one+two", FORM), *(request("GET", path) for path in GETS)]
     requests += [
         json_request({"model": "", "input": ["one", "two six"], "source_language": "en", "target_language": "de"}, "/v1/translations")
     ]
@@ -116,9 +119,15 @@ def _size(dice: random.Random, largest: int) -> int:
     return largest if dice.random() < LARGE else min(int(2 ** dice.uniform(0, 10)), largest)
 
 
+def _number(dice: random.Random, valid: Sequence[bytes]) -> int:
+    """Return the number of a valid request, a document's hardly ever: those take long."""
+    texts = len(valid) - VALID_DOCUMENTS
+    return dice.randrange(texts, len(valid)) if dice.random() < LARGE else dice.randrange(texts)
+
+
 def _valid(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     """A valid request, whole, by the byte, in chunks, or several at once."""
-    number = dice.randrange(len(valid))
+    number = _number(dice, valid)
     data = valid[number]
     head, _, body = data.partition(b"\r\n\r\n")
     match dice.choice(("whole", "whole", "whole", "pieces", "chunks", "several")):
@@ -132,7 +141,7 @@ def _valid(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
             coded = b"".join(b"%X;a=b\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\nA: b\r\n\r\n"
             return Exchange("valid, in chunks", [head + b"\r\nTransfer-Encoding: chunked\r\n\r\n" + coded], (number,))
         case "several":
-            numbers = tuple(dice.randrange(len(valid)) for _ in range(dice.randint(2, 6)))
+            numbers = tuple(_number(dice, valid) for _ in range(dice.randint(2, 6)))
             return Exchange("valid, several at once", [b"".join(valid[number] for number in numbers)], numbers)
     return Exchange("valid", [data], (number,))
 
@@ -269,7 +278,8 @@ def _route(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     more = dice.choice(
         ("", "", "Range: bytes=0-\r\n", "Expect: 100-continue\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n", "If-None-Match: *\r\n")
     )
-    return Exchange("a route", [request(dice.choice(METHODS), path, more=more)], ends="half", seconds=5)
+    data = request(dice.choice(METHODS), path, more=more)
+    return Exchange("a route", [data], ends="close", seconds=10)
 
 
 def _headers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
@@ -297,7 +307,7 @@ def _headers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     )
     more = dice.choice((*lines, *framing)) + dice.choice(("", "Authorization: Bearer \r\n", f"X-Forwarded-For: {'1.1.1.1, ' * 20}\r\n"))
     data = f"{dice.choice(('GET /health', 'POST /translate'))} HTTP/1.1\r\nHost: a\r\n{more}\r\nabc"
-    return Exchange("headers", [data.encode()], ends="half", seconds=5)
+    return Exchange("headers", [data.encode()], ends=dice.choice(("half", "close")), seconds=2)
 
 
 def _trailers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
@@ -310,7 +320,7 @@ def _trailers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
         "1\r\na\r\n" * size + "0\r\n\r\n",
     )
     ends += ("-1\r\n\r\n", "FFFFFFFFFFFFFFFFF\r\n", "zz\r\n", "0" * size, "1\r\nab\r\n", "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n")
-    return Exchange("trailers", [head + dice.choice(ends).encode()], ends="half", seconds=5)
+    return Exchange("trailers", [head + dice.choice(ends).encode()], ends=dice.choice(("half", "close")), seconds=2)
 
 
 def _key(dice: random.Random, valid: Sequence[bytes]) -> Exchange:

@@ -22,8 +22,10 @@ STRANGERS, VALID = tuple(f"127.0.0.{number}" for number in range(2, 10)), "127.0
 BUSY = frozenset((429, 503, 504))
 # Bytes of an error's answer, seconds that /health may wait, MB of all processes, MB at which the server is ended.
 MAX_ERROR, MAX_HEALTH, MAX_MEGABYTES, FATAL_MEGABYTES = 2_000, 5.0, 1024.0, 4096.0
-# Seconds until memory and descriptors must be back, and the share of memory that may stay beyond what was there after the first tenth.
+# Seconds until memory and descriptors must be back, and the share of memory that may stay beyond what was there before.
 SETTLING, MEMORY_SHARE, SPARE_DESCRIPTORS = 60.0, 1.1, 4
+# Requests after which the server has seen every kind.
+WARM_UP = 1_000
 # The share of valid requests that may be told that the server is busy.
 MAX_REFUSED = 0.1
 
@@ -80,6 +82,7 @@ class Attack:
     async def _exchange(self, exchange: Exchange, connection: Connection) -> tuple[list[Answer], str]:
         """Return the answers to an exchange, and what became of the connection."""
         answers, problem = list[Answer](), ""
+        is_head = isinstance(exchange.pieces[0], bytes) and exchange.pieces[0].startswith(b"HEAD ")
         try:
             async with asyncio.timeout(exchange.seconds):
                 if len(exchange.pieces) == 1 and exchange.ends == "keep" and isinstance(data := exchange.pieces[0], bytes):
@@ -89,7 +92,7 @@ class Attack:
                     connection.close()
                     await self._send(exchange, connection)
                 while len(answers) < (len(exchange.expected) or exchange.answers):
-                    answers.append(await connection.read())
+                    answers.append(await connection.read(has_body=not is_head))
                 if exchange.expected:
                     answers = [await self._follow(answer, connection) for answer in answers]
         except TimeoutError:
@@ -184,25 +187,25 @@ def attack(run: Path, folder: Path, seed: int, numbers: Sequence[int], *, verbos
         run: the run folder.
         folder: for the server's log and files.
         seed: of the requests.
-        numbers: of the requests; memory is measured after the first tenth of them, once the server has seen every kind.
+        numbers: of the requests; memory is first measured after a tenth of them, or some more, once the server has seen every kind.
         verbose: whether each exchange is printed.
     """
     keys = folder / "keys"
     keys.write_text("a-key-that-nobody-sends 1000\n")
     options = ("--languages", "en:de", "--threads", "1", "--api-keys-file", str(keys))
-    begin = time.monotonic()
+    begin, warm = time.monotonic(), max(len(numbers) // 10, min(len(numbers) // 2, WARM_UP))
     with LiveServer(run, folder, options) as server:
         this = Attack(server, seed)
 
         async def first() -> None:
             await this.prepare()
-            await this.run(numbers[: len(numbers) // 10], verbose=verbose)
+            await this.run(numbers[:warm], verbose=verbose)
 
         asyncio.run(first())
         # a connection that is kept ends after some seconds
         time.sleep(6 if len(numbers) > 1 else 0)
         before = server.megabytes, server.descriptors
-        asyncio.run(this.run(numbers[len(numbers) // 10 :], verbose=verbose))
+        asyncio.run(this.run(numbers[warm:], verbose=verbose))
         if server.is_running:
             this.faults += settled(server, *before) if len(numbers) > 1 else []
             memory = server.megabytes
