@@ -75,8 +75,8 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
         stamp: of its files, taken by `stamp_of` before: the copy is of these or there is none.
 
     Raises:
-        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of the config. Errors of the
-            block that name the copy name the run folder instead.
+        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of the config.
+            Errors of the block that name the copy name the run folder instead.
         UnsettledError: a file has changed since the stamp was taken.
     """
     if not any(name == CONFIG for name, *_ in stamp):

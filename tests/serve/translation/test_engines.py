@@ -351,10 +351,10 @@ def spoil(source: Path, run: Path, dice: random.Random) -> None:
     match dice.randrange(3):
         case 0:
             copy_in_place(file, run / file.name)
-        case 1:
+        case 1 if (run / file.name).exists():
             os.truncate(run / file.name, dice.randrange(file.stat().st_size))
         case _:
-            (run / file.name).unlink()
+            (run / file.name).unlink(missing_ok=True)
 
 
 @pytest.mark.slow

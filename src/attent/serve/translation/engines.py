@@ -64,6 +64,11 @@ class ServedRun:
     translator: Translator
     stamp: Stamp
 
+    @property
+    def created(self) -> int:
+        """When the last of its files was written, in seconds since 1970."""
+        return max(modified for *_, modified, _ in self.stamp) // 10**9
+
 
 @dataclass(frozen=True)
 class TranslationWork:

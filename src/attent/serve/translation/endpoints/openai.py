@@ -14,8 +14,6 @@ from attent.serve.translation.errors import OBJECTS, RequestError, error_body, i
 from attent.serve.translation.events import Event, event_stream
 from attent.serve.translation.service import AUTO, TextPiece, TranslatedText, TranslationService, check_size
 
-NANOSECONDS = 10**9
-
 
 class OpenAIEndpoints:
     """The endpoints below /v1.
@@ -83,7 +81,7 @@ def _model(run: ServedRun) -> dict[str, Any]:
     return {
         "id": model_name(run),
         "object": "model",
-        "created": run.stamp[2] // NANOSECONDS,
+        "created": run.created,
         "owned_by": "attent",
         "source_language": run.source,
         "target_language": run.target,
