@@ -288,7 +288,7 @@ def text_of(ending: str, content: bytes) -> str:
         case ".html":
             data: list[str] = []
             parser = HTMLParser()
-            parser.handle_data = data.append
+            parser.handle_data = data.append  # pyright: ignore[reportAttributeAccessIssue]
             parser.feed(content.decode())
             parser.close()
             return "".join(data)

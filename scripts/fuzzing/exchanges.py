@@ -91,11 +91,16 @@ class Exchange(NamedTuple):
 
 def valid_requests() -> list[bytes]:
     """Return valid requests; the answer to each is asked for alone before anything else happens."""
-    pair = {"source": "en", "target": "de"}
+    pair: dict[str, object] = {"source": "en", "target": "de"}
     values: list[dict[str, object]] = [{"q": text} for text in TEXTS]
     values += [{"q": list(TEXTS[:4])}, {"q": "one two three", "alternatives": 2}, {"q": "six five four", "alignment": True}]
-    values += [{"q": f"<p>one <b>two</b> {text}</p>", "format": "html"} for text in TEXTS[:3]] + [{"q": "one two", "source": "auto"}]
-    values += [{"q": " ".join(TEXTS[:4]), "stream": True}, {"q": "one two", "glossary": {"two": "zwei"}}, {"q": "\U0001f600"}]
+    values.extend({"q": f"<p>one <b>two</b> {text}</p>", "format": "html"} for text in TEXTS[:3])
+    values += [
+        {"q": "one two", "source": "auto"},
+        {"q": " ".join(TEXTS[:4]), "stream": True},
+        {"q": "one two", "glossary": {"two": "zwei"}},
+        {"q": "\U0001f600"},
+    ]
     requests = [json_request(pair | value) for value in values]
     encoded = urllib.parse.urlencode(pair | {"q": "one two\r\nthree"})
     requests += [request("POST", "/translate", encoded.encode(), FORM), request("POST", f"/translate?{encoded}", kind="text/plain")]
@@ -278,8 +283,7 @@ def _route(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     more = dice.choice(
         ("", "", "Range: bytes=0-\r\n", "Expect: 100-continue\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n", "If-None-Match: *\r\n")
     )
-    data = request(dice.choice(METHODS), path, more=more)
-    return Exchange("a route", [data], ends="close", seconds=10)
+    return Exchange("a route", [request(dice.choice(METHODS), path, more=more)], ends="close", seconds=10)
 
 
 def _headers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
