@@ -35,7 +35,7 @@ def main(
     requests: Annotated[int | None, typer.Option(min=1, help="Instead, requests to a live server, hostile ones beside valid ones.")] = None,
     documents: Annotated[int | None, typer.Option(min=1, help="Instead, random documents, and each kind that grows.")] = None,
     replacements: Annotated[int | None, typer.Option(min=1, help="Instead, a run replaced so often while it is served.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of --documents: only kinds that grow whose names contain it.")] = None,
+    kind: Annotated[str, typer.Option(help="Of --documents: only kinds that grow whose names contain it.")] = "",
     kills: Annotated[int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")] = os.cpu_count() or 1,
     seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
@@ -48,7 +48,7 @@ def main(
         if requests is not None:
             failures = _print(attack(PAIRS, material, seed, [*range(requests)] if case is None else [case], verbose=is_kept))
         elif documents is not None:
-            failures = _documents(seed, [*range(documents)] if case is None and kind is None else [], kind or "", jobs, case, material)
+            failures = _documents(seed, [*range(documents)], kind, jobs, case, material)
         elif replacements is not None:
             failures = _print(replaced(material, seed, replacements))
         elif kills is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typing import NamedTuple, Self
 START, END = 120.0, 10.0
 # Bytes of an answer's head, and of an answer, that are read.
 MAX_HEAD, MAX_ANSWER = 2**16, 2**26
+# A traceback, its last line, uvicorn's announcement of one, and an error that attent names so.
+COMPLAINT = re.compile(r"^ERROR|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)")
 
 
 class Answer(NamedTuple):
@@ -84,7 +87,7 @@ class LiveServer:
     def complaints(self) -> list[str]:
         """The lines of its log that begin a traceback, or tell of an error that nobody expects."""
         lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if "Traceback" in line or "Error" in line or "Exception" in line or "unexpected" in line]
+        return [line for line in lines if COMPLAINT.search(line)]
 
     @property
     def last_line(self) -> str:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fuzzing import requests
 from fuzzing.exchanges import Exchange, draw, valid_requests
-from fuzzing.live_server import Answer, Connection, request
+from fuzzing.live_server import COMPLAINT, Answer, Connection, request
 
 RIGHT = Answer(200, False, b'{"translatedText": "eins"}')
 
@@ -62,6 +62,21 @@ def test_a_planted_answer_is_judged(exchange: Exchange, answers: list[Answer], p
     assert bool(attack.faults) == bool(expected)
     assert expected in "".join(attack.faults)
     assert all("--seed 3 --case 17" in fault for fault in attack.faults)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_complaint"),
+    [
+        ("Traceback (most recent call last):", True),
+        ("ERROR:    Exception in ASGI application", True),
+        ("RuntimeError: the handler is closed", True),
+        ("run has changed, and cannot be loaded: unexpected KeyError: 'a'", True),
+        ("run has changed, and cannot be loaded: Error while deserializing header", False),
+        ("run has changed, and was loaded again", False),
+    ],
+)
+def test_a_log_that_complains_is_noticed(line: str, is_complaint: bool) -> None:
+    assert bool(COMPLAINT.search(line)) == is_complaint
 
 
 def test_memory_and_descriptors_must_be_back() -> None:
