@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
@@ -101,6 +102,28 @@ def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int
                 writer.close()
 
     assert asyncio.run(run()).count(b"200 OK") == answers
+
+
+def test_answers_to_a_client_that_has_gone_are_dropped_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from uvloop import new_event_loop
+
+    errors = list[str]()
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "error", lambda message, *_, **__: errors.append(message))
+
+    async def run() -> None:
+        async with served() as (port, state):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            # the first is being answered, and is not the last
+            writer.write(REQUEST.replace(b"POST / ", b"POST /late ") * 3)
+            await asyncio.sleep(SECONDS / 2)
+            assert len(state.tasks) == 1
+            writer.transport.abort()
+            while state.tasks:
+                await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())
+    assert not errors
 
 
 async def converse(*parts: bytes, seconds: float = 60.0) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_too_large = self._has_failed = False
         # bytes of requests that wait for an earlier answer; bytes that come after the answer
         self._pipelined = self._dropped = 0
+        # requests that are answered or wait for that
+        self._cycles = deque[Any]()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Refuse the connection if there are too many; else wait for the first request."""
@@ -104,6 +107,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_admitted:
             self._is_admitted = False
             self._limits.release(self._address)
+        # uvicorn tells the last one alone, and the answers to others would be written to a closed socket, an error in uvloop
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -141,6 +148,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Wait for the body; or end a connection that sends too much before it has read an answer."""
         super().on_headers_complete()
+        self._cycles.append(self.cycle)
         self._expect_request(self._body_seconds)
         self._count_pipelined(self._head)
         self._is_in_head = False
@@ -187,10 +195,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait for the client to read the rest."""
+        self._cycles.popleft()
         super().on_response_complete()
         if not self.pipeline:
             self._pipelined = 0
-        if self.transport.get_write_buffer_size():
+        # a connection that is lost is released
+        if self._is_admitted and self.transport.get_write_buffer_size():
             self._expect_reader()
 
     def shutdown(self) -> None:
