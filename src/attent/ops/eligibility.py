@@ -48,7 +48,9 @@ def needs_plain_torch(*gradients: Tensor | None) -> bool:
 
 def is_autocast(device: torch.device) -> bool:
     """Return whether autocast is on for a type of device; it never is for one without autocast, such as meta."""
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    # PyTorch 2.11 cannot compile the question whether a type has autocast, which these two have
+    has_autocast = device.type in ("cpu", "cuda") or torch.amp.is_autocast_available(device.type)
+    return has_autocast and torch.is_autocast_enabled(device.type)
 
 
 def autocast_dtype(like: Tensor) -> torch.dtype:
