@@ -177,6 +177,8 @@ def pretended() -> Iterator[torch.device]:
         "torch.cuda.get_device_name": lambda *_: "pretended",
         "torch.cuda.set_device": lambda *_: None,
         "torch.cuda.synchronize": lambda *_: None,
+        # an optimizer asks it whether a graph is being recorded
+        "torch.accelerator.current_accelerator": lambda *_, **__: None,
         "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
         "torch.cuda.set_rng_state": lambda *_: None,
         # no kernels can be compiled
