@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from attent.errors import ArgumentError
-from attent.views.architecture import Box, Group, ModelColumn
-from attent.views.architecture_svg import architecture, svg
+from attent.views.architecture import Box, Group, ModelColumn, architecture, svg
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -88,10 +88,10 @@ class Formats:
                 texts.append(node.tail)
 
         parts = [] if unseen is None else [*element]
-        seen = [part for part in parts if unseen is None or part.tag not in unseen]
-        add(seen)
+        visible = [part for part in parts if unseen is None or part.tag not in unseen]
+        add(visible)
         around = 0 if outer is None else outer.key, sorted(element.attrib.items())
-        key = self._keys.setdefault(_digest((around, names, texts)), len(self._keys) + 1) if seen or unseen is None else 0
+        key = self._keys.setdefault(_digest((around, names, texts)), len(self._keys) + 1) if visible or unseen is None else 0
         add(part for part in parts if unseen is not None and part.tag in unseen)
         text_format = self._formats.get(digest := _digest((around, names, texts)))
         if text_format is None:

@@ -105,8 +105,8 @@ class _Placer:
         self._outer_weights = [weight * factor for weight, factor in zip(weights, factors, strict=True)]
         # what units from the first one on cost whatever bridges them, without those that are not linked
         self._costs, self._outer_costs = (
-            [0, *accumulate(weight if pieces else 0 for weight, pieces in zip(each, linked, strict=True))]
-            for each in (weights, self._outer_weights)
+            [0, *accumulate(weight if pieces else 0 for weight, pieces in zip(unit_weights, linked, strict=True))]
+            for unit_weights in (weights, self._outer_weights)
         )
 
     def place(self, element: Element, begin: int, end: int) -> Placed:

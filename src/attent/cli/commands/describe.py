@@ -23,7 +23,7 @@ def describe(
     from rich.console import Console
 
     from attent.runs.folder import read
-    from attent.views.architecture_svg import architecture, check_svg
+    from attent.views.architecture import architecture, check_svg
     from attent.views.describe import describe as tree
 
     if out is not None:
