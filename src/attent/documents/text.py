@@ -13,7 +13,7 @@ from attent.markup.inline import AlignedText, Element, check_size
 
 # Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to two kilobytes of
 # memory.
-MAX_PARTS = 250_000
+MAX_PARTS = 125_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
 # The bytes that an encoding begins a file with.
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}

@@ -17,7 +17,9 @@ MAX_CHARACTERS = 100_000
 # Texts and elements after which a line is cut in two: what a list of links without a block's tag between them comes to.
 MAX_CHILDREN = 256
 # Words and signs of a document in lines with elements, and once more in each element: to place one takes some microseconds.
-MAX_PLACED = 400_000
+MAX_PLACED = 300_000
+# As how many of these a line counts, and an element.
+LINE_SIZE, ELEMENT_SIZE = 25, 5
 # A letter or a digit, as str.isalnum has it.
 ALPHANUMERIC = re.compile(r"[^\W_]")
 
@@ -89,9 +91,9 @@ def cut_line(line: Element) -> list[Element]:
     """
     pieces = [Element(children=line.children[begin : begin + MAX_CHILDREN]) for begin in range(0, len(line.children), MAX_CHILDREN)]
     for piece in pieces or [line]:
-        level, count = piece.elements, 0
-        for _ in range(MAX_DEPTH):
-            count += len(level)
+        level, count, depth = piece.elements, 0, 0
+        while level and depth < MAX_DEPTH:
+            count, depth = count + len(level), depth + 1
             level = [inner for element in level for inner in element.elements]
         if level or count > MAX_ELEMENTS:
             raise DataError(f"a line may have at most {MAX_ELEMENTS:,} tags, nested at most {MAX_DEPTH} deep")
@@ -110,15 +112,18 @@ def check_size(lines: Sequence[Element]) -> None:
     """
 
     def size(element: Element) -> tuple[int, int]:
-        """Return the units in an element, and those that are to be placed within it."""
-        count = placed = 0
+        """Return the units in an element, and what it takes to place it and all within it."""
+        count, placed = 0, ELEMENT_SIZE
         for child in element.children:
             inner, inner_placed = (sum(1 for _ in UNIT.finditer(child)), 0) if isinstance(child, str) else size(child)
             count, placed = count + inner, placed + inner_placed
         return count, count + placed
 
-    if sum(size(line)[1] for line in lines if line.elements) > MAX_PLACED:
-        raise DataError(f"a document may have at most {MAX_PLACED:,} words and signs in lines with tags: cut it into several")
+    total = 0
+    for line in lines:
+        total += LINE_SIZE + size(line)[1] if line.elements else 0
+        if total > MAX_PLACED:
+            raise DataError(f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: cut it into several")
 
 
 def _note_spaces(line: Element) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 import string
+from collections.abc import Sequence
 from html.entities import html5
 
 from markdown_it import MarkdownIt
@@ -18,12 +19,16 @@ from attent.markup.html import MarkedText, TagPairs
 from attent.markup.inline import Element, cut_line, has_words
 from attent.markup.placeholders import cut_placeholders
 
-BLOCKS = MarkdownIt("commonmark").disable("inline")
+MAX_NESTING = 20
+BLOCKS = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).disable("inline")
 FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
 LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
 # What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a heading's signs, a
 # table's bar.
 PREFIX = re.compile(r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?")
+# Lines of a document, and marks of quotes, lists and headings that begin or surround them, each of which takes some 20 microseconds.
+MAX_BLOCKS = 100_000
+BLOCK_MARK = re.compile(r"[ \t]*+(?:>|[-*+#]|\d{1,9}[.)])")
 # Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
 MAX_LINE, MAX_SPAN = 20_000, 1_000
 INLINE = re.compile(
@@ -55,6 +60,7 @@ def parse_markdown(text: str) -> MarkedText:
     for number, line in enumerate(lines, 1 + (front[0].count("\n") if front else 0)):
         if len(line) > MAX_LINE:
             raise DataError(f"line {number} has {len(line):,} characters, more than {MAX_LINE:,}")
+    _check_blocks(lines)
     text_lines = {number for token in BLOCKS.parse(text) if token.type == "inline" and token.map for number in range(*token.map)}
     for number, line in enumerate(lines):
         body = line.rstrip("\r\n")
@@ -63,6 +69,24 @@ def parse_markdown(text: str) -> MarkedText:
         else:
             marked.parts.append(line)
     return marked
+
+
+def _check_blocks(lines: Sequence[str]) -> None:
+    """Check that a document's blocks can be read within moments.
+
+    Raises:
+        DataError: there are too many.
+    """
+    total = depth = 0
+    for line in lines:
+        marks = position = 0
+        while marks < MAX_NESTING and (match := BLOCK_MARK.match(line, position)):
+            marks, position = marks + 1, match.end()
+        # a line without any goes on with the quote before it, until a blank one
+        depth = marks or (depth if line.strip() else 0)
+        total += 1 + depth
+    if total > MAX_BLOCKS:
+        raise DataError(f"Markdown may have at most {MAX_BLOCKS:,} lines, lists and quotes: cut it into several")
 
 
 def _add_line(marked: MarkedText, body: str, ending: str) -> None:
