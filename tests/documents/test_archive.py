@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import zipfile
 
@@ -104,3 +105,65 @@ def test_tags_and_attributes_are_bounded_over_all_entries(monkeypatch: pytest.Mo
     opened.read_xml("a")
     with pytest.raises(DataError, match="more than 7 tags and attributes"):
         opened.read_xml("b")
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "utf-32", "utf-16"])
+def test_no_encoding_hides_tags_from_being_counted(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    monkeypatch.setattr(archive, "MAX_TAGS", 20)
+    content = f'<?xml version="1.0" encoding="{encoding}"?><a>{"<b/>" * 30}</a>'.encode(encoding)
+    if encoding == "utf-7":
+        # as it may be written too
+        content = content[:38] + content[38:].replace(b"<", b"+ADw-").replace(b">", b"+AD4-")
+    with pytest.raises(DataError):
+        Archive(packed({"a.xml": content})).read_xml("a.xml")
+
+
+def test_declarations_of_namespaces_are_bounded() -> None:
+    declarations = "".join(f' xmlns:n{number}="u"' for number in range(20_001))
+    content = f"<a{declarations}/>".encode()
+    with pytest.raises(DataError, match="declares namespaces more than 20,000 times"):
+        Archive(packed({"a.xml": content}, zipfile.ZIP_STORED)).read_xml("a.xml")
+
+
+def test_what_is_written_counts_as_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_XML", 1_000)
+    file = Archive(packed({"a.xml": b"<a/>"}))
+    file.add_xml(900, 1)
+    with pytest.raises(DataError, match="more than 1,000 bytes"):
+        file.add_xml(101, 1)
+
+
+def test_entries_that_stay_are_copied_as_they_are_packed() -> None:
+    entries = {"a.xml": b"<a/>", "b": b"text " * 9_999, "\u00e4/c": b"", "d.xml": b"<d/>"}
+    content = packed(entries)
+    file = Archive(content)
+    root = file.read_xml("a.xml")
+    root.text = "changed"
+    with zipfile.ZipFile(io.BytesIO(file.write({"a.xml": root}))) as result, zipfile.ZipFile(io.BytesIO(content)) as before:
+        assert result.testzip() is None
+        assert b"changed" in result.read("a.xml")
+        assert {name: result.read(name) for name in result.namelist()} | {"a.xml": b""} == entries | {"a.xml": b""}
+        assert [entry.compress_size for entry in result.infolist()][1:] == [entry.compress_size for entry in before.infolist()][1:]
+
+
+def test_entries_that_share_their_bytes_are_refused() -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        file.writestr("a", bytes(10_000))
+        for number in range(50):
+            entry = copy.copy(file.infolist()[0])
+            entry.filename = entry.orig_filename = f"a{number}"
+            file.filelist.append(entry)
+    with pytest.raises(DataError, match="overlap"):
+        Archive(stream.getvalue())
+
+
+def test_an_entry_that_ends_too_early_is_refused() -> None:
+    content = bytearray(packed({"a.xml": b"<a/>", "b": b"text"}, zipfile.ZIP_STORED))
+    file = Archive(bytes(content))
+    # the list of entries says that its second begins at the file's end
+    position = content.rindex(b"PK\x01\x02") + 42
+    content[position : position + 4] = (len(content) - 10).to_bytes(4, "little")
+    file = Archive(bytes(content))
+    with pytest.raises(DataError, match="damaged"):
+        file.write({"a.xml": file.read_xml("a.xml")})

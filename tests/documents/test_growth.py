@@ -1,0 +1,340 @@
+"""Documents that were made to be slow or large: time and memory grow with their size, not faster, until they are refused in a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from attent.documents.open_document import MIME_TYPE, TEXT
+from attent.documents.word import CONTENT_TYPES, MAIN, WORD
+
+# Reads the documents that are named to it, each in a process of its own, and writes them with their own text as the translation, then with
+# its words in another order. Prints seconds of processor time, megabytes beyond what the process had before, and the refusal, if any.
+WORKER = """
+import json, os, sys, time
+from attent.data.units import Span, units
+from attent.documents import read_document
+from attent.errors import DataError
+from attent.markup.aligned import untranslated
+from attent.markup.inline import AlignedText
+
+def megabytes(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1024
+
+def crossed(text):
+    spans, words, links, begin = units(text), [], [], 0
+    for span in spans[::2] + spans[1::2]:
+        words.append(text[span.begin : span.end])
+        links.append((span, Span(begin, begin + len(words[-1]))))
+        begin += len(words[-1]) + 1
+    return AlignedText(" ".join(words), links)
+
+def measure(path):
+    with open(path, "rb") as file:
+        content = file.read()
+    before, begin, refusal = megabytes("VmRSS"), time.process_time(), ""
+    seconds = []
+    for translate in untranslated, crossed:
+        begin = time.process_time()
+        try:
+            document = read_document(content, os.path.splitext(path)[1])
+            # the links of lines without tags are not asked for
+            document.render(translate(line.text) if line.elements else AlignedText(line.text, ()) for line in document.lines)
+        except DataError as error:
+            refusal = str(error)
+        seconds.append(time.process_time() - begin)
+    return max(seconds), megabytes("VmHWM") - before, refusal
+
+for line in sys.stdin:
+    sys.stdout.flush()
+    if not os.fork():
+        print(json.dumps(measure(line.strip())), flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        print(json.dumps([0, 0, "died"]))
+    sys.stdout.flush()
+"""
+
+Generator = Callable[[int], bytes]
+# The content of the part that says what a file's parts are.
+TYPES = (
+    '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+    f'<Override PartName="/word/document.xml" ContentType="{MAIN}"/></Types>'
+)
+BEGIN, END = (f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "end"))
+LONG = '<w:rFonts w:ascii="{0}"/>'
+
+
+def word_document(body: str, namespaces: str = "") -> bytes:
+    """Return a document of Word's, stored, so that nothing packs too well."""
+    return packed({CONTENT_TYPES: TYPES, "word/document.xml": f'<w:document xmlns:w="{WORD[1:-1]}"{namespaces}>{body}</w:document>'})
+
+
+def open_document(body: str, namespaces: str = "") -> bytes:
+    """Return a text of OpenDocument, stored."""
+    return packed({"mimetype": MIME_TYPE.decode(), "content.xml": f'<office xmlns:text="{TEXT[1:-1]}"{namespaces}>{body}</office>'})
+
+
+def packed(entries: dict[str, str]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return stream.getvalue()
+
+
+def run(text: str, text_format: str = "") -> str:
+    """Return a run of Word's."""
+    return f"<w:r>{f'<w:rPr>{text_format}</w:rPr>' if text_format else ''}<w:t>{text}</w:t></w:r>"
+
+
+def paragraph(content: str) -> str:
+    """Return a paragraph of Word's."""
+    return f"<w:p>{content}</w:p>"
+
+
+def declarations(count: int) -> str:
+    """Return names of namespaces."""
+    return "".join(f' xmlns:n{number}="u{number}"' for number in range(count))
+
+
+# By ending and name; of a size that takes a tenth of a second or more where time is quadratic.
+GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
+    ".docx": {
+        "nested fields": (5_000, lambda n: word_document(paragraph(run("a") + BEGIN * n + run("b") + END * n))),
+        "fields side by side": (3_000, lambda n: word_document(paragraph(run("a") + (BEGIN + run("b") + END) * n))),
+        "fields without an end": (8_000, lambda n: word_document(paragraph(run("a") + BEGIN * n))),
+        "nested paragraphs": (10_000, lambda n: word_document("<w:p>" * 240 + run("a") * n + "</w:p>" * 240)),
+        "boxes in boxes": (
+            4_000,
+            lambda n: word_document("<w:p><w:r><w:pict>" * 4 + paragraph(run("a")) * n + "</w:pict></w:r></w:p>" * 4),
+        ),
+        "one large picture": (40_000, lambda n: word_document(paragraph(run("a") + f"<w:r><w:x>{'<w:y/>' * n}</w:x></w:r>"))),
+        "a large picture in nested links": (
+            10_000,
+            lambda n: word_document(paragraph("<w:hyperlink>" * 45 + run("a") + f"<w:x>{'<w:y/>' * n}</w:x>" + "</w:hyperlink>" * 45)),
+        ),
+        "a large format": (10_000, lambda n: word_document(paragraph(run("a", "<w:b/>" * n)))),
+        "a long attribute and tabs": (
+            1_000_000,
+            lambda n: word_document(paragraph(f"<w:r><w:rPr>{LONG.format('a' * n)}</w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")),
+        ),
+        "a long hidden value and tabs": (
+            1_000_000,
+            lambda n: word_document(
+                paragraph(f'<w:r><w:rPr><w:lang w:val="{"a" * n}"/><w:b/></w:rPr><w:t>a</w:t>{"<w:tab/>" * 500}</w:r>')
+            ),
+        ),
+        "a long comment in a format, and tabs": (
+            1_000_000,
+            lambda n: word_document(paragraph(f"<w:r><w:rPr><w:b/><!--{'a' * n}--></w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")),
+        ),
+        "a long format of most text": (
+            1_000_000,
+            lambda n: word_document(
+                paragraph(run("one two " * 99, LONG.format("a" * n)) + (run(" b", "<w:b/>") + run(" i", "<w:i/>")) * 120)
+            ),
+        ),
+        "bold and not": (1_500, lambda n: word_document(paragraph((run("a ", "<w:b/>") + run("b ")) * n))),
+        "paragraphs": (6_000, lambda n: word_document(paragraph(run("a")) * n)),
+        "texts and line ends": (2_500, lambda n: word_document(paragraph(f"<w:r>{'<w:t>a</w:t><w:br/>' * n}</w:r>"))),
+        "links": (2_500, lambda n: word_document(paragraph(f"<w:hyperlink>{run('a')}</w:hyperlink>" * n))),
+        "namespaces": (40_000, lambda n: word_document(paragraph(run("a") * 5), declarations(n))),
+        "namespaces and tabs": (
+            100,
+            lambda n: word_document(paragraph(f"<w:r>{'<w:t>a</w:t><w:tab/>' * 2_000}</w:r>"), declarations(n)),
+        ),
+    },
+    ".odt": {
+        "a long style and tabs": (
+            1_000_000,
+            lambda n: open_document(f'<text:p><text:span text:style-name="{"a" * n}">{"a<text:tab/>" * 500}</text:span></text:p>'),
+        ),
+        "nested long styles": (
+            10_000,
+            lambda n: open_document("<text:p>" + f'<text:span text:style-name="{"a" * n}">a' * 230 + "</text:span>" * 230 + "</text:p>"),
+        ),
+        "spans in nested spans": (
+            5_000,
+            lambda n: open_document(
+                "<text:p>" + "<text:span>" * 200 + "a<text:span>b</text:span>" * n + "</text:span>" * 200 + "</text:p>"
+            ),
+        ),
+        "nested paragraphs": (20_000, lambda n: open_document("<text:p>" * 240 + "<text:s/>a" * n + "</text:p>" * 240)),
+        "spans": (1_500, lambda n: open_document(f"<text:p>{'<text:span>a</text:span>b ' * n}</text:p>")),
+        "spaces": (10_000, lambda n: open_document("<text:p>a" + '<text:s text:c="200"/>' * n + "b</text:p>")),
+        "notes": (3_000, lambda n: open_document(f"<text:p>a {'<text:note><text:p>b</text:p></text:note>' * n}</text:p>")),
+        "links in links": (
+            5_000,
+            lambda n: open_document("<text:p>" + "<text:a>" * 40 + "<text:s/>a" * n + "</text:a>" * 40 + "</text:p>"),
+        ),
+    },
+}
+
+
+def _text(piece: str, *, line: int = 0, before: str = "", after: str = "") -> Generator:
+    """Return a generator of a repeated piece, cut into lines of so many pieces."""
+
+    def generate(n: int) -> bytes:
+        lines = [piece * min(line, n - begin) for begin in range(0, n, line)] if line else [piece * n]
+        return f"{before}{chr(10).join(lines)}{after}".encode()
+
+    return generate
+
+
+GENERATORS[".html"] = {
+    **{
+        repr(piece): (n, _text(piece, after=">x"))
+        for piece, n in (
+            *(("<!--a>", 20_000), ("<!--a--!>", 8_000), ("<![CDATA[a>", 8_000), ("<![if a>", 8_000), ("<?a", 20_000), ("<a ", 30_000)),
+            *(
+                ('<a b=" > " ', 8_000),
+                ("<a b=\"'>", 8_000),
+                ("<a b='", 20_000),
+                ("</a ", 20_000),
+                ("<script>a", 20_000),
+                ("<!doctype a", 20_000),
+            ),
+            *(("<b>a</b> ", 3_000), ("<br>a", 4_000), ("<b>", 8_000), ("<pre>", 8_000), ("<b><i></b></i>", 4_000), ("<p>a", 8_000)),
+            *(("a.b", 300_000), ("a@", 20_000), ("http://.", 20_000), ("{a", 20_000), ("%(a", 20_000), ("&amp", 20_000), ("a!", 300_000)),
+        )
+    },
+    "attributes": (500_000, _text("b ", before="<a ", after=">x</a>")),
+    "attributes of nothing": (500_000, _text("=", before="<a ", after=">x</a>")),
+    "quoted attributes": (200_000, _text("b='' ", before="<a ", after=">x</a>")),
+    "white space in a tag": (1_000_000, _text(" ", before="<a b", after="=c>x</a>")),
+    "untranslated": (100_000, _text("translate ", before="<a ", after=">x</a>")),
+    "elements in elements": (30, _text("<p>" + "<b>" * 49 + "a" + "</b>" * 49)),
+    "elements in one element": (3, _text("<p><i>" + "<b>a</b> <br>" * 900 + "</i>")),
+    "one long element": (4, _text("<p><b>" + "!a" * 40_000 + "</b>")),
+    "words cut by tags": (15, _text("<p>" + "a<b>b</b>" * 120)),
+}
+GENERATORS[".md"] = {
+    **{
+        repr(piece): (n, _text(piece, line=max(1, 15_000 // len(piece)), after="\n"))
+        for piece, n in (
+            *(
+                ("*a ", 12_000),
+                ("[a", 15_000),
+                ("](a", 60_000),
+                ("`a", 15_000),
+                ("![", 15_000),
+                ("<a", 15_000),
+                ("a|", 8_000),
+                ("\\*", 8_000),
+            ),
+            *(("[a](b", 12_000), ("&#", 15_000), ("_a", 15_000), ("~~a ", 8_000)),
+        )
+    },
+    **{
+        repr(piece): (n, _text(piece, line=1, after="\n"))
+        for piece, n in (
+            *(
+                ("a", 8_000),
+                ("- a", 4_000),
+                ("> a", 4_000),
+                ("# a", 4_000),
+                ("[a]: '", 6_000),
+                ("> - " * 10 + "a", 400),
+                ("- " * 5_000, 200),
+            ),
+            *(
+                (">" * 20 + " a", 2_000),
+                ("<div>", 8_000),
+                ("```", 8_000),
+                ("|a|b|", 4_000),
+                ("1. a\n", 3_000),
+                ("a\n=", 4_000),
+                ("[", 8_000),
+            ),
+        )
+    },
+    "marks that end others": (30, lambda n: (("*a " * 1_500 + "a_ " * 1_500 + "\n\n") * n).encode()),
+    "lines after a quote": (2_500, lambda n: (">" * 20 + " a\n" + "a\n" * n).encode()),
+    "growing ticks": (8, lambda n: ((" ".join("`" * size for size in range(1, 60)) * 8 + "\n\n") * n).encode()),
+    "matter before the text": (60_000, _text("a\n", before="---\n")),
+}
+CUE = "1\n0:0:1.5 --> 0:0:2.5\n"
+GENERATORS[".srt"] = {
+    repr(piece): (n, _text(piece, before=CUE))
+    for piece, n in (
+        ("<b>a</b> ", 3_000),
+        ("a\n", 4_000),
+        ("- a\n", 8_000),
+        ("<b ", 20_000),
+        ("{\\ ", 20_000),
+        (" ", 1_000_000),
+        ("0:0:1.5 -->\n", 20_000),
+    )
+}
+GENERATORS[".txt"] = {repr(piece): (n, _text(piece)) for piece, n in (("a b", 1_000_000), ("a\n", 30_000), (" ", 2_000_000))}
+
+
+NAMES = [(ending, name) for ending, generators in GENERATORS.items() for name in generators]
+# What once took minutes or gigabytes, of each kind; all others are tried where there is time.
+FAST = {
+    *(
+        "nested fields",
+        "nested paragraphs",
+        "one large picture",
+        "a long attribute and tabs",
+        "a long style and tabs",
+        "nested long styles",
+    ),
+    *("'<!--a>'", "'<!--a--!>'", "'<![CDATA[a>'", "attributes", "marks that end others", "elements in one element"),
+}
+CASES = [pytest.param(*each, marks=() if each[1] in FAST else pytest.mark.slow, id=" ".join(each)) for each in NAMES]
+Measure = Callable[[str, str, int], tuple[float, float, str]]
+
+
+@pytest.fixture(scope="module")
+def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
+    """Read and write a generator's document of a size."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("memory is read from Linux' /proc")
+    folder = tmp_path_factory.mktemp("hostile")
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdin and worker.stdout
+
+        def measure(ending: str, name: str, size: int) -> tuple[float, float, str]:
+            path = folder / f"document{ending}"
+            path.write_bytes(GENERATORS[ending][name][1](size))
+            print(path, file=worker.stdin, flush=True)
+            seconds, megabytes, refusal = json.loads(worker.stdout.readline())
+            return seconds, megabytes, refusal
+
+        yield measure
+        worker.stdin.close()
+
+
+@pytest.mark.parametrize(("ending", "name"), CASES)
+def test_time_and_memory_grow_no_faster_than_a_document(measure: Measure, ending: str, name: str) -> None:
+    size, _ = GENERATORS[ending][name]
+    (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = (measure(ending, name, each) for each in (size, 2 * size))
+    assert "died" not in (refusal, more_refusal)
+    assert all("\n" not in each and len(each) < 200 for each in (refusal, more_refusal))
+    # where time is quadratic it is 4 times as long; a busy machine takes some longer
+    assert more_seconds <= 3 * seconds + 0.1
+    assert more_megabytes <= 3 * megabytes + 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "name"), NAMES)
+def test_any_document_takes_seconds_and_megabytes(measure: Measure, ending: str, name: str) -> None:
+    size, generate = GENERATORS[ending][name]
+    refusal, is_measured = "", False
+    # until it is refused, or larger than the server takes
+    while not refusal and len(generate(size)) <= 10 * 2**20:
+        seconds, megabytes, refusal = measure(ending, name, size)
+        # three seconds on a machine with nothing else to do
+        assert seconds <= 6 and megabytes <= 300, f"{size:,}: {seconds:.1f} s, {megabytes:.0f} MB {refusal}"
+        size, is_measured = 2 * size, True
+    assert is_measured and refusal != "died"
