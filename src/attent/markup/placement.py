@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from attent.data.units import Span, units
-from attent.markup.inline import AlignedText, Element
-from attent.markup.source_line import CLOSING, OPENING, POINT, Mark, SourceLine, gap_key
+from attent.markup.inline import CLOSING, OPENING, POINT, AlignedText, Element, Mark, SourceLine, gap_key
 
 # What a word of an innermost element counts, to those around it: they bridge so many foreign words but one for it.
 INNERMOST = 6
