@@ -9,7 +9,7 @@ from dataclasses import dataclass
 # A line's end is an end of a sentence too.
 LINES = re.compile(r"(\r\n|\r|\n)")
 # Characters that sentencex reads at a time: its time is quadratic in the quotation marks of a text.
-BLOCK = 10_000
+BLOCK = 4_000
 
 
 @dataclass(frozen=True)
