@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ TICK = 0.05
 CHUNK = 2**20
 # On a disk by the Filesystem Hierarchy Standard, which /tmp need not be: pages of a file that a process has read need not stay in memory.
 DISK = "/var/tmp"
-DESCRIPTORS = Path("/proc/self/fd")
+DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "")
 
 
 class UnsettledError(RunError):
@@ -146,17 +147,15 @@ def _unlinked(path: Path, size: int) -> IO[Any]:
     On Linux it has no name of its own, so that a killed process leaves nothing behind, and lies on a disk, or in memory if none can hold
     it. Elsewhere it is removed with its folder.
     """
-    if not DESCRIPTORS.is_dir():
-        return path.open("wb")
-    descriptor = _descriptor(size)
-    path.symlink_to(DESCRIPTORS / str(descriptor))
-    return os.fdopen(descriptor, "wb")
-
-
-def _descriptor(size: int) -> int:
-    # OSError: the disk is full, or only read
-    with suppress(OSError), tempfile.TemporaryFile(dir=os.environ.get("TMPDIR") or DISK) as file:
-        if size:
-            os.posix_fallocate(file.fileno(), 0, size)
-        return os.dup(file.fileno())
-    return os.memfd_create("attent-weights")
+    if sys.platform == "linux" and DESCRIPTORS.is_dir():
+        try:
+            with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR") or DISK) as file:
+                if size:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                descriptor = os.dup(file.fileno())
+        # the disk is full, or only read
+        except OSError:
+            descriptor = os.memfd_create("attent-weights")
+        path.symlink_to(DESCRIPTORS / str(descriptor))
+        return os.fdopen(descriptor, "wb")
+    return path.open("wb")

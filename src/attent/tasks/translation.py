@@ -94,6 +94,10 @@ class DatesCorpus:
         """Return scores by name."""
         return {"exact match": exact_match(translations, references)}
 
+    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """Return nothing: an exact match is counted."""
+        return {}
+
 
 class TextFilesCorpus:
     """Text from files, with the attributes and methods of `DatesCorpus`."""
@@ -138,14 +142,17 @@ class TextFilesCorpus:
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         """Return scores by name."""
-        tokenizer = bleu_tokenizer(self._settings.target_language)
-        scores = {
+        return {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
-            "BLEU": bleu(translations, references, tokenizer).score,
+            "BLEU": bleu(translations, references, bleu_tokenizer(self._settings.target_language)).score,
         }
-        is_small = len(references) < RELIABLE
-        return scores | ({INTERVAL: bleu_interval(translations, references, tokenizer)} if is_small else {})
+
+    def intervals(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """Return half the width of BLEU's 95 % interval, by name, where there are few pairs."""
+        if len(references) >= RELIABLE:
+            return {}
+        return {INTERVAL: bleu_interval(translations, references, bleu_tokenizer(self._settings.target_language))}
 
 
 ParallelCorpus = DatesCorpus | TextFilesCorpus
@@ -187,7 +194,7 @@ class TranslationEvaluator(Evaluator):
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
         validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
-        self.rows, self._interval = len(validation), dict[str, float]()
+        self.rows, self._intervals = len(validation), dict[str, float]()
         self._validation = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         count = min(corpus.translated, len(validation))
         self._translated = [validation[number * len(validation) // count] for number in range(count)]
@@ -200,12 +207,12 @@ class TranslationEvaluator(Evaluator):
         for line in sample_lines(pairs, translations):
             say(line)
         loss = mean_loss(self._translator.model, self._validation, self._size)
-        scores = self._corpus.measure(translations, [pair.target for pair in pairs])
-        self._interval = {name: scores.pop(name) for name in (INTERVAL,) if name in scores}
-        return {"loss": loss} | scores
+        references = [pair.target for pair in pairs]
+        self._intervals = self._corpus.intervals(translations, references)
+        return {"loss": loss} | self._corpus.measure(translations, references)
 
     def results(self, last: Mapping[str, float]) -> Results:
-        validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last, **self._interval}}
+        validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last, **self._intervals}}
         return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation
 
 

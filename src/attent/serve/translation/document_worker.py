@@ -76,18 +76,20 @@ def limit_process() -> None:
 
         # PR_SET_PDEATHSIG: also where the server is killed while this process computes
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    with suppress(ImportError, AttributeError):
+    try:
         import resource
 
         os.nice(NICENESS)
-        bounds = {"AS": MEMORY, "CPU": SECONDS, "NOFILE": FILES, "FSIZE": 0, "NPROC": 0, "CORE": 0}
-        for name, bound in bounds.items():
-            # lower ones, which somebody chose, stay
-            with suppress(AttributeError, OSError, ValueError):
-                kind = getattr(resource, f"RLIMIT_{name}")
-                hard = resource.getrlimit(kind)[1]
-                size = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-                resource.setrlimit(kind, (size, size))
+    except (ImportError, AttributeError):
+        return
+    bounds = {"AS": MEMORY, "CPU": SECONDS, "NOFILE": FILES, "FSIZE": 0, "NPROC": 0, "CORE": 0}
+    for name, bound in bounds.items():
+        # lower ones, which somebody chose, stay
+        with suppress(AttributeError, OSError, ValueError):
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            size = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+            resource.setrlimit(kind, (size, size))
 
 
 def _receive(source: IO[bytes]) -> bytes:

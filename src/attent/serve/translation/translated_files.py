@@ -173,10 +173,12 @@ def _lock(path: Path) -> int | None:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (ImportError, OSError):
         return None
-    with suppress(OSError):
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(lock).st_uid == os.geteuid() and os.path.samestat(os.lstat(path), os.fstat(lock)):
             return lock
+    except OSError:
+        pass
     os.close(lock)
     return None
 
