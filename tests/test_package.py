@@ -63,6 +63,7 @@ def test_importing_does_no_work() -> None:
     python(
         "import attent, sys; assert not {'torch', 'numpy'} & set(sys.modules); attent.errors.ShapeError; assert 'torch' not in sys.modules"
     )
+    python("import attent, sys; assert not [name for name in sys.modules if name.startswith('attent.')]")
 
 
 def test_the_rooms_are_reached_from_the_root() -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from attent import moved
-
 if TYPE_CHECKING:
     from attent import attention, errors, models, views
     from attent.attention.attend import attend, explain
@@ -54,8 +52,6 @@ __all__ = [
     "walk",
     "watch",
 ]
-
-moved.install()
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {

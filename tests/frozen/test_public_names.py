@@ -1,4 +1,4 @@
-"""Every name that documentation, examples and recipes use is still accepted; public_names.json lists them as they were."""
+"""Every name that documentation, examples and recipes use is accepted; public_names.json lists them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def reached(path: str) -> object:
 
 
 @pytest.mark.parametrize("path", NAMES["paths"])
-@pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")
 def test_each_path_is_imported(path: str) -> None:
     reached(path)
 
@@ -51,7 +50,6 @@ def test_each_option_is_accepted(internals, command: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NAMES["parts"])
-@pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")
 def test_each_part_is_found(kind: str) -> None:
     module = importlib.import_module(f"attent.attention.{kind}s")
     parts = [getattr(module, name) for name in dir(module)]
