@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import shutil
 import subprocess
@@ -11,17 +10,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
-from torch import Tensor
 
 import attent
 from attent import registry
-from attent.attention import Normaliser, Normalizer, masks, normalizers, positions, prepare, scores, weightings
-from attent.attention.base import Normaliser as SlotOfBefore
-from attent.attention.normalizers import Softmax, Sparsemax
+from attent.attention import masks, normalizers, positions, scores, weightings
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.settings import RnnSettings, TransformerSettings
-from attent.registry import keyword_aliases, with_keys
+from attent.registry import with_keys
 
 
 @pytest.fixture
@@ -181,63 +176,11 @@ def test_names_are_known_without_importing_the_parts(kind: str, package: ModuleT
     assert errors[0] == errors[1]
 
 
-QUERY = torch.linspace(-2, 2, 24).view(1, 2, 3, 4)
-
-
-@keyword_aliases(colour="color")
-def paint(*, color: str = "red") -> str:
-    """Return the color."""
-    return color
-
-
-def test_a_former_keyword_is_the_present_one() -> None:
-    assert paint() == "red"
-    assert paint(color="blue") == paint(colour="blue") == "blue"  # pyright: ignore[reportCallIssue]
-    assert list(inspect.signature(paint).parameters) == ["color"]
-    with pytest.raises(TypeError, match=r"paint\(\) got both 'color' and its former name 'colour'"):
-        paint(color="blue", colour="red")  # pyright: ignore[reportCallIssue]
-
-
 def test_the_later_of_two_spellings_counts() -> None:
     assert with_keys({"a": 1, "normaliser": "softmax", "normalizer": "hard"}, {"normalizer": "normaliser"}) == {
         "a": 1,
         "normaliser": "hard",
     }
-
-
-def test_functions_and_modules_take_a_normaliser() -> None:
-    expected = attent.attend(QUERY, QUERY, QUERY, normalizer="sparsemax")
-    assert torch.equal(attent.attend(QUERY, QUERY, QUERY, normaliser="sparsemax"), expected)  # pyright: ignore[reportCallIssue]
-    assert attent.explain(QUERY, QUERY, QUERY, normaliser="sparsemax").chosen in ("tiled", "reference")  # pyright: ignore[reportCallIssue]
-    call = prepare(QUERY, QUERY, QUERY, normaliser="sparsemax").call  # pyright: ignore[reportCallIssue]
-    assert isinstance(call.normalizer, Sparsemax)
-    module = attent.MultiHeadAttention(4, 2, normaliser="sparsemax")  # pyright: ignore[reportCallIssue]
-    assert isinstance(module.normaliser, Sparsemax)
-    assert "sparsemax" in str(attent.walk("a b", normaliser="sparsemax"))  # pyright: ignore[reportCallIssue]
-
-
-def test_a_class_of_ones_own_may_say_normalise() -> None:
-    assert Normaliser is SlotOfBefore is Normalizer
-
-    class Half(Normaliser):
-        distribution = False
-
-        def normalise(self, scores: Tensor) -> Tensor:
-            return scores.softmax(-1) / 2
-
-    class Quarter(Half):
-        def normalise(self, scores: Tensor) -> Tensor:
-            return super().normalise(scores) / 2
-
-    class Cold(Softmax):
-        def normalise(self, scores: Tensor) -> Tensor:
-            return super().normalise(scores * 2)
-
-    full = attent.attend(QUERY, QUERY, QUERY)
-    for part, share in ((Half(), 0.5), (Quarter(), 0.25)):
-        torch.testing.assert_close(attent.attend(QUERY, QUERY, QUERY, normalizer=part), full * share)
-        assert torch.equal(part.normalize(QUERY), part.normalise(QUERY))
-    torch.testing.assert_close(Cold()(QUERY), (QUERY * 2).softmax(-1))
 
 
 @pytest.mark.parametrize("settings", [RnnSettings, TransformerSettings])

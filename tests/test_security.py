@@ -277,8 +277,8 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["classify", "RUN", "TEXTS", "--best", "2"],
-        ["classify", "RUN", "TEXTS", "--best", "2", "--json"],
+        ["classify", "RUN", "TEXTS", "--top-k", "2"],
+        ["classify", "RUN", "TEXTS", "--top-k", "2", "--json"],
         ["evaluate", "RUN"],
         ["evaluate", "RUN", "--json"],
         ["show", "RUN", "text"],

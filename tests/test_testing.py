@@ -122,7 +122,7 @@ class Own(Normalizer):
         self.function = function
         self.is_distribution, self.shift_invariant = distribution, shift_invariant  # pyright: ignore[reportAttributeAccessIssue]
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         return self.function(scores)
 
 
@@ -130,14 +130,14 @@ class Leaking(Softmax):
     """Which hides nothing."""
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        return self.normalise(scores)
+        return self.normalize(scores)
 
 
 class Spoilt(Softmax):
     """Which hides by a factor of zero, that NaN survives not."""
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-        weights = self.normalise(scores)
+        weights = self.normalize(scores)
         return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
 
 
@@ -165,17 +165,6 @@ class Alone(Window):
 def loose(left: int, right: int) -> Callable[[Pairs], Any]:
     """The range of a window, as one that may have gaps."""
     return lambda pairs: Window(left, right).key_range(pairs)._replace(exact=False)  # pyright: ignore[reportOptionalMemberAccess]
-
-
-class Ends(Neighbourly):
-    """A mask written before `key_range`: the first and the last key of each query."""
-
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        query, _ = pairs.between()
-        return query - 1, query + 1
-
-    def seen(self, pairs: Pairs) -> Tensor:
-        return pairs.columns >= 0
 
 
 class Added(Position):
@@ -333,7 +322,6 @@ GOOD = {
     "a score": ScaledDot(),
     "a normalizer": Own(lambda scores: F.relu(scores)),
     "a mask": Neighbourly(key_range=loose(2, 3), visible_keys=lambda pairs: pairs.key_index >= 0),
-    "a mask by its ends": Ends(),
     "a bias": Added(lambda pairs: -apart(pairs)),
     "a turn": Turned(lambda features, places: features * torch.cos(places[:, None, :, None].to(features.dtype))),
     "factors": Factors(lambda pairs: torch.exp(-apart(pairs))),

@@ -8,19 +8,17 @@ ScaledDot). A class may list other names of the literature in `aliases`. A part 
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 from attent.errors import ArgumentError, UnknownNameError
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 # Where the modules of parts are searched for after Python's own path.
 _extra_path: list[str] = []
 
@@ -151,43 +149,6 @@ def _imported(kind: str, path: str) -> type[Any]:
     finally:
         for folder in extra_path:
             sys.path.remove(folder)
-
-
-def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:
-    """Accept former names of a function's keyword arguments, such as `@keyword_aliases(how="method")`.
-
-    Raises (the decorated function):
-        TypeError: an argument comes under both names.
-    """
-
-    def accept(function: Function) -> Function:
-        @functools.wraps(function)
-        def renamed(*args: Any, **keywords: Any) -> Any:
-            for former, name in aliases.items():
-                if former in keywords:
-                    if name in keywords:
-                        raise TypeError(f"{function.__qualname__}() got both {name!r} and its former name {former!r}")
-                    keywords[name] = keywords.pop(former)
-            return function(*args, **keywords)
-
-        return renamed  # pyright: ignore[reportReturnType]
-
-    return accept
-
-
-class FormerNames:
-    """A base class whose methods and attributes may be defined and used under former names too: `former_names` is {former: present}."""
-
-    former_names: ClassVar[dict[str, str]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Set each method or attribute of `former_names` under both names."""
-        super().__init_subclass__(**kwargs)
-        for former, name in cls.former_names.items():
-            own = vars(cls).get(name, vars(cls).get(former))
-            if own is not None:
-                setattr(cls, former, own)
-                setattr(cls, name, own)
 
 
 def with_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

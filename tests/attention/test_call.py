@@ -70,13 +70,13 @@ def test_queries_stand_at_the_end_unless_said() -> None:
     lengths = torch.tensor([6, 3])
 
     def positions(**more: Any) -> list[list[int]]:
-        return prepare(QUERY, KEY, VALUE, **more).call.pairs().positions.tolist()
+        return prepare(QUERY, KEY, VALUE, **more).call.pairs().query_position.tolist()
 
     assert positions() == [[2, 3, 4, 5, 6]]
     assert positions(query_start=0) == [[0, 1, 2, 3, 4]]
     assert positions(lengths=lengths) == [[1, 2, 3, 4, 5], [-2, -1, 0, 1, 2]]
     assert positions(lengths=lengths, query_start=torch.tensor([2, 0])) == [[2, 3, 4, 5, 6], [0, 1, 2, 3, 4]]
-    assert prepare(QUERY, KEY, VALUE).call.pairs(torch.tensor([3, 1])).positions.tolist() == [[5, 3]]
+    assert prepare(QUERY, KEY, VALUE).call.pairs(torch.tensor([3, 1])).query_position.tolist() == [[5, 3]]
 
 
 def test_lengths_join_the_mask() -> None:

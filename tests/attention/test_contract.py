@@ -335,7 +335,7 @@ PARTS: dict[str, Any] = {
     **{name: score.for_widths(WIDTH, WIDTH, HEADS) for name, score in SCORES.items()},
     **{name: normalizer_of(name) for name in NORMALIZERS},
     **{name: example(slice(None)) for name, example in (MASK_EXAMPLES | JOINED | WEIGHTING_EXAMPLES).items() if name != "none"},
-    **{type(position).__name__: position for position in (Rotary(), Rotary(halves=True), Alibi(), RelativeBias(HEADS, 6, 5))},
+    **{type(position).__name__: position for position in (Rotary(), Rotary(interleaved=False), Alibi(), RelativeBias(HEADS, 6, 5))},
 }
 
 

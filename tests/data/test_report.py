@@ -17,4 +17,4 @@ def test_a_report_counts_and_numbers_what_its_file_has() -> None:
 
 def test_the_former_name_of_a_summary_is_accepted() -> None:
     report = VectorsReport("x", lines=3, words=2, width=5)
-    assert report.said() == report.summary() == ["x: 3 lines read, 2 vectors of 5 numbers kept"]
+    assert report.summary() == ["x: 3 lines read, 2 vectors of 5 numbers kept"]

@@ -54,9 +54,3 @@ def test_what_is_refused() -> None:
         found.distribution(2)
     with pytest.raises(ArgumentError, match=r"^n must be a whole number ≥ 1, got 0$"):
         found.votes(0, 0)
-
-
-def test_former_names() -> None:
-    answer = lookup(["ann", "zoe"], STUDENTS)
-    assert answer.likeliest == answer.mode == ["physics", None]
-    assert answer.found.tolist() == answer.has_match.tolist() == [True, False]

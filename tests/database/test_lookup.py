@@ -195,10 +195,6 @@ def test_it_is_public() -> None:
     assert attent.lookup is lookup
 
 
-def test_the_former_name_of_method() -> None:
-    assert lookup([4], [3, 3.5], ["a", "b"], how="nearest").values == ["b"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "named", "error", "message"),
     [

@@ -39,12 +39,12 @@ CALLS = {
     "additive": lambda: {"score": filled(scores.Additive(8, 8, 5))},
     "gated": lambda: {"score": filled(scores.Gated(8, 8))},
     "location": lambda: {"score": filled(scores.Location(8, 9))},
-    "hard": lambda: {"normaliser": "hard"},
-    "top_k": lambda: {"normaliser": normalizers.TopK(3)},
-    "sparsemax": lambda: {"normaliser": "sparsemax"},
-    "entmax15": lambda: {"normaliser": "entmax15"},
-    "sigmoid": lambda: {"normaliser": "sigmoid"},
-    "identity": lambda: {"normaliser": "identity"},
+    "hard": lambda: {"normalizer": "hard"},
+    "top_k": lambda: {"normalizer": normalizers.TopK(3)},
+    "sparsemax": lambda: {"normalizer": "sparsemax"},
+    "entmax15": lambda: {"normalizer": "entmax15"},
+    "sigmoid": lambda: {"normalizer": "sigmoid"},
+    "identity": lambda: {"normalizer": "identity"},
     "causal": lambda: {"mask": "causal"},
     "window": lambda: {"mask": masks.Window(2, 1)},
     "prefix": lambda: {"mask": masks.Causal() | masks.Prefix(3)},
@@ -117,9 +117,9 @@ def test_a_module_of_several_heads(golden) -> None:
 def test_a_look_up(golden) -> None:
     majors = {"Ada Quill": "mathematics", "Ben Okafor": "physics", "Chiara Lund": "physics"}
     golden.check("exact", str(attent.lookup(["Ben Okafor", "Zoe Park"], majors)).split()[:2])
-    for how in ("nearest", "soft"):
-        golden.check(how, attent.lookup(["Chiara Lunt"], majors, how=how).weights[...])
-    golden.check("numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], how="soft", bandwidth=0.8).values)
+    for method in ("nearest", "soft"):
+        golden.check(method, attent.lookup(["Chiara Lunt"], majors, method=method).weights[...])
+    golden.check("numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], method="soft", bandwidth=0.8).values)
 
 
 def test_kernel_regression(golden) -> None:
@@ -139,10 +139,11 @@ def has_all(numbers: list[float], expected: list[float], absolute: float = 0.011
 
 def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    for options in ((), ("--score", "additive"), ("--heads", "2", "--mask", "causal", "--seed", "3"), ("--normaliser", "sparsemax")):
+    for options in ((), ("--score", "additive"), ("--heads", "2", "--mask", "causal", "--seed", "3"), ("--normalizer", "sparsemax")):
         words = " ".join(attent_command("walk", "a b c", *options).out).split()
         printed = sorted(float(word) for word in words if NUMBER.fullmatch(word))
-        name = f"walk {' '.join(options)}"
+        # recorded under the option's former name
+        name = f"walk {' '.join(options)}".replace("--normalizer", "--normaliser")
         # further steps are printed since, and matrices in the equation's orientation
         expected = sorted(golden.values[name])
         golden.check(name, golden.values[name] if has_all(printed, expected) else printed)

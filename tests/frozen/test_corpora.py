@@ -35,7 +35,7 @@ def test_dates(golden, internals, cldr: str, locales: str | tuple[str, ...]) -> 
 
 
 def test_dates_with_their_languages(attent, golden, cldr: str, tmp_path: Path) -> None:
-    attent("data", "date-languages", "--to", tmp_path, "--locales", "en,fr,de", "--texts", 300, "--held-out", 40, "--seed", 2)
+    attent("data", "date-languages", "--out", tmp_path, "--locales", "en,fr,de", "--texts", 300, "--held-out", 40, "--seed", 2)
     for file in sorted(tmp_path.iterdir()):
         golden.check(f"{cldr}: languages, {file.name}", digest(file.read_text(encoding="utf-8").splitlines()))
 

@@ -23,7 +23,7 @@ def test_blanks(attent, golden, internals, monkeypatch, here: Path, tmp_path: Pa
     if way == "without the extension":
         internals.without_extension(monkeypatch)
     (tmp_path / "blanks.txt").write_text("".join(f"{line}\n" for line in BLANKS), encoding="utf-8")
-    for name, options in {"mean": ["--best", 3], "head": ["--best", 2, "--layer", 1, "--head", 0]}.items():
+    for name, options in {"mean": ["--top-k", 3], "head": ["--top-k", 2, "--layer", 1, "--head", 0]}.items():
         lines = attent("fill", "runs/blanks", tmp_path / "blanks.txt", "--json", *options).out
         golden.check(f"blanks: {name}", [json.loads(line) for line in lines], relative=1e-3)
 
@@ -42,7 +42,7 @@ def test_classes(attent, golden, internals, monkeypatch, here: Path, tmp_path: P
         internals.without_extension(monkeypatch)
     (tmp_path / "texts.txt").write_text("".join(f"{line}\n" for line in TEXTS), encoding="utf-8")
     source = tmp_path / "texts.txt" if name == "texts" else here / CLASSIFIERS[name]
-    lines = attent("classify", f"runs/{name}", source, "--best", 3, "--json").out[:12]
+    lines = attent("classify", f"runs/{name}", source, "--top-k", 3, "--json").out[:12]
     golden.check(f"{name}: classify", [json.loads(line) for line in lines], relative=1e-3)
     golden.check(f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3)
 

@@ -161,7 +161,7 @@ def test_other_engines(attent, golden, here: Path, copied, tmp_path: Path, engin
         pytest.importorskip(needed, reason=f"{needed} is not installed")
     run, sample = copied("pairs"), tmp_path / "sample.txt"
     sample.write_text("".join(f"{source}\n" for source, _ in pairs_of("pairs", here)), encoding="utf-8")
-    attent("export", run, "--to", engine, "--sample", sample)
+    attent("export", run, "--to", engine, "--source", sample)
     folder = run / "export" / engine
     golden.check(f"{engine}: files", sorted(path.name for path in folder.iterdir()))
     golden.check(f"{engine}: manifest", sorted(json.loads((folder / "export.json").read_text(encoding="utf-8"))))

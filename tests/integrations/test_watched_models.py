@@ -61,7 +61,7 @@ def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
     of_self = [path for path in decoder if "encoder_attn" not in path and "EncDec" not in path]
     for kind, every in ((of_self, steps), ([path for path in decoder if path not in of_self], outputs.get("cross_attentions"))):
         for layer, path in enumerate(kind):
-            joined, first = seen.joined(path), 0
+            joined, first = seen.concatenated(path), 0
             weights = joined.dense()
             for step in every:
                 queries, keys = step[layer].shape[-2:]

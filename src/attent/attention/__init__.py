@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import attend, explain
-from attent.attention.base import Mask, Normaliser, Normalizer, Position, Score, Weighting
+from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 
-__all__ = ["AttentionMap", "Mask", "Normaliser", "Normalizer", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]
+__all__ = ["AttentionMap", "Mask", "Normalizer", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]

@@ -43,13 +43,11 @@ def prepare(
     weighting: Weighting | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
-    normaliser: str | Normalizer | None = None,
 ) -> Prepared:
     """Check the arguments of `attend` (see there) and give every tensor four axes.
 
     A key that is a LoweredSide was lowered, and rotated, before; it has four axes already.
     """
-    normalizer = normalizer if normaliser is None else normaliser
     features = key.features if isinstance(key, LoweredSide) else key
     lowered = isinstance(key, LoweredSide)
     query, features, value = _with_one_dtype(query, features, value, lowered=lowered)

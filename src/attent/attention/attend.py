@@ -61,7 +61,6 @@ def attend(
     seed: int | Tensor | None = ...,
     implementation: str = ...,
     return_map: Literal[False] = ...,
-    normaliser: str | Normalizer | None = ...,
 ) -> Tensor: ...
 
 
@@ -84,7 +83,6 @@ def attend(
     seed: int | Tensor | None = ...,
     implementation: str = ...,
     return_map: Literal[True],
-    normaliser: str | Normalizer | None = ...,
 ) -> tuple[Tensor, AttentionMap]: ...
 
 
@@ -107,7 +105,6 @@ def attend(
     seed: int | Tensor | None = None,
     implementation: str = "auto",
     return_map: bool = False,
-    normaliser: str | Normalizer | None = None,
 ) -> Tensor | tuple[Tensor, AttentionMap]:
     """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
@@ -134,7 +131,6 @@ def attend(
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
         implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
-        normaliser: the former name of `normalizer`.
 
     Returns:
         The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts, map).
@@ -148,7 +144,7 @@ def attend(
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed, normaliser=normaliser,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
     is_watched = bool(WATCHERS) and not torch.compiler.is_compiling()
@@ -208,7 +204,6 @@ def explain(
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
     implementation: str = "auto",
-    normaliser: str | Normalizer | None = None,
 ) -> Explanation:
     """Return the implementation that `attend` would run with the same arguments, and why not the others.
 
@@ -220,7 +215,7 @@ def explain(
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed, normaliser=normaliser,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
     row = current_row().name if implementation == "auto" and dense.unsupported(prepared.call) is None else None

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from attent.errors import ShapeError
-from attent.registry import FormerNames
 
 
 class LoweredSide(NamedTuple):
@@ -24,17 +23,9 @@ class LoweredSide(NamedTuple):
     bias: Tensor | None = None  # (B, H, T)
     center: Tensor | None = None  # (B, H, 1, D), the point subtracted from both sides
 
-    @property
-    def origin(self) -> Tensor | None:
-        """The former name of `center`."""
-        return self.center
-
     def map(self, function: Callable[[Tensor], Tensor]) -> LoweredSide:
         """Apply a function to each tensor."""
         return LoweredSide(function(self.features), *(None if part is None else function(part) for part in (self.bias, self.center)))
-
-
-Side = LoweredSide  # the former name
 
 
 @dataclass(frozen=True)
@@ -50,21 +41,14 @@ class Pairs:
         """Query positions (B|1, 1, Tq, 1) and key positions (Tk,), ready to be compared."""
         return self.query_position[:, None, :, None], self.key_index
 
-    # the former names
-    rows = property(lambda self: self.query_index)
-    columns = property(lambda self: self.key_index)
-    positions = property(lambda self: self.query_position)
-    between = broadcast_positions
 
-
-class Score(FormerNames, nn.Module):
+class Score(nn.Module):
     """A measure of how well a key fits a query: `forward(query, key)` is the specification.
 
     query (B, H, Tq, Dq) and key (B, H, Tk, Dk) give scores (B, H, Tq, Tk). A score that splits into a query half and a key
     half derives from DotScore or TanhScore; any other runs tiled.
     """
 
-    former_names: ClassVar[dict[str, str]] = {"between": "score_lowered", "origin": "center", "direction": "output_weights"}
     aliases: ClassVar[tuple[str, ...]] = ()
     form: ClassVar[Literal["dot", "tanh"] | None] = None
     # True if lowering changes no bit, so that 16-bit inputs stay exact
@@ -181,10 +165,9 @@ class TanhScore(Score):
         return (hidden * self.output_weights(hidden)).sum(-1)
 
 
-class Normalizer(FormerNames):
+class Normalizer:
     """Scores → weights. Hidden pairs and fully masked rows get exactly zero."""
 
-    former_names: ClassVar[dict[str, str]] = {"normalise": "normalize", "distribution": "is_distribution"}
     aliases: ClassVar[tuple[str, ...]] = ()
     # True if each row's weights are nonnegative and sum to one
     is_distribution: ClassVar[bool] = True
@@ -210,9 +193,6 @@ class Normalizer(FormerNames):
         return self(scores, scores != -torch.inf if allowed is None else allowed)
 
 
-Normaliser = Normalizer  # the former spelling
-
-
 class Weighting:
     """A factor on each weight after normalising; rows then need not sum to one."""
 
@@ -235,13 +215,12 @@ class KeyRange(NamedTuple):
     exact: bool
 
 
-class Mask(FormerNames):
+class Mask:
     """The pairs that may attend: True means "may". Never negated; a float term is a bias, not a mask.
 
     A mask is `allowed` and, where the keys of a query lie within a range, `key_range`; `attention/mask_info.py` derives the rest.
     """
 
-    former_names: ClassVar[dict[str, str]] = {"seen": "visible_keys"}
     aliases: ClassVar[tuple[str, ...]] = ()
 
     def allowed(self, pairs: Pairs) -> Tensor:
@@ -250,10 +229,6 @@ class Mask(FormerNames):
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return each query's range of keys, given pairs with every key; None if only `allowed` can tell."""
-        # a mask written before key_range gives the first and the last key by `span` (all between are visible) or `reach`
-        for name in ("span", "reach"):
-            if (ends := getattr(self, name, lambda pairs: None)(pairs)) is not None:
-                return KeyRange(ends[0], ends[1] + 1, name == "span")
         return None
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
@@ -367,10 +342,9 @@ class Or(_Join):
         return f"({self.left!r} | {self.right!r})"
 
 
-class Position(FormerNames, nn.Module):
+class Position(nn.Module):
     """Positions inside attention: rotated queries and keys, or a bias on the scores."""
 
-    former_names: ClassVar[dict[str, str]] = {"turn": "rotate", "turns": "rotates"}
     aliases: ClassVar[tuple[str, ...]] = ()
     rotates: ClassVar[bool] = False  # True if `rotate` does anything
     biases: ClassVar[bool] = False  # True if `bias` does

@@ -19,7 +19,6 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.eligibility import without_autocast
 from attent.ops.linear import project
-from attent.registry import keyword_aliases
 
 
 class MultiHeadAttention(nn.Module):
@@ -50,7 +49,6 @@ class MultiHeadAttention(nn.Module):
         ArgumentError: heads that do not divide the width, or key/value heads that do not divide the heads.
     """
 
-    @keyword_aliases(normaliser="normalizer")
     def __init__(
         self,
         query_width: int,

@@ -59,10 +59,6 @@ class ReadReport:
         """Return the report for a person, line by line."""
         return self._summary(f"{self.lines:,} lines read, {self.kept_count:,} kept", "line", "kept as written")
 
-    def said(self) -> list[str]:
-        """Return the summary, under its former name."""
-        return self.summary()
-
     def one_line(self) -> str:
         """Return the report for an error message."""
         return "; ".join(line.strip() for line in self.summary())

@@ -51,11 +51,6 @@ class Answer:
     mean: Tensor | None = None
 
     @property
-    def found(self) -> Tensor:
-        """The former name of `has_match`."""
-        return self.has_match
-
-    @property
     def missing(self) -> list[Any]:
         """The queries that no key matches."""
         return [query for query, has_match in zip(self.queries, self.has_match.tolist(), strict=True) if not has_match]
@@ -85,11 +80,6 @@ class Answer:
         rows = torch.arange(len(self)).split(max(TILE // len(self.keys), 1))
         modes = [value_id for tile in rows for value_id in self._value_weights(tile).argmax(-1).tolist()]
         return [values[value_id] if has_match else None for value_id, has_match in zip(modes, self.has_match.tolist(), strict=True)]
-
-    @property
-    def likeliest(self) -> list[Any]:
-        """The former name of `mode`."""
-        return self.mode
 
     def distribution(self, query: int = 0) -> dict[Any, float]:
         """Return the weight of each distinct value for a query, the largest first; empty where no key matches.

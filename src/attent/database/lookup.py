@@ -19,7 +19,6 @@ from attent.database.answer import Answer
 from attent.database.entries import Entries, common_kind, numeric_values, read_database, to_hashable
 from attent.database.matching import Equal, StringScore, TrigramCosine
 from attent.errors import ArgumentError, ShapeError, check_known, refuse
-from attent.registry import keyword_aliases
 
 Method = Literal["exact", "nearest", "soft"]
 AnyScore = str | Score | nn.Module | Callable[..., Any]
@@ -27,7 +26,6 @@ AnyScore = str | Score | nn.Module | Callable[..., Any]
 TEMPERATURE = 0.1
 
 
-@keyword_aliases(how="method")
 def lookup(
     queries: Any,
     keys: Any,

@@ -51,10 +51,6 @@ class Prediction:
         return self.labels[0]
 
 
-# The former name.
-Told = Prediction
-
-
 class Classifier(FromRun):
     """Classifies with a model.
 

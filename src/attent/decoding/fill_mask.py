@@ -61,8 +61,6 @@ class MaskPrediction:
         """Return the pieces with the largest weights, the largest first."""
         return sorted(self.attention, key=lambda piece: -piece.weight)[:number]
 
-    most = top_attended  # the former name
-
 
 class FillMask(FromRun):
     """Predicts the masked words of a line.
@@ -239,7 +237,3 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     fill_mask.config = run.config
     use_dtype(path, run, device, dtype)
     return fill_mask
-
-
-# The former name.
-Filler = FillMask

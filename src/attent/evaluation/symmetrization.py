@@ -84,6 +84,3 @@ METHODS: dict[str, Callable[[set[Link], set[Link]], set[Link]]] = {
     "grow-diag-final": lambda forward, backward: _grow_diag_final(forward, backward, needs_both=False),
     "grow-diag-final-and": lambda forward, backward: _grow_diag_final(forward, backward, needs_both=True),
 }
-
-# The former name.
-symmetrised = symmetrize

@@ -26,7 +26,6 @@ def export(
     out: Path | None = None,
     *,
     quantization: str | None = None,
-    quantisation: str | None = None,
     sample: Path | None = None,
     references: Path | None = None,
     trust_code: bool = False,
@@ -38,7 +37,6 @@ def export(
         engine: "ctranslate2" or "onnx".
         out: the folder to write, which may hold an older export; RUN/export/ENGINE by default.
         quantization: of the weights, in the engine's spelling.
-        quantisation: the former spelling of `quantization`.
         sample: lines to compare on; the run's validation pairs by default, or random tokens where these cannot be read again.
         references: of these lines, for BLEU and chrF2.
         trust_code: True if the run may name modules to import.
@@ -63,7 +61,7 @@ def export(
     tokenizers = loaded.source_tokenizer, loaded.target_tokenizer
     lines = sample_of(loaded.config, tokenizers, loaded.model.longest, sample, references)
     with new_folder(target) as folder:
-        manifest = module.write(loaded, str(run), folder, quantization or quantisation)
+        manifest = module.write(loaded, str(run), folder, quantization)
         comparison = compare(Translator(loaded.model, *tokenizers), module.load(folder, manifest, *tokenizers), lines)
         manifest.run, manifest.comparison = identity, comparison.counts()
         manifests.write(manifest, folder)

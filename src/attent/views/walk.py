@@ -22,7 +22,6 @@ from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.mask_text import mask_of
-from attent.registry import keyword_aliases
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, residual_steps
 from attent.views.render_walk import Walk
@@ -47,7 +46,6 @@ ADDED: dict[type[nn.Module], tuple[str, str]] = {
 
 
 @torch.no_grad()
-@keyword_aliases(normaliser="normalizer")
 def walk(
     text: str = "The cat sat on the mat",
     *,

@@ -46,11 +46,6 @@ def test_the_weights_are_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(weights.rows(torch.tensor([4, 0])), expected[:, :, [4, 0]])
 
 
-def test_the_former_name_of_reduction() -> None:
-    weights = a_map()
-    assert torch.equal(weights.pooled(2, 3, how="max"), weights.pooled(2, 3, "max"))
-
-
 def test_rows_sum_to_one_where_it_is_a_distribution() -> None:
     assert a_map().is_distribution
     torch.testing.assert_close(a_map()[...].sum(-1), torch.ones(2, 3, 5))

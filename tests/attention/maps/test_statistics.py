@@ -82,7 +82,7 @@ def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
     weights = attend(*tensors, **arguments, return_map=True)[1]
     wide = {name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value for name, value in arguments.items()}
     prepared = prepare(*(tensor.double() for tensor in tensors), **wide)
-    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().positions)
+    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
     for name, number in found(weights).items():
         assert number.dtype == torch.float32
         scale = max(float(right[name].abs().max()), 1e-3)
@@ -113,7 +113,7 @@ def test_of_every_score(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -
     weights = attend(*tensors, score=score, **CALLS[call], return_map=True)[1]
     calculated = found(weights)
     prepared = prepare(*(tensor.double() for tensor in tensors), score=score.double(), **CALLS[call])
-    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().positions)
+    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
     for key, number in calculated.items():
         torch.testing.assert_close(number.double(), right[key], rtol=0, atol=2e-6 * float(right[key].abs().max()))
 

@@ -31,7 +31,7 @@ def test_products_depend_on_distance_alone(halves: bool) -> None:
 @pytest.mark.parametrize("halves", [False, True])
 def test_lengths_stay_and_position_zero_turns_nothing(halves: bool) -> None:
     features = torch.randn(2, 3, 7, 4)
-    turned = Rotary(interleaved=not halves).turn(features, torch.arange(7)[None])
+    turned = Rotary(interleaved=not halves).rotate(features, torch.arange(7)[None])
     torch.testing.assert_close(turned.norm(dim=-1), features.norm(dim=-1))
     assert torch.equal(turned[:, :, 0], features[:, :, 0])
     assert not torch.isclose(turned[:, :, 1:], features[:, :, 1:]).all(-1).any()
@@ -42,14 +42,14 @@ def test_one_number_by_hand() -> None:
     # the pair (0, 1) to (−sin 0.2, cos 0.2)
     features, where = torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), torch.tensor([[2]])
     turned = [math.cos(2), math.sin(2), -math.sin(0.2), math.cos(0.2)]
-    torch.testing.assert_close(Rotary(100.0).turn(features, where).flatten(), torch.tensor(turned))
+    torch.testing.assert_close(Rotary(100.0).rotate(features, where).flatten(), torch.tensor(turned))
     # in halves the pairs are features 0 and 2, 1 and 3: (1, 0) and (0, 1) once more, laid out otherwise
-    found = Rotary(100.0, interleaved=False).turn(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
+    found = Rotary(100.0, interleaved=False).rotate(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
     torch.testing.assert_close(found, torch.tensor([turned[0], turned[2], turned[1], turned[3]]))
 
 
 def test_it_is_exact_in_float64() -> None:
-    turned = Rotary(halves=True).turn(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[0, 0]
+    turned = Rotary(interleaved=False).rotate(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[0, 0]
     for row, column, angle in ((0, 0, 11), (0, 2, 11), (1, 1, 12 / 100), (1, 3, 12 / 100)):
         assert turned[row, column].item() == pytest.approx(math.cos(angle) if row == column else math.sin(angle), rel=1e-14)
 
@@ -73,7 +73,7 @@ def test_where_both_start_does_not_matter() -> None:
 
 
 def test_types_and_widths() -> None:
-    assert Rotary().turn(torch.randn(1, 1, 3, 4).bfloat16(), torch.arange(3)[None]).dtype == torch.bfloat16
+    assert Rotary().rotate(torch.randn(1, 1, 3, 4).bfloat16(), torch.arange(3)[None]).dtype == torch.bfloat16
     with pytest.raises(ShapeError, match=r"^rotary rotates pairs of features, so the width must be even, got 5$"):
         Rotary().check(3, 5)
     assert repr(Rotary(500.0)) == "Rotary(base=500.0, interleaved=True)"
@@ -85,7 +85,7 @@ def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> N
     features = torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2) if transposed else torch.randn(2, 3, 5, 6, dtype=dtype)
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
     leaf = features.detach().requires_grad_()
-    turned, rotary = Rotary().turn(leaf, positions), Rotary()
+    turned, rotary = Rotary().rotate(leaf, positions), Rotary()
     assert turned.dtype == dtype
     torch.testing.assert_close(turned.detach(), rotary.rotate(features, positions))
     # turning back is the gradient

@@ -43,7 +43,7 @@ def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, aske
 
 def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, asked: list[dict[str, Any]], tmp_path: Path) -> None:
     assert attent("explore", run_folder, run_folder, "--port", 0, "--no-open").code == 0
-    assert attent("explore", run_folder, "--normaliser", "entmax15", "--port", 0, "--no-open").code == 0
+    assert attent("explore", run_folder, "--normalizer", "entmax15", "--port", 0, "--no-open").code == 0
     file = tmp_path / "long.txt"
     file.write_text("the dog was [MASK] .\nthe cat ran .\n", encoding="utf-8")
     assert attent("explore", filling_folder, "--file", file, "--port", 0, "--no-open").code == 0
@@ -54,8 +54,8 @@ def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, a
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["RUN", "RUN", "--normaliser", "hard"], "one of them"),
-        (["RUN", "--normaliser", "softmaxx"], "unknown normalizer 'softmaxx'"),
+        (["RUN", "RUN", "--normalizer", "hard"], "one of them"),
+        (["RUN", "--normalizer", "softmaxx"], "unknown normalizer 'softmaxx'"),
         (["RUN", "--score", "additive"], "additive"),
         (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
         (["no-such-run"], "no-such-run is no run folder"),

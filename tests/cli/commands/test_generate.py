@@ -31,7 +31,6 @@ def test_draws_follow_from_the_seed(attent, generating_folder: Path) -> None:
     assert drawn("--seed", 1, "--copies", 5)[:1] == drawn("--seed", 1)
     assert len({*drawn("--seed", 1, "--copies", 9)}) > 1
     assert drawn("--top-k", 1) == drawn()
-    assert drawn("--n-best", 3) == drawn("--copies", 3)
 
 
 def test_lines_come_from_a_file_or_standard_input(attent, generating_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,8 +133,6 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         maps = [self[path]] + [self._maps[_call_name(path, call)] for call in range(2, self._calls[path] + 1)]
         return maps[0] if len(maps) == 1 else ConcatenatedMap(maps)
 
-    joined = concatenated  # the former name
-
     def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
         """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖ with f(x) = (x W^V + b^V) W^O of a head, in the place of the weights.
 

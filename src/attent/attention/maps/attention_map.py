@@ -20,7 +20,6 @@ from attent.attention.maps.statistics import Span
 from attent.attention.maps.versions import Versions, copy_call
 from attent.errors import ArgumentError, UnknownNameError
 from attent.ops.eligibility import without_autocast
-from attent.registry import keyword_aliases
 
 Stage = Literal["raw", "capped", "biased", "masked"]
 # the steps of the formula that are the scores of each stage; the first that a call has
@@ -164,7 +163,6 @@ class AttentionMap(LazyMatrix):
         self.check_distribution("mean distance")
         return self._statistic(statistics.mean_distance)
 
-    @keyword_aliases(how="reduction")
     def pooled(self, height: int, width: int, reduction: Literal["mean", "max"] = "mean") -> Tensor:
         """Return the map pooled to (…, height, width): the mean or the largest of the weights of each rectangle.
 

@@ -19,16 +19,15 @@ class Rotary(Position):
 
     Args:
         base: the ratio of the longest to the shortest wavelength.
-        halves: the opposite of `interleaved`, by its former name.
         interleaved: pairs adjacent features, as the paper does; False pairs x_i with x_{i + D/2}, as GPT-NeoX and Llama do.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("rope", "roformer")
     rotates: ClassVar[bool] = True
 
-    def __init__(self, base: float = 10000.0, halves: bool = False, *, interleaved: bool = True) -> None:
+    def __init__(self, base: float = 10000.0, *, interleaved: bool = True) -> None:
         super().__init__()
-        self.base, self.interleaved = base, interleaved and not halves
+        self.base, self.interleaved = base, interleaved
 
     def rotate(self, features: Tensor, positions: Tensor) -> Tensor:
         """Rotate queries or keys (B, H, T, D), D even, at positions (B|1, T)."""

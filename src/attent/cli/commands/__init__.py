@@ -1,14 +1,12 @@
 """The commands of `attent`, one module each, found by reading this folder and imported when a command runs or is listed.
 
 A module holds a function or a `typer.Typer` called as the module is, with "_" behind a name that Python reserves. It may also have
-`Command`, the class of the command, and `ALIASES`: former spellings of options, which stay accepted but are not listed, such as
-{"--best": "--top-k"}.
+`Command`, the class of the command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import copy
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -59,16 +57,4 @@ class CommandFolder(Mapping[str, Any]):
             app.add_typer(command, name=name)
         else:
             app.command(name, cls=getattr(module, "Command", None))(command)
-        built: Any = get_group(app).commands[name]
-        for subcommand in getattr(built, "commands", {name: built}).values():
-            subcommand.params += [alias for option in subcommand.params for alias in aliases(option, getattr(module, "ALIASES", {}))]
-        return built
-
-
-def aliases(option: Any, spellings: Mapping[str, str]) -> Iterator[Any]:
-    """Yield a hidden copy of an option for each of its former spellings (former → present)."""
-    for former, present in spellings.items():
-        if present in option.opts:
-            alias = copy(option)
-            alias.opts, alias.hidden = [former], True
-            yield alias
+        return get_group(app).commands[name]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from attent.decoding.translator import Translator
     from attent.evaluation.forced_decoding import AttentionSelector
 
-ALIASES = {"--symmetrise": "--symmetrization"}
 SYMMETRIZATION = "grow-diag"
 # Seconds between two lines about the progress.
 INTERVAL = 10.0

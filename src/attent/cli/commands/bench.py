@@ -23,7 +23,6 @@ bench = typer.Typer(help="Measure speed and memory on this machine, beside plain
 
 Json = Annotated[bool, typer.Option("--json", help="Print values as JSON.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given.")]
-ALIASES = {"--tokens": "--batch-tokens"}
 SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
 ModelKind = StrEnum("ModelKind", ("transformer", "rnn"))
 DType = StrEnum("DType", ("float32", "bfloat16", "float16"))

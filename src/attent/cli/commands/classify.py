@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
     from attent.decoding.classifier import Classifier, Prediction
 
-ALIASES = {"--best": "--top-k"}
-
 
 def classify(
     run: RunFolder,

@@ -10,8 +10,6 @@ import typer
 from attent.cli.output import say
 from attent.errors import ArgumentError, check_known
 
-ALIASES = {"--to": "--out"}
-
 data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
     from attent.serve.loaded_run import LoadedRun
 
-ALIASES = {"--normaliser": "--normalizer"}
 HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
 # Seconds that Ctrl-C waits for a running computation.
 PATIENCE = 3.0

@@ -13,7 +13,6 @@ from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
-ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
 # The engines that a run can be exported to, and a format.
 Target = StrEnum("Target", ("ctranslate2", "onnx", "marian"))
 

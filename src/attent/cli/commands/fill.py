@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from attent.decoding.fill_mask import FillMask, MaskPrediction
     from attent.integrations.pretrained import PretrainedModel
 
-ALIASES = {"--best": "--top-k"}
 # Pieces listed of those that a blank attended to.
 ATTENDED = 5
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from attent.decoding.settings import GenerationSettings
     from attent.decoding.text_generator import TextGenerator
 
-ALIASES = {"--n-best": "--copies", "--num-return-sequences": "--copies", "--maximum-length": "--max-new-tokens"}
-
 
 def generate(
     run: RunFolder,

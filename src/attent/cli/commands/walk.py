@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from attent.views.render_walk import Walk
 
 ENDINGS = (".html", ".htm")
-ALIASES = {"--normaliser": "--normalizer"}
 
 
 def walk(
