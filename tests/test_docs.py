@@ -89,7 +89,7 @@ def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, mon
     score = registry.parts(scores)["scaled_cosine"]()
     assert scores.ScaledCosine is type(score)
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
-    spec = attent.attend(query, key, value, score=score, implementation="formula")
+    spec = attent.attend(query, key, value, score=score, implementation="reference")
     for implementation in ("tiled", "sdpa"):
         torch.testing.assert_close(attent.attend(query, key, value, score=score, implementation=implementation), spec)
     expected = torch.softmax(query @ (key / key.norm(dim=-1, keepdim=True)).transpose(1, 2), -1) @ value

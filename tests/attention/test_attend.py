@@ -104,7 +104,7 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         "reference": "it would hold the whole table of scores, which tiles do not",
     }
     # asked for by name it runs all the same
-    expected = attend(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="formula")
+    expected = attend(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="reference")
     torch.testing.assert_close(attend(QUERY, KEY, VALUE, normalizer="sparsemax"), expected)
 
 
@@ -133,7 +133,7 @@ def test_autocast_gives_the_inputs_type_and_exact_scores() -> None:
 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-EXACT = [(name, implementation, dtype) for name in SCORES for implementation in ("formula", "tiled") for dtype in DTYPES]
+EXACT = [(name, implementation, dtype) for name in SCORES for implementation in ("reference", "tiled") for dtype in DTYPES]
 SDPA = [(name, "sdpa", dtype) for name, part in SCORES.items() for dtype in DTYPES if part.lowers_exactly or dtype == torch.float32]
 
 
@@ -206,7 +206,7 @@ def test_it_compiles(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled"])
 def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 500)
     score = Additive(4, 4, 3)
@@ -234,7 +234,7 @@ def test_forward_mode_derivatives_whatever_auto_would_choose(which: int, tile: i
 
     found = torch.func.jvp(context, (tensors[which],), (direction,))[1]
     step = 1e-6
-    around = [context(tensors[which] + sign * step * direction, implementation="formula") for sign in (1, -1)]
+    around = [context(tensors[which] + sign * step * direction, implementation="reference") for sign in (1, -1)]
     torch.testing.assert_close(found, (around[0] - around[1]) / (2 * step), atol=1e-7, rtol=1e-6)
 
 
@@ -290,7 +290,7 @@ def test_it_is_exported_with_sizes_left_open(score: Any, arguments: dict[str, An
         torch.testing.assert_close(exported(query, key, value), model(query, key, value), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("implementation", ["auto", "formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["auto", "reference", "tiled"])
 @pytest.mark.parametrize("name", [*SCORES, "heads"])
 def test_the_meta_device_tells_shapes(name: str, implementation: str) -> None:
     with torch.device("meta"):

@@ -28,7 +28,7 @@ from attent.attention.weightings import WEIGHTINGS, GaussianWindow
 from attent.testing import check_part
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11  # the width is even for rotary's sake, all others are primes
-IMPLEMENTATIONS = ("formula", "tiled", "sdpa")
+IMPLEMENTATIONS = ("reference", "tiled", "sdpa")
 
 
 def generator(seed: int) -> torch.Generator:
@@ -218,7 +218,7 @@ def test_every_mask_and_weighting_of_the_folders_is_combined() -> None:
 
 def test_layout_and_agreement(case: Case) -> None:
     """Rules 1, 2 and 5: contexts (B, H, Tq, Dv); every implementation computes what the formula says, and its gradients."""
-    expected = outcome(case, "formula")
+    expected = outcome(case, "reference")
     assert expected["context"].shape == (BATCH, HEADS, QUERIES, VALUE_WIDTH)
     for implementation in filter(case.serves, IMPLEMENTATIONS):
         found = outcome(case, implementation)
@@ -259,7 +259,7 @@ def test_sums_are_exact_and_results_are_of_the_inputs_type(case: Case) -> None:
     call, turned, keys, _ = prepare(query, key, value, **arguments)
     exactly = replace(call, dtype=torch.float64, bias=None if call.bias is None else call.bias.double())
     exact = reference.run(exactly, turned.double(), LoweredSide(keys.features.double()), value.double())
-    for implementation in ("formula", "tiled"):
+    for implementation in ("reference", "tiled"):
         found = attend(query, key, value, **arguments, implementation=implementation)
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found.double(), exact, rtol=2**-8, atol=1e-5)
@@ -267,7 +267,7 @@ def test_sums_are_exact_and_results_are_of_the_inputs_type(case: Case) -> None:
 
 def test_dropout_is_the_same_in_every_implementation_of_ours(case: Case) -> None:
     """Rule 7, and the map shows the weights before dropout."""
-    expected = outcome(case, "formula", dropout=0.3, seed=17)
+    expected = outcome(case, "reference", dropout=0.3, seed=17)
     found = outcome(case, "tiled", dropout=0.3, seed=17)
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-9)
@@ -346,7 +346,7 @@ def test_every_part_holds_what_its_slot_asks(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled"])
 @pytest.mark.parametrize("row", [row for row in ROWS if row["normalizer"] != "hard"], ids=lambda row: "-".join(row.values()))
 def test_gradients_are_those_of_finite_differences(row: dict[str, str], implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 2 * BATCH * HEADS * KEYS)
@@ -378,7 +378,7 @@ from attent.attention.scores import SCORES
 assert list(SCORES).index("manhattan") > 0
 query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 2)
 expected = (-torch.cdist(query, key, 1)).softmax(-1)
-for implementation in ("auto", "formula", "tiled"):
+for implementation in ("auto", "reference", "tiled"):
     context, weights = attend(query, key, value, score="city_block", implementation=implementation, return_map=True)
     torch.testing.assert_close(context, expected @ value)
     torch.testing.assert_close(weights[:, 1:], expected[:, 1:])

@@ -79,8 +79,8 @@ def test_gaussian_softmax_is_the_regression_of_nadaraya_and_watson() -> None:
 
 def test_values_of_another_width_and_no_keys_at_all() -> None:
     query, key = torch.randn(2, 3, 5, 2), torch.randn(2, 3, 7, 2)
-    assert attend(query, key, torch.randn(2, 3, 7, 11), implementation="formula").shape == (2, 3, 5, 11)
-    for name, implementation in itertools.product(NORMALIZERS, ("formula", "tiled", "auto")):
+    assert attend(query, key, torch.randn(2, 3, 7, 11), implementation="reference").shape == (2, 3, 5, 11)
+    for name, implementation in itertools.product(NORMALIZERS, ("reference", "tiled", "auto")):
         normalizer = TopK(2) if name == "top_k" else name
         context = attend(query, key[:, :, :0], torch.randn(2, 3, 0, 11), normalizer=normalizer, implementation=implementation)
         assert torch.equal(context, torch.zeros(2, 3, 5, 11))
@@ -103,8 +103,8 @@ def test_a_normalizer_meets_a_nan_of_one_row_alone() -> None:
     spoilt[0] = torch.nan
     for name in NORMALIZERS:
         normalizer = TopK(2) if name == "top_k" else name
-        expected = attend(query, key, value, normalizer=normalizer, implementation="formula")
-        found = attend(query, spoilt, value, normalizer=normalizer, implementation="formula")
+        expected = attend(query, key, value, normalizer=normalizer, implementation="reference")
+        found = attend(query, spoilt, value, normalizer=normalizer, implementation="reference")
         assert torch.equal(found[1], expected[1])
 
 
@@ -112,7 +112,7 @@ GRADIENTS = [(score, normalizer) for score in SCORES for normalizer in NORMALIZE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled"])
 @pytest.mark.parametrize(("name", "normalizer"), GRADIENTS)
 def test_gradients(name: str, normalizer: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 30)
@@ -126,7 +126,7 @@ def test_gradients(name: str, normalizer: str, implementation: str, monkeypatch:
     assert torch.autograd.gradcheck(context, [*leaves, *score.parameters()])
 
 
-@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled"])
 @pytest.mark.parametrize(
     ("name", "normalizer"), [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")]
 )
@@ -161,7 +161,7 @@ def test_weights_of_distributions_sum_to_one(normalizer) -> None:
     torch.testing.assert_close(sums, allowed.any(-1).float().expand(3, 5))
 
 
-@pytest.mark.parametrize("implementation", ["formula", "tiled", "sdpa", "short"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled", "sdpa", "dense"])
 def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: str) -> None:
     """A bias of finfo.min over a whole row is what Hugging Face passes; hidden keys must not tie with its scores."""
     query, key, value = (torch.randn(1, 2, length, 8) for length in (5, 7, 7))
@@ -173,6 +173,6 @@ def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: st
     except ImplementationError as reason:
         pytest.skip(str(reason))
     torch.testing.assert_close(output[:, :, 2], value[:, :, :4].mean(2))
-    if implementation in ("formula", "tiled"):
+    if implementation in ("reference", "tiled"):
         weights = AttentionMap.of(prepare(query, key, value, bias=bias, mask=seen.expand(5, 7)))[0, :, 2]
         torch.testing.assert_close(weights, torch.tensor([0.25] * 4 + [0.0] * 3).expand(2, 7))

@@ -131,12 +131,12 @@ def table() -> Iterator[None]:
 def test_no_implementation_loses_more_than_the_formula(name: str, length: str) -> None:
     case = CASES[name]
     tensors, bias = case.tensors(*LENGTHS[length]), case.added(*LENGTHS[length])
-    right = outcome(tensors, bias, "formula", torch.float64, case.arguments)
+    right = outcome(tensors, bias, "reference", torch.float64, case.arguments)
     # where one key takes all weight, a score's gradient is 0 but for rounding, and a feature's that times how large features are
     units = [torch.maximum(FLOOR * exact.abs().max(), torch.tensor(EPSILON * case.factor**0.5)) for exact in right]
     for order in ORDERS:
         query, key, value = tensors
-        plain = outcome([query[..., order], key[..., order], value], bias, "formula", torch.float32, case.arguments, order)
+        plain = outcome([query[..., order], key[..., order], value], bias, "reference", torch.float32, case.arguments, order)
         plain[1:3] = [part[..., order.argsort()] for part in plain[1:3]]
         units = [torch.maximum(unit, (part - exact).abs().max()) for unit, part, exact in zip(units, plain, right, strict=True)]
     for implementation in ("auto", *IMPLEMENTATIONS):

@@ -114,7 +114,7 @@ def test_every_known_case_is_there() -> None:
     assert len(cases()) >= KNOWN
 
 
-@pytest.mark.parametrize("implementation", ["auto", "formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["auto", "reference", "tiled"])
 @pytest.mark.parametrize("name", cases())
 def test_it_gives_what_the_case_expects(name: str, implementation: str) -> None:
     case = cases()[name]

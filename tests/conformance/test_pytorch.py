@@ -14,7 +14,7 @@ from attent.attention import attend
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import ScaledDot
 
-IMPLEMENTATIONS = ("auto", "formula", "tiled")
+IMPLEMENTATIONS = ("auto", "reference", "tiled")
 WHOLE = st.integers(1, 7)
 
 

@@ -53,7 +53,7 @@ def test_one_update_of_adam_by_hand(precision) -> None:
 def test_the_textbook_is_the_formula(name: str, causal: bool) -> None:
     query, key, value = (torch.randn(2, 3, 7, 5) for _ in range(3))
     score = choices.score_for(name, 5, 5, 3)
-    expected = attend(query, key, value, score=score, mask="causal" if causal else None, implementation="formula")
+    expected = attend(query, key, value, score=score, mask="causal" if causal else None, implementation="reference")
     torch.testing.assert_close(textbook_attention(query, key, value, score, causal=causal), expected)
 
 

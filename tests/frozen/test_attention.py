@@ -70,7 +70,7 @@ def test_attend(golden, internals, monkeypatch, name: str) -> None:
 
 # Calls that took slower ways until dense attention capped scores and added biases of offsets; what they compute is frozen all the same.
 TAKEN_BY_DENSE = "alibi", "relative", "soft cap"
-FORMER = {"dense": "short", "reference": "formula"}
+RECORDED = {"dense": "short", "reference": "formula"}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -85,8 +85,8 @@ def test_which_implementation_runs(golden, internals, name: str) -> None:
         if name in TAKEN_BY_DENSE:
             assert explained.chosen == "dense"
             continue
-        # recorded under the former names; "dropped" was removed, for it was slower
-        chosen, *others = (FORMER.get(one, one) for one in (explained.chosen, *explained.reasons))
+        # recorded under their names of then; "dropped" was removed, for it was slower
+        chosen, *others = (RECORDED.get(one, one) for one in (explained.chosen, *explained.reasons))
         golden.check(f"{name}: {shape}", [chosen, *sorted({*others, "dropped"})])
 
 

@@ -16,7 +16,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "sdpa, long": {"implementation": "sdpa"},
     "sdpa, bands": {"implementation": "sdpa", "mask": Window(3, 0)},
     "dropout": {"dropout": 0.2, "seed": 1, "implementation": "tiled"},
-    "short": {"implementation": "short"},
+    "dense": {"implementation": "dense"},
     "tiled": {"implementation": "tiled"},
 }
 
@@ -34,7 +34,7 @@ def gradients(call: dict[str, Any], within: bool) -> list[Tensor]:
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call: dict[str, Any] = {"score": "scaled_dot", "implementation": "sdpa"} | CALLS[name]
-    if name == "short" and native.library() is None:
+    if name == "dense" and native.library() is None:
         pytest.skip("the extension is not compiled")
     if name == "sdpa, long":
         monkeypatch.setattr(sdpa, "SHORT", 0)

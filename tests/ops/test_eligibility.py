@@ -97,7 +97,7 @@ DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
 
 
 def assert_those_of_the_formula(derivative: str, attention: Attention, some: list[Tensor]) -> None:
-    found, expected = (DERIVATIVES[derivative](attention_by(attention, way), some) for way in ("auto", "formula"))
+    found, expected = (DERIVATIVES[derivative](attention_by(attention, way), some) for way in ("auto", "reference"))
     exactly = some[0].dtype == torch.float64
     torch.testing.assert_close(found, expected, rtol=1e-9 if exactly else 1e-3, atol=1e-9 if exactly else 1e-4)
 
@@ -175,9 +175,9 @@ def test_per_sample_gradients_of_parameters(name: str) -> None:
 
         return attend(query[None], key[None], value[None], score=scored, implementation=implementation).square().sum()
 
-    found, expected = (torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way) for way in ("auto", "formula"))
+    found, expected = (torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way) for way in ("auto", "reference"))
     torch.testing.assert_close(found, expected)
-    one = func.grad(loss)(projection, *(tensor[1] for tensor in some), "formula")
+    one = func.grad(loss)(projection, *(tensor[1] for tensor in some), "reference")
     torch.testing.assert_close({key: part[1] for key, part in found.items()}, one)
 
 

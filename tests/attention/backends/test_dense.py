@@ -79,7 +79,7 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = given(*widths)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(outcome(tensors, "short", **CASES[name]), outcome(exact, "formula", **CASES[name]), strict=True):
+    for found, right in zip(outcome(tensors, "dense", **CASES[name]), outcome(exact, "reference", **CASES[name]), strict=True):
         torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=2e-5)
 
 
@@ -91,7 +91,7 @@ def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries
     tensors = given(3, 24, 24, dtype, queries=queries)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": 0.2, "seed": 1}
-    three = (outcome(some, name, **arguments) for some, name in ((tensors, "short"), (tensors, "formula"), (exact, "formula")))
+    three = (outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference")))
     for found, plain, right in zip(*three, strict=True):
         assert found.dtype == dtype
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
@@ -102,7 +102,7 @@ def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries
 def test_weights_dropped_are_those_of_the_hash() -> None:
     query, key, _ = given(1, 8, 8)
     identity = torch.eye(TK).expand(B, 1, TK, TK)
-    weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="short")
+    weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="dense")
     call = prepare(query, key, identity).call
     assert torch.equal(weights != 0, keep_mask(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7))
 
@@ -112,17 +112,17 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
 def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
     tensors = given(3, 16, 16)
     lengths, long = torch.tensor([29, 41]), [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors]
-    whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="short")
-    alone = attend(*(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="short")
+    whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense")
+    alone = attend(*(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense")
     assert torch.equal(whole[:1], alone)
-    padded = attend(long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="short")
+    padded = attend(long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="dense")
     assert torch.equal(padded[:, :, :TQ], whole)
     # one query by itself
-    last = attend(tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="short")
+    last = attend(tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="dense")
     assert torch.equal(last, whole[:, :, 20:21])
     torch.set_num_threads(2)
     try:
-        assert torch.equal(attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="short"), whole)
+        assert torch.equal(attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense"), whole)
     finally:
         torch.set_num_threads(1)
 
@@ -140,7 +140,7 @@ def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
     spoilt = [tensors[0], *(tensor.detach().masked_fill(hidden, torch.nan).requires_grad_() for tensor in tensors[1:])]
     arguments = {**arguments, "query_start": 2}
     assert hidden.any()
-    for found, right in zip(outcome(spoilt, "short", **arguments), outcome(tensors, "short", **arguments), strict=True):
+    for found, right in zip(outcome(spoilt, "dense", **arguments), outcome(tensors, "dense", **arguments), strict=True):
         assert torch.equal(found, right)
 
 
@@ -149,10 +149,10 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
     tensors, nobody = given(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
     nobody[11] = False
     for arguments in ({"mask": nobody}, {"mask": Causal(), "query_start": -12}):
-        context, dquery, *_ = outcome(tensors, "short", **arguments)
+        context, dquery, *_ = outcome(tensors, "dense", **arguments)
         assert context[:, :, 11].count_nonzero() == dquery[:, :, 11].count_nonzero() == 0
         assert context[:, :, 12].count_nonzero()
-    assert all(part.count_nonzero() == 0 for part in outcome(tensors, "short", lengths=torch.tensor([0, 0])))
+    assert all(part.count_nonzero() == 0 for part in outcome(tensors, "dense", lengths=torch.tensor([0, 0])))
 
 
 @pytest.mark.needs_native
@@ -160,7 +160,7 @@ def test_nan_is_not_hidden() -> None:
     query, key, value = given(3, 16, 8)
     spoilt = query.detach().clone()
     spoilt[0, 1, 4, 3] = torch.nan
-    context = attend(spoilt, key, value, implementation="short")
+    context = attend(spoilt, key, value, implementation="dense")
     assert context[0, 1, 4].isnan().all()
     assert context.isnan().sum() == 8
 
@@ -170,13 +170,13 @@ def test_nan_is_not_hidden() -> None:
 def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) -> None:
     bases = [torch.randn(B, TK, H * 8).to(dtype).requires_grad_() for _ in range(3)]
     heads = [base.unflatten(-1, (H, 8)).transpose(1, 2) for base in bases]
-    context = attend(*heads, implementation="short")
+    context = attend(*heads, implementation="dense")
     assert context.transpose(1, 2).is_contiguous()
     gradients = torch.autograd.grad(context.sum(), heads)
     assert all(gradient.transpose(1, 2).is_contiguous() for gradient in gradients)
     # any other order serves too
     other = [head.contiguous().mT.contiguous().mT for head in heads]
-    assert torch.equal(attend(*other, implementation="short"), context)
+    assert torch.equal(attend(*other, implementation="dense"), context)
 
 
 @pytest.mark.needs_native
@@ -184,7 +184,7 @@ def test_second_derivatives() -> None:
     tensors = [tensor[:, :, :5] for tensor in given(3, 4, 4)]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     found = []
-    for some, implementation in ((tensors, "short"), (exact, "formula")):
+    for some, implementation in ((tensors, "dense"), (exact, "reference")):
         context = attend(*some, mask="causal", dropout=0.3, seed=2, implementation=implementation)
         first = torch.autograd.grad(context.sin().sum(), some, create_graph=True)
         found.append(torch.autograd.grad(sum(one.square().sum() for one in first), some))
@@ -195,8 +195,8 @@ def test_second_derivatives() -> None:
 @pytest.mark.needs_native
 def test_only_what_is_wanted_is_differentiated() -> None:
     query, key, value = given(6, 8, 8)
-    (found,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="short").sum(), query)
-    (right,) = torch.autograd.grad(attend(query, key, value, implementation="formula").sum(), query)
+    (found,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="dense").sum(), query)
+    (right,) = torch.autograd.grad(attend(query, key, value, implementation="reference").sum(), query)
     torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-5)
 
 
@@ -225,7 +225,7 @@ def test_auto_takes_it_for_short_sequences() -> None:
 @pytest.mark.needs_native
 def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
     query, key, value = (tensor.detach() for tensor in given(6, 8, 8))
-    right = attend(query, key, value, implementation="formula")
+    right = attend(query, key, value, implementation="reference")
     with warnings.catch_warnings(action="ignore"):
         # PyTorch's own is slow under vmap, and traces say that they are on their way out
         mapped, traced = torch.func.vmap(attend)(query, key, value), torch.jit.trace(attend, (query, key, value))
@@ -257,7 +257,7 @@ def test_autocast_and_the_module() -> None:
 def test_one_number_by_hand() -> None:
     # weights 3/4 and 1/4: 3/4 · 8 + 1/4 · 4 = 7
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
-    assert attend(query, key, value, score="dot", implementation="short").item() == pytest.approx(7.0)
+    assert attend(query, key, value, score="dot", implementation="dense").item() == pytest.approx(7.0)
 
 
 LONG: dict[str, dict[str, Any]] = {
@@ -283,7 +283,7 @@ def long_ones(dtype: torch.dtype = torch.float32) -> list[Tensor]:
 def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> None:
     tensors = long_ones(dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    three = (outcome(some, way, **LONG[name]) for some, way in ((tensors, "dense"), (tensors, "formula"), (exact, "formula")))
+    three = (outcome(some, way, **LONG[name]) for some, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference")))
     for found, plain, right in zip(*three, strict=True):
         assert found.dtype == dtype
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
@@ -329,7 +329,7 @@ def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, drop
     tensors = [tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": dropout, "seed": 3}
-    three = [outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "formula"), (exact, "formula"))]
+    three = [outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))]
     for found, plain, right in zip(*three, strict=True):
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
 

@@ -109,7 +109,7 @@ def outcome(tensors: list[Tensor], implementation: str, *, dtype: Any = torch.fl
 @pytest.mark.usefixtures("width")
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = given(*widths)
-    pairs = zip(outcome(tensors, "dense", **TERMS[name]), outcome(tensors, "formula", dtype=torch.float64, **TERMS[name]), strict=True)
+    pairs = zip(outcome(tensors, "dense", **TERMS[name]), outcome(tensors, "reference", dtype=torch.float64, **TERMS[name]), strict=True)
     for ours, right in pairs:
         torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=3e-5)
 
@@ -136,8 +136,8 @@ def test_errors_are_at_most_three_times_the_formulas(name: str, dtype: torch.dty
     tensors, arguments = long_ones(dtype), LONG_TERMS[name]
     three = (
         outcome(tensors, "dense", dtype=dtype, **arguments),
-        outcome(tensors, "formula", dtype=dtype, **arguments),
-        outcome([tensor.double() for tensor in tensors], "formula", dtype=torch.float64, **rounded(arguments, dtype)),
+        outcome(tensors, "reference", dtype=dtype, **arguments),
+        outcome([tensor.double() for tensor in tensors], "reference", dtype=torch.float64, **rounded(arguments, dtype)),
     )
     for ours, plain, right in zip(*three, strict=True):
         assert ours.dtype == dtype
@@ -205,7 +205,7 @@ def test_the_lowest_numbers_of_a_bias_are_raised_and_have_no_gradient(rows: int)
     bias[:, 0], bias[:, 1, ..., :5] = lowest, lowest
     bias[:, 1, ..., 5:], bias[:, 2, ..., 1:] = lowest / 2, lowest
     tensors = given(3)
-    ours, right = (outcome(tensors, implementation, bias=bias) for implementation in ("dense", "formula"))
+    ours, right = (outcome(tensors, implementation, bias=bias) for implementation in ("dense", "reference"))
     torch.testing.assert_close(ours, right, atol=1e-4, rtol=3e-5)
     assert ours[-1][:, 0].count_nonzero() == ours[-1][:, 1, ..., :5].count_nonzero() == 0
 
@@ -220,7 +220,7 @@ def test_offsets_may_hide_pairs() -> None:
         numbers = position.numbers.detach().masked_fill(position.numbers == -torch.inf, 0.0)
         position.numbers.copy_(numbers)
     # the query at p sees keys from p − 5 on
-    right = outcome(tensors, "formula", position=position, mask=Window(5, None))
+    right = outcome(tensors, "reference", position=position, mask=Window(5, None))
     torch.testing.assert_close([context, *gradients, dnumbers], right, atol=1e-4, rtol=1e-4)
     assert dnumbers[:75].count_nonzero() == 0
 
@@ -238,7 +238,7 @@ def test_capped_scores_are_as_exact_as_pytorchs() -> None:
 def test_second_derivatives() -> None:
     found = []
     tensors, position, bias = [tensor[:, :, :5] for tensor in given(3, 4, 4)], relative_bias(), table(1, H, 5, 5)
-    for implementation, dtype in (("dense", torch.float32), ("formula", torch.float64)):
+    for implementation, dtype in (("dense", torch.float32), ("reference", torch.float64)):
         leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (*tensors, bias)]
         own = copy.deepcopy(position).to(dtype)
         context = attend(*leaves[:3], bias=leaves[3], position=own, soft_cap=2.0, mask="causal", implementation=implementation)

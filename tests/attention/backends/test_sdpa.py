@@ -63,7 +63,7 @@ def test_causal_by_position_wherever_the_queries_stand(score: Any, start: Any, s
     """PyTorch's own causal mask counts from the first key; five queries against seven keys, and seven against five."""
     query, key, value = (KEY, QUERY, QUERY) if swapped else (QUERY, KEY, VALUE)
     arguments: dict[str, Any] = {"score": score, "mask": "causal", "query_start": start}
-    expected = attend(query.double(), key.double(), value.double(), **arguments, implementation="formula")
+    expected = attend(query.double(), key.double(), value.double(), **arguments, implementation="reference")
     found = attend(query, key, value, **arguments, implementation="sdpa")
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
@@ -95,7 +95,7 @@ def test_far_from_zero_the_squares_do_not_cancel() -> None:
     for mask in (None, Padding(torch.tensor([7, 3]))):
         arguments: dict[str, Any] = {"score": Gaussian(), "mask": mask}
         query, key = QUERY + 1e4, KEY + 1e4
-        expected = attend(query.double(), key.double(), VALUE.double(), **arguments, implementation="formula")
+        expected = attend(query.double(), key.double(), VALUE.double(), **arguments, implementation="reference")
         torch.testing.assert_close(attend(query, key, VALUE, **arguments, implementation="sdpa").double(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -104,7 +104,7 @@ def test_a_key_bias_keeps_its_gradient() -> None:
     score = Gaussian(torch.nn.Parameter(torch.rand(4).double() + 0.5))
     found, expected = (
         torch.autograd.grad(attend(*leaves, score=score, implementation=name).square().sum(), [*leaves, score.sigma])
-        for name in ("sdpa", "formula")
+        for name in ("sdpa", "reference")
     )
     torch.testing.assert_close(found, expected)
 

@@ -49,7 +49,7 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 def test_it_is_the_formula(mask: Mask, value_width: int) -> None:
     tensors = given(value_width=value_width)
     assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
-    torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "formula", mask=mask))
+    torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "reference", mask=mask))
 
 
 def test_gradients_of_rows_with_large_scores() -> None:
@@ -58,10 +58,10 @@ def test_gradients_of_rows_with_large_scores() -> None:
     bias = torch.zeros(B, 1, T, T)
     bias[1, :, 30:32] = torch.finfo(torch.float32).min
     exact = [tensor.double().requires_grad_() for tensor in (query, key, value)]
-    right = outcome(exact, "formula", mask=Window(5, 0), bias=bias.double())
+    right = outcome(exact, "reference", mask=Window(5, 0), bias=bias.double())
     tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
     assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
-    found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "formula"))
+    found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "reference"))
     for part, of_formula, expected in zip(found, plain, right, strict=True):
         allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
         assert (part - expected).abs().max() <= allowed
@@ -73,7 +73,7 @@ def test_scores_with_a_bias_of_the_key_and_biases_of_pairs() -> None:
     tensors = given()
     for arguments in ({"score": Gaussian()}, {"bias": bias}, {"bias": bias[:, :1, :1]}, {"lengths": torch.tensor([T, 9])}):
         together: dict[str, Any] = {"mask": Window(5, 0), **arguments}
-        torch.testing.assert_close(outcome(tensors, "sdpa", **together), outcome(tensors, "formula", **together))
+        torch.testing.assert_close(outcome(tensors, "sdpa", **together), outcome(tensors, "reference", **together))
 
 
 def test_rows_that_see_nothing_are_zero_and_hidden_nan_stays_hidden() -> None:
@@ -99,7 +99,7 @@ def test_second_derivatives(name: str) -> None:
 def test_in_16_bits_what_bands_share_is_summed_in_32() -> None:
     tensors = given(torch.bfloat16)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "formula", mask=Window(9, 0)), strict=True):
+    for found, right in zip(outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "reference", mask=Window(9, 0)), strict=True):
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found.double(), right, atol=3e-2, rtol=3e-2)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Blocks, Causal, Window
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
-from attent.errors import ImplementationError
-from attent.ops import native
+from attent.errors import ImplementationError, UnknownNameError
 from attent.ops import sdpa as ops_sdpa
 from attent.ops.tanh_score import operator
 
@@ -236,24 +234,13 @@ def test_transforms_take_plain_paths(ran: list[Any]) -> None:
     assert planned == ["single_tile"]
 
 
-@pytest.mark.parametrize("name", select.REMOVED)
-def test_names_of_the_removed_backend_for_dropout_run_tiles(name: str) -> None:
+def test_a_backend_asked_for_by_name_runs_or_is_an_error() -> None:
     query = torch.randn(1, 1, 9, 4)
-    assert explain(query, query, query, implementation=name, dropout=0.5, seed=1).chosen == "tiled"
-    expected, context = (attend(query, query, query, implementation=each, dropout=0.5, seed=1) for each in ("tiled", name))
-    assert torch.equal(expected, context)
-
-
-@pytest.mark.parametrize(("former", "present"), select.FORMER.items())
-def test_former_and_present_names(former: str, present: str) -> None:
-    query = torch.randn(1, 1, 9, 4)
-    if present == "dense" and native.library() is None:
-        pytest.skip("no extension: attent was installed without a compiler")
-    first, second = (explain(query, query, query, implementation=name, dropout=0.5, seed=1) for name in (present, former))
-    assert first == second
-    assert first.chosen == present
-    with pytest.raises(ImplementationError, match=f"implementation '{present}' cannot serve") if present != "reference" else nullcontext():
-        explain(query, query, query, implementation=present, normalizer="sparsemax")
+    assert explain(query, query, query, implementation="tiled", dropout=0.5, seed=1).chosen == "tiled"
+    with pytest.raises(ImplementationError, match="implementation 'dense' cannot serve"):
+        explain(query, query, query, implementation="dense", normalizer="sparsemax")
+    with pytest.raises(UnknownNameError, match="unknown implementation 'tile'; did you mean 'tiled'"):
+        explain(query, query, query, implementation="tile")
 
 
 def test_a_backend_says_what_it_lacks() -> None:

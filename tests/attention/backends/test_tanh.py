@@ -47,8 +47,8 @@ def test_it_is_the_formula(score: Any, case: dict[str, Any], size: int, compiled
         pytest.skip("no extension: attent was installed without a compiler")
     if not compiled:
         monkeypatch.setattr(native, "library", lambda: None)
-    exact = outcome(torch.float64, score, case, "formula")
-    plain = outcome(torch.float32, score, case, "formula")
+    exact = outcome(torch.float64, score, case, "reference")
+    plain = outcome(torch.float32, score, case, "reference")
     monkeypatch.setattr(row_tiles, "TILE", size)
     for ours, theirs, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
         allowed = 3 * (theirs.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
@@ -66,7 +66,7 @@ def test_keys_that_came_lowered_from_a_cache_serve() -> None:
     query, key, value = (torch.randn(2, 3, length, 5) for length in (1, 13, 13))
     lowered = score.lower_key(key)
     found = attend(query, lowered, value, score=score, implementation="tanh")  # pyright: ignore[reportCallIssue]
-    torch.testing.assert_close(found, attend(query, key, value, score=score, implementation="formula"))
+    torch.testing.assert_close(found, attend(query, key, value, score=score, implementation="reference"))
 
 
 def test_in_16_bits_scores_stay_in_32() -> None:
@@ -74,4 +74,4 @@ def test_in_16_bits_scores_stay_in_32() -> None:
     tensors = [torch.randn(2, 3, length, 5).bfloat16() for length in (11, 13, 13)]
     found = attend(*tensors, score=score.bfloat16(), implementation="tanh")
     assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, attend(*tensors, score=score, implementation="formula"), atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(found, attend(*tensors, score=score, implementation="reference"), atol=1e-2, rtol=1e-2)

@@ -53,7 +53,7 @@ def test_the_centre_is_the_mean_of_the_visible_keys() -> None:
     assert score.center(key[:, :, :0]) is None
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "tiled", "formula"])
+@pytest.mark.parametrize("implementation", ["sdpa", "tiled", "reference"])
 def test_a_learnt_bandwidth_learns(implementation: str) -> None:
     sigma = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
     x, y = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[0.0], [1.0]]).double()
@@ -119,8 +119,8 @@ def outcome(case: str, implementation: str, dtype: torch.dtype, **arguments: Any
 @pytest.mark.parametrize("arguments", [{}, {"mask": "causal"}, {"lengths": torch.tensor([9, 11])}, {"dropout": 0.2, "seed": 3}], ids=str)
 @pytest.mark.parametrize("case", FAR)
 def test_keys_and_queries_far_from_the_mean_keep_their_digits(case: str, arguments: dict[str, Any]) -> None:
-    right = outcome(case, "formula", torch.float64, **arguments)
-    plain = outcome(case, "formula", torch.float32, **arguments)
+    right = outcome(case, "reference", torch.float64, **arguments)
+    plain = outcome(case, "reference", torch.float32, **arguments)
     for implementation in ("auto", "tiled"):
         for part, of_formula, exact in zip(outcome(case, implementation, torch.float32, **arguments), plain, right, strict=True):
             allowed = 3 * (of_formula - exact).abs().max() + 2e-6 * exact.abs().max()
@@ -168,4 +168,4 @@ def test_far_features_have_second_derivatives(place: float) -> None:
         (first,) = torch.autograd.grad(context[..., 0].sum(), leaf, create_graph=True)
         return torch.autograd.grad(first.square().sum(), leaf)[0].double()
 
-    torch.testing.assert_close(second(torch.float32, "tiled"), second(torch.float64, "formula"), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(second(torch.float32, "tiled"), second(torch.float64, "reference"), rtol=1e-3, atol=1e-4)

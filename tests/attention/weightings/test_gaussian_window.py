@@ -37,7 +37,7 @@ def test_weights_are_multiplied_and_not_normalised_again() -> None:
     torch.testing.assert_close(steps["normalised"], plain)
 
 
-@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize("implementation", ["reference", "tiled"])
 def test_gradients_reach_the_centres(implementation: str) -> None:
     (query, key, value), about = tensors(), centres()
 
@@ -52,7 +52,7 @@ def test_gradients_reach_the_centres(implementation: str) -> None:
 def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
     (query, key, value), about, score = tensors(), centres(), Additive(D, D, 5).double()
     found = []
-    for implementation in ("formula", "tanh", "tiled"):
+    for implementation in ("reference", "tanh", "tiled"):
         arguments = {"score": score, "mask": Around(about, 3), "dropout": 0.3, "seed": 5, "implementation": implementation}
         context = attend(query, key, value, weighting=GaussianWindow(about, 1.5), **arguments)
         found.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])

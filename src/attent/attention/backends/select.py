@@ -23,10 +23,6 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import is_transformed, needs_plain_torch
 
-# Former names of backends, which `implementation=` takes too.
-FORMER = {"short": "dense", "formula": "reference"}
-# Names of a backend for dropout that was removed, since dense attention was 3 to 9 times as fast as it, and tiles as fast.
-REMOVED = {"sdpa_dropout": "tiled", "dropped": "tiled"}
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
 # on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
@@ -155,7 +151,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
     def objection(name: str) -> str | None:
         return backends[name].unsupported(call) or reason_to_skip(name, call)
 
-    name = (FORMER | REMOVED).get(implementation, implementation)
+    name = implementation
     if name == "auto":
         name = next(name for name in backends if objection(name) is None)
     elif name not in backends:

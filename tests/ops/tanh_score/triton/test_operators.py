@@ -65,7 +65,7 @@ def no_tiles(*arguments: Any) -> Tensor:
 @pytest.mark.parametrize("name", [*FUSED, "concat"])
 def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     score, case = (Concat(5, 5, 7), {}) if name == "concat" else (Additive(5, 5, 7, heads=4), FUSED[name])
-    exact, plain = (outcome(device, dtype, score, case, "formula") for dtype in (torch.float64, torch.float32))
+    exact, plain = (outcome(device, dtype, score, case, "reference") for dtype in (torch.float64, torch.float32))
     monkeypatch.setattr("attent.attention.backends.tanh.tiled.choose", no_tiles)
     for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
         assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
@@ -77,7 +77,7 @@ def test_everything_else_goes_by_tiles_whose_scores_are_the_kernels(
     device: torch.device, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = Additive(5, 5, 7)
-    exact, plain = (outcome(device, dtype, score, case, "formula") for dtype in (torch.float64, torch.float32))
+    exact, plain = (outcome(device, dtype, score, case, "reference") for dtype in (torch.float64, torch.float32))
     monkeypatch.setattr(eager, "scores", no_tiles)
     for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
         assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
@@ -141,7 +141,9 @@ def test_forward_mode_takes_the_plain_formula(device: torch.device) -> None:
     query, key, value, tangent = (torch.randn(1, 1, length, 4, device=device) for length in (3, 5, 5, 5))
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(value, tangent)
-        found = [forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent for name in ("tanh", "formula")]
+        found = [
+            forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent for name in ("tanh", "reference")
+        ]
     assert found[0].any()
     torch.testing.assert_close(*found)
 
