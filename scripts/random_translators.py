@@ -52,8 +52,11 @@ def sources(count: int, seed: int = 0) -> list[str]:
 
 
 def texts(count: int, seed: int = 0) -> list[str]:
-    """Return lines, lines of shuffled words with wide spaces, and characters at random."""
-    draw, known = random.Random(seed), lines()
+    """Return lines, lines of shuffled words with wide spaces, and characters at random.
+
+    Lines that spell a special token are left out: it is text to attent, and a token to transformers.
+    """
+    draw, known = random.Random(seed), [line for line in lines() if "s>" not in line]
     characters = sorted({character for line in known for character in line}) + list("\u00a0\u200b\t\u3000😀<>&ê№①")
     result: list[str] = []
     for _ in range(count):

@@ -15,8 +15,6 @@ import attent
 from attent import registry
 from attent.attention import masks, normalizers, positions, scores, weightings
 from attent.errors import ArgumentError, UnknownNameError
-from attent.models.settings import RnnSettings, TransformerSettings
-from attent.registry import with_keys
 
 
 @pytest.fixture
@@ -174,17 +172,3 @@ def test_names_are_known_without_importing_the_parts(kind: str, package: ModuleT
             check()
         errors.append(str(error.value))
     assert errors[0] == errors[1]
-
-
-def test_the_later_of_two_spellings_counts() -> None:
-    assert with_keys({"a": 1, "normaliser": "softmax", "normalizer": "hard"}, {"normalizer": "normaliser"}) == {
-        "a": 1,
-        "normaliser": "hard",
-    }
-
-
-@pytest.mark.parametrize("settings", [RnnSettings, TransformerSettings])
-def test_settings_take_both_spellings_and_write_the_first(settings: type[RnnSettings | TransformerSettings]) -> None:
-    written = settings.model_validate({"normalizer": "hard"}).model_dump(exclude_unset=True)
-    assert written["normaliser"] == "hard"
-    assert "normalizer" not in written

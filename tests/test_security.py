@@ -85,7 +85,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("slot", ["score", "normaliser"])
+@pytest.mark.parametrize("slot", ["score", "normalizer"])
 @pytest.mark.parametrize("loader", list(LOADERS))
 def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even from itself, where Python looks for modules in it."""

@@ -11,7 +11,7 @@ import ast
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -149,8 +149,3 @@ def _imported(kind: str, path: str) -> type[Any]:
     finally:
         for folder in extra_path:
             sys.path.remove(folder)
-
-
-def with_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return values with some keys under another name; of two keys that become one, the later counts."""
-    return {names.get(key, key): value for key, value in values.items()}

@@ -11,9 +11,9 @@ from attent.runs.folder import Run, read
     ("settings", "reason"),
     [
         ({}, None),
-        ({"score": "vaswani", "normaliser": "softmax", "position": "none"}, None),
+        ({"score": "vaswani", "normalizer": "softmax", "position": "none"}, None),
         ({"score": "additive"}, "it has no score 'additive', only scaled_dot and dot"),
-        ({"normaliser": "sparsemax"}, "it has no normalizer 'sparsemax', only softmax"),
+        ({"normalizer": "sparsemax"}, "it has no normalizer 'sparsemax', only softmax"),
         ({"position": "alibi"}, "it has position 'alibi' in decoders alone, not in encoders"),
         ({"position": "relative_bias"}, "it has one table for all layers, and here each layer has its own"),
         ({"kind": "rnn"}, "it has no recurrent models"),

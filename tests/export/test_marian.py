@@ -97,7 +97,7 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"norm": "pre"}, "after each residual connection"),
         ({"position": "rotary"}, "no position 'rotary'"),
         ({"score": "dot"}, "scaled_dot and softmax alone"),
-        ({"normaliser": "sparsemax"}, "scaled_dot and softmax alone"),
+        ({"normalizer": "sparsemax"}, "scaled_dot and softmax alone"),
         ({"key_value_heads": 2}, "as many heads"),
         ({}, "its tokenizer is SentencePiece, and the source's is 'char'"),
     ],

@@ -21,7 +21,7 @@ VARIANTS = [
     {"position": "alibi", "tie_embeddings": False},
     {"position": "relative_bias", "norm": "pre"},
     {"position": "none", "score": "dot", "heads": 4, "key_value_heads": 2},
-    {"position": "sinusoidal", "score": "additive", "normaliser": "sparsemax"},
+    {"position": "sinusoidal", "score": "additive", "normalizer": "sparsemax"},
 ]
 PACKED = VARIANTS[:3]
 

@@ -26,7 +26,7 @@ VARIANTS = [
     {"attention": "luong", "cell": "gru", "local": "m", "local_window": 2},
     {"attention": "luong", "cell": "lstm", "local": "p", "local_window": 3, "decoder_layers": 2},
     {"attention": "luong", "cell": "gru", "local": "p", "local_window": 1, "input_feeding": False},
-    {"attention": "luong", "cell": "gru", "score": "gaussian", "normaliser": "sparsemax", "share_embeddings": "none"},
+    {"attention": "luong", "cell": "gru", "score": "gaussian", "normalizer": "sparsemax", "share_embeddings": "none"},
 ]
 NAMES = ["-".join(map(str, variant.values())) for variant in VARIANTS]
 every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)

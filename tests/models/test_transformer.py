@@ -20,7 +20,7 @@ VARIANTS = [
     {"position": "relative_bias", "norm": "post", "key_value_heads": 2},
     {"position": "relative_bias", "norm": "pre"},
     {"position": "none", "norm": "post", "score": "cosine"},
-    {"position": "none", "norm": "pre", "normaliser": "sparsemax"},
+    {"position": "none", "norm": "pre", "normalizer": "sparsemax"},
     {"position": "sinusoidal", "score": "additive", "key_value_heads": 2},
 ]
 NAMES = ["-".join(map(str, variant.values())) for variant in VARIANTS]

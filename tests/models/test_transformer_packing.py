@@ -87,7 +87,7 @@ def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
         assert not has_packed_form(model.encoder)
         hook.remove()
     assert has_packed_form(model.encoder)
-    model.decoder.layers[0].cross_attention.normaliser = Sparsemax()
+    model.decoder.layers[0].cross_attention.normalizer = Sparsemax()
     assert not has_packed_form(model.decoder)
     model.encoder.layers[0].feed_forward.widen = nn.Sequential(nn.Linear(36, 67))
     assert not has_packed_form(model.encoder)
@@ -137,7 +137,7 @@ STEPPED = [
     {"position": "rotary", "norm": "pre", "activation": "gelu"},
     {"position": "none", "score": "dot", "activation": "silu"},
 ]
-LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normaliser": "sparsemax"}]
+LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normalizer": "sparsemax"}]
 
 
 def small(variant: dict[str, object]) -> Transformer:

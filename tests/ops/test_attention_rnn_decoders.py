@@ -151,7 +151,7 @@ def test_only_what_is_needed_gets_gradients(kind: dict[str, Any]) -> None:
     "variant",
     [
         ADDITIVE | {"score": "concat"},
-        ADDITIVE | {"normaliser": "sparsemax"},
+        ADDITIVE | {"normalizer": "sparsemax"},
         LUONG | {"layer_norm": True},
         LUONG | {"input_feeding": False},
     ],

@@ -200,7 +200,7 @@ def test_what_it_does_not_compute_is_searched_step_by_step(monkeypatch: pytest.M
     assert model.packed_decoder(source, lengths, 101) is not None
     assert model.packed_decoder(source, lengths, 102) is None
     assert model.packed_decoder(source, torch.tensor([3, 0, 2]), 5) is None
-    assert make({"normaliser": "sparsemax"}).packed_decoder(source, lengths, 5) is None
+    assert make({"normalizer": "sparsemax"}).packed_decoder(source, lengths, 5) is None
     assert OwnOutput(model.settings, 13, 37).eval().packed_decoder(source, lengths, 5) is None
     model = make({}, 3.0)
     monkeypatch.setattr(model, "packed_decoder", None)

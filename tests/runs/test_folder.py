@@ -153,8 +153,8 @@ def damaged(folder: Path, what: str) -> None:
     [
         ("no folder", "run is no run folder: there is no such folder"),
         ("bad JSON", r"config\.json is damaged: "),
-        ("newer", r"config\.json has format 4, written by attent 9\.9; this attent reads up to 3"),
-        ("newer of nobody", r"config\.json has format 4, written by attent of a newer version"),
+        ("newer", r"config\.json has format 5, written by attent 9\.9; this attent reads up to 4"),
+        ("newer of nobody", r"config\.json has format 5, written by attent of a newer version"),
         ("no format", r"config\.json is damaged: it names no format"),
         ("format of truth", r"config\.json is damaged: it names no format"),
         ("uneven heads", r"config\.json is damaged: model\S*: heads must divide width = 8, got 3"),

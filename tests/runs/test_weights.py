@@ -102,7 +102,7 @@ def test_a_header_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 SMALL = {"width": 8, "feed_forward": 5, "heads": 2}
 MODELS = [
     TransformerSettings(encoder_layers=1, decoder_layers=2, **SMALL),
-    TransformerSettings(encoder_layers=1, decoder_layers=1, score="additive", normaliser="entmax15", position="relative_bias", **SMALL),
+    TransformerSettings(encoder_layers=1, decoder_layers=1, score="additive", normalizer="entmax15", position="relative_bias", **SMALL),
     TransformerSettings(encoder_layers=1, decoder_layers=1, position="learned", share_embeddings="none", norm="pre", **SMALL),
     RnnSettings(width=8, embedding_width=6),
     RnnSettings(width=8, embedding_width=6, attention="luong", local="p", layer_norm=True, cell="lstm", encoder_layers=2),

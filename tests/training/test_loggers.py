@@ -152,8 +152,6 @@ def test_settings_name_the_loggers() -> None:
 
     assert loggers() == ()
     assert loggers(log="mlflow") == ("mlflow",)
-    assert loggers(tensorboard=True) == loggers(log="tensorboard", tensorboard=True) == ("tensorboard",)
-    assert loggers(log="wandb", tensorboard=True) == ("wandb", "tensorboard")
     assert "log" not in TrainingSettings(updates=1, batch_pairs=1).table
     assert TrainingSettings(updates=1, batch_pairs=1, log="wandb").table["log"] == "wandb"
 

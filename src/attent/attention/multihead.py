@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
         self.score = choices.score_for(score, self.key_width, self.key_width, heads)
         # the attribute's name stands in the state_dict of a normalizer with parameters
-        self.normaliser = choices.normalizer(normalizer)
+        self.normalizer = choices.normalizer(normalizer)
         self.position = choices.position_for(position, heads)
         self.soft_cap, self.dropout = soft_cap, dropout
 
@@ -251,7 +251,7 @@ class MultiHeadAttention(nn.Module):
             key,
             value,
             score=self.score,
-            normalizer=self.normaliser,
+            normalizer=self.normalizer,
             mask=mask,
             bias=bias,
             soft_cap=self.soft_cap,

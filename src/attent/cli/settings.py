@@ -146,7 +146,6 @@ def override(
     device: str | None = None,
     sharded: bool | None = None,
     log: str | None = None,
-    tensorboard: bool | None = None,
 ) -> RunSettings:
     """Return settings with some values replaced, checked as those of a file are.
 
@@ -162,7 +161,6 @@ def override(
         device: its name.
         sharded: whether several processes share out weights and moments.
         log: where the log is written too.
-        tensorboard: whether that is TensorBoard.
 
     Raises:
         ArgumentError: a change is not of this form, or a value cannot be used.
@@ -185,7 +183,6 @@ def override(
         "device": device,
         "sharded": sharded,
         "log": log,
-        "tensorboard": tensorboard,
     }
     training |= {name: value for name, value in values.items() if value is not None}
     for change in changes:

@@ -58,7 +58,7 @@ SLOTS = {
     ),
     "normalizers": Slot(
         "normalizer",
-        "normaliser",
+        "normalizer",
         ALL_NORMALIZERS,
         "The RNN looks as Luong's does, with the score general; the Transformer's score is scaled_dot, and all of its attention has the "
         "normalizer. Tokens per second are target tokens of training: softmax has fused paths there.",

@@ -191,8 +191,8 @@ def unsupported(run: Run) -> str | None:
     settings, attention = model.settings, model.decoder.layers[0].self_attention
     if type(attention.score) not in SCALES:
         return f"it has no score {settings.score!r}, only scaled_dot and dot"
-    if type(attention.normaliser) is not Softmax:
-        return f"it has no normalizer {settings.normaliser!r}, only softmax"
+    if type(attention.normalizer) is not Softmax:
+        return f"it has no normalizer {settings.normalizer!r}, only softmax"
     if settings.position == "alibi":
         return "it has position 'alibi' in decoders alone, not in encoders"
     if settings.position == "relative_bias":

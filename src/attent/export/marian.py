@@ -40,8 +40,8 @@ def unsupported(run: Run) -> str | None:
         return "its layer normalization comes after each residual connection, and the run's before"
     if settings.position not in ("sinusoidal", "learned"):
         return f"it has no position {settings.position!r}, only sinusoidal and learned"
-    if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normaliser != "softmax":
-        return f"it has scaled_dot and softmax alone, got {settings.score!r} and {settings.normaliser!r}"
+    if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normalizer != "softmax":
+        return f"it has scaled_dot and softmax alone, got {settings.score!r} and {settings.normalizer!r}"
     if settings.key_value_heads not in (None, settings.heads):
         return "it has as many heads of keys and values as of queries"
     for side in SIDES:

@@ -102,7 +102,7 @@ class RecurrentAttention(nn.Module):
         self.local = local
         self.score = _build_score(score, query_width, memory_width, hidden, memory_width**-0.5 if scaled else 1.0)
         self.score.check(query_width, memory_width, 1)
-        self.normaliser = choices.normalizer(normalizer)
+        self.normalizer = choices.normalizer(normalizer)
 
     def cache_kv(self, memory: Memory) -> KeyValueCache:
         """Return a memory's lowered keys and its values, for all steps."""
@@ -125,7 +125,7 @@ class RecurrentAttention(nn.Module):
             source.key,
             source.value,
             score=self.score,
-            normalizer=self.normaliser,
+            normalizer=self.normalizer,
             mask=mask,
             weighting=weighting,
             lengths=lengths,
@@ -140,7 +140,7 @@ class RecurrentAttention(nn.Module):
     def fused_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
         """W, b and v of v·tanh(W q + b + k'), or W of W q·k', under a global softmax; None for any other attention."""
         score = self.score
-        if self.local is not None or not isinstance(self.normaliser, Softmax):
+        if self.local is not None or not isinstance(self.normalizer, Softmax):
             return None
         if isinstance(score, General):
             return score.weight if score.factor == 1.0 else score.weight * score.factor, None, None

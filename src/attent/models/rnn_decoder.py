@@ -146,7 +146,7 @@ class AttendingDecoder(RnnDecoder):
             settings.memory_width,
             settings.score_name,
             settings.attention_hidden,
-            settings.normaliser,
+            settings.normalizer,
             local,
             settings.scaled_score,
         )

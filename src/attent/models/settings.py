@@ -10,7 +10,6 @@ from attent.errors import UnknownNameError
 from attent.layers.feed_forward import Activation
 from attent.layers.recurrent import Cell
 from attent.layers.residual import Norm
-from attent.registry import with_keys
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
 # Heads that are advised: a width from elsewhere may be any number.
@@ -63,7 +62,7 @@ class PresetSettings(BaseModel):
     def _from_preset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        values = cls.implied | with_keys(values, {"normalizer": "normaliser"})
+        values = cls.implied | values
         if "preset" not in values:
             return values
         name = values["preset"]
@@ -86,7 +85,7 @@ class StackSettings(PresetSettings):
         activation: the nonlinearity of the feed-forward network.
         norm: layer normalization after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, see attent.attention.scores.
-        normaliser: the name of a normalizer, see attent.attention.normalizers.
+        normalizer: the name of a normalizer, see attent.attention.normalizers.
         position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or none.
         maximum_length: the number of learned positions, in tokens.
         output_bias: whether the logits have a bias.
@@ -101,7 +100,7 @@ class StackSettings(PresetSettings):
     activation: Activation = "relu"
     norm: Norm = "post"
     score: str = "scaled_dot"
-    normaliser: str = "softmax"
+    normalizer: str = "softmax"
     position: Position = "sinusoidal"
     maximum_length: int = Field(default=1024, ge=1)
     output_bias: bool = False
@@ -221,7 +220,7 @@ class RnnSettings(PresetSettings):
         scaled_score: whether the score general is divided by √ of the memory's width. Luong's is not; but then Adam makes the
             weights all but hard in a wide model's first updates, which it leaves slowly (docs/compare.md).
         attention_hidden: features inside an additive or concat score; by default as many as the memory has.
-        normaliser: the name of a normalizer, see attent.attention.normalizers.
+        normalizer: the name of a normalizer, see attent.attention.normalizers.
         local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one ("p"), or
             global ("none"); their §3.2.
         local_window: the window's half-width D, in tokens.
@@ -252,7 +251,7 @@ class RnnSettings(PresetSettings):
     score: str | None = None
     scaled_score: bool = False
     attention_hidden: int | None = Field(default=None, ge=1)
-    normaliser: str = "softmax"
+    normalizer: str = "softmax"
     local: Literal["none", "m", "p"] = "none"
     local_window: int = Field(default=10, ge=1)
     token_in_query: bool = False

@@ -32,7 +32,7 @@ def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAtten
         settings.heads,
         key_value_heads=settings.key_value_heads,
         score=settings.score,
-        normalizer=settings.normaliser,
+        normalizer=settings.normalizer,
         position=settings.position if has_position else None,
         dropout=settings.attention_dropout,
     )

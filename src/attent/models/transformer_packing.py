@@ -59,7 +59,7 @@ def has_packed_form(stack: Stack) -> bool:
     tree = module_tree(stack)
     if (parts := _parts.get(tree)) is None:
         parts = _parts[tree] = _packed_parts(stack, tree)
-    is_softmax = all(type(attention.normaliser) is Softmax and attention.soft_cap is None for attention in parts.attentions)
+    is_softmax = all(type(attention.normalizer) is Softmax and attention.soft_cap is None for attention in parts.attentions)
     is_served = all(rotary.interleaved for rotary in parts.positions) and all(
         layer.activation in ACTIVATIONS for layer in parts.feed_forwards
     )

@@ -15,10 +15,11 @@ from attent.data.settings import LANGUAGE, VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
+from attent.runs.old_formats import present_config
 
 Task = Literal["translate", "fill-mask", "classify", "text-generation"]
 DType = Literal["float32", "bfloat16", "int8"]
-FORMAT = 3
+FORMAT = 4
 CONFIG = "config.json"
 # Bytes that a config.json may have.
 LARGEST = 2**22
@@ -228,7 +229,7 @@ def read_config(path: Path | str) -> RunConfig:
         newer = written_by.get("attent", "of a newer version") if isinstance(written_by, dict) else "of a newer version"
         raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
     try:
-        return RunConfig.model_validate(content)
+        return RunConfig.model_validate(content if content["format"] == FORMAT else present_config(content))
     except ValidationError as error:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error
 

@@ -18,6 +18,7 @@ from attent.bounded import open_regular
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
+from attent.runs.old_formats import present_name
 
 # The key in the metadata of a run's weights under which the digests of its other files stand; the weights' own is in the config, so that
 # config, weights and tokenizers are known to be of one run.
@@ -94,7 +95,7 @@ def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
         RunError: the file is missing or damaged.
     """
     with opened(file) as tensors:
-        return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118 - it is no mapping
+        return {present_name(name): tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118 - it is no mapping
 
 
 def metadata_of(file: Path) -> dict[str, str]:
@@ -135,7 +136,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
         shapes = {name: shape for name, shape in shapes_in(file).items() if shape}
         check_shapes({name: like(name).shape for name in shapes}, shapes, file)
     with opened(file) as stored:
-        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - it is no mapping
+        tensors = {present_name(name): stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - it is no mapping
     if like is not None:
         _check_numbers({name: tensor for name, tensor in tensors.items() if tensor.shape}, like, file)
     return tensors

@@ -103,13 +103,13 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
         ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones would not be.
         UnknownNameError: there is no such score or normalizer.
     """
-    attentions = [module for module in model.modules() if isinstance(getattr(module, "normaliser", None), Normalizer)]
+    attentions = [module for module in model.modules() if isinstance(getattr(module, "normalizer", None), Normalizer)]
     if (score or normalizer) and not attentions:
         raise ArgumentError("this run has no attention whose score or normalizer could be another")
     if normalizer is not None:
         part = choices.normalizer(normalizer)
         for module in attentions:
-            module.normaliser = part  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+            module.normalizer = part  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     if score is not None:
         for module in attentions:
             old = module.score

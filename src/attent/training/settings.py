@@ -28,7 +28,7 @@ ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "
 
 # Settings that may change when a run is resumed; changing any other would make it a different run.
 CHANGEABLE_ON_RESUME = frozenset(
-    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "tensorboard", "sharded", "device"}
+    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "sharded", "device"}
 )
 
 
@@ -79,7 +79,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         keep_last: how many of the last checkpoints to keep.
         save_every: updates between checkpoints, besides those at validations; None for no others.
         log: where scores and speed are written too; None for the run folder alone.
-        tensorboard: the former way to say log = "tensorboard".
         freeze: parts of the model whose weights stay as they are: embeddings, encoder, decoder, output.
         seed: of the data order and dropout; on one machine it determines the result.
     """
@@ -116,14 +115,13 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     keep_last: int = Field(default=1, ge=1)
     save_every: int | None = Field(default=None, ge=1)
     log: Literal["tensorboard", "wandb", "mlflow"] | None = None
-    tensorboard: bool = False
     freeze: tuple[str, ...] = ()
     seed: int = Field(default=1, ge=0, lt=2**63)
 
     @property
     def loggers(self) -> tuple[str, ...]:
         """Return the names of the loggers, see `attent.training.loggers`."""
-        return tuple(dict.fromkeys(name for name in (self.log, "tensorboard" if self.tensorboard else None) if name is not None))
+        return () if self.log is None else (self.log,)
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

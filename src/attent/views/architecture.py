@@ -177,7 +177,7 @@ def _layer(sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter:
 
 def _attention_detail(attention: MultiHeadAttention) -> str:
     groups = f", {attention.key_value_heads} of keys" if attention.key_value_heads != attention.heads else ""
-    parts = [f"{attention.heads} heads of {attention.key_width}{groups}", _words(attention.score), _words(attention.normaliser)]
+    parts = [f"{attention.heads} heads of {attention.key_width}{groups}", _words(attention.score), _words(attention.normalizer)]
     return " · ".join([*parts, *([] if attention.position is None else [_words(attention.position)])])
 
 
@@ -200,7 +200,7 @@ def _recurrent_side(stack: Any, counter: ParameterCounter) -> Iterator[Box]:
     yield counter.box(title, detail, "recurrent", recurrent, *states, reads_memory=bool(states))
     if "cross_attention" in parts:
         attention, queries = parts["cross_attention"], [parts["asked"]] if "asked" in parts else []
-        detail = f"{_words(attention.score)} · {_words(attention.normaliser)}"
+        detail = f"{_words(attention.score)} · {_words(attention.normalizer)}"
         yield counter.box("Attention to the source", detail, "attention", attention, *queries, reads_memory=True)
     if "readout" in parts:
         readout = parts["readout"]

@@ -102,4 +102,4 @@ class AttentionTrace:
 def parts_of(attention: MultiHeadAttention) -> str:
     """Return the score, the normalizer and the heads of an attention in words."""
     heads = f"{attention.heads} head{'s' if attention.heads > 1 else ''} of width {attention.key_width}"
-    return f"{equation_of(attention.score)} · {name_of(attention.normaliser)} · {heads}"
+    return f"{equation_of(attention.score)} · {name_of(attention.normalizer)} · {heads}"

@@ -80,7 +80,7 @@ def _add_attention(branch: Tree, attention: MultiHeadAttention, drawn_ids: set[i
     if attention.position is not None:
         _add(branch, "position", attention.position, drawn_ids, _first_line(attention.position))
     _add(branch, "score", attention.score, drawn_ids, equation_of(attention.score))
-    normalizer = attention.normaliser
+    normalizer = attention.normalizer
     branch.add(Text.assemble(("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")))
     if attention.output is not None:
         _add(branch, "W_O", attention.output, drawn_ids)

@@ -11,7 +11,7 @@ def test_the_weights_are_the_scores() -> None:
     assert Identity()(scores) is scores
     allowed = torch.rand(2, 3, 5, 7) < 0.5
     assert torch.equal(Identity()(scores, allowed), scores * allowed)
-    assert not Identity.distribution
+    assert not Identity.is_distribution
     assert not Identity.shift_invariant
 
 

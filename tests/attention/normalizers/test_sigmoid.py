@@ -12,7 +12,7 @@ def test_each_key_by_itself() -> None:
     weights = Sigmoid()(scores)
     torch.testing.assert_close(Sigmoid()(scores[..., 2:5]), weights[..., 2:5])
     assert ((weights > 0) & (weights < 1)).all()
-    assert not Sigmoid.distribution
+    assert not Sigmoid.is_distribution
     assert not Sigmoid.shift_invariant
 
 

@@ -96,7 +96,6 @@ def train(
         bool | None, typer.Option("--sharded/--whole", help="Whether the processes of torchrun divide weights and moments among them.")
     ] = None,
     log: Annotated[LoggerName | None, typer.Option(help="Write losses, scores and speed there too; wandb is Weights & Biases.")] = None,
-    tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="The same as --log tensorboard.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
     init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
     freeze: Annotated[
@@ -148,7 +147,6 @@ def train(
         "device": device,
         "sharded": sharded,
         "log": None if log is None else log.value,
-        "tensorboard": tensorboard,
     }
     languages = {"source": source_language, "target": target_language}
     vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}

@@ -1,0 +1,121 @@
+"""Run folders of formats 1 to 3, whose names a later version changed, load on under the present ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import attent
+from attent.attention.base import Normalizer
+from attent.errors import RunError
+from attent.runs.config import FORMAT, read_config, write_config
+from attent.runs.old_formats import present_config, present_name
+from attent.tasks.recipe import resume
+
+FROZEN = Path(__file__).parents[1] / "frozen"
+
+
+class Warm(Normalizer, nn.Module):
+    """A normalizer with a parameter of its own, which only a caller's may have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(1.0))
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        return (scores * self.factor).softmax(-1)
+
+    __call__ = Normalizer.__call__
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A run of format 3."""
+    return Path(shutil.copytree(FROZEN / "runs" / "pairs", tmp_path / "run"))
+
+
+def change(run: Path, table: str, **values: object) -> None:
+    content = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    content[table] |= values
+    (run / "config.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_a_config_is_read_by_its_former_keys_and_written_by_the_present_ones(old: Path) -> None:
+    change(old, "model", normaliser="sparsemax")
+    config = read_config(old)
+    assert config.model.normalizer == "sparsemax"
+    write_config(config, old)
+    written = json.loads((old / "config.json").read_text(encoding="utf-8"))
+    assert (written["format"], written["model"]["normalizer"]) == (FORMAT, "sparsemax")
+    assert "normaliser" not in written["model"]
+    assert read_config(old).model == config.model
+
+
+def test_the_present_format_has_no_former_keys(old: Path) -> None:
+    write_config(read_config(old), old)
+    change(old, "model", normaliser="hard")
+    with pytest.raises(RunError, match=r"config\.json is damaged: .*normaliser"):
+        read_config(old)
+
+
+@pytest.mark.parametrize(
+    ("training", "log"),
+    [({"tensorboard": True}, "tensorboard"), ({"tensorboard": True, "log": "wandb"}, "wandb"), ({"tensorboard": False}, None)],
+)
+def test_tensorboard_is_a_log(training: dict[str, object], log: str | None) -> None:
+    found = present_config({"format": 3, "training": training})["training"]
+    assert (found.get("log"), "tensorboard" in found) == (log, False)
+
+
+@pytest.mark.parametrize("content", [{"model": 3, "training": []}, {"model": {"normaliser": 3}}, {}])
+def test_what_is_damaged_is_passed_on(content: dict[str, object]) -> None:
+    present_config(content)
+
+
+def test_a_part_from_the_former_folder_of_normalizers_is_found(old: Path) -> None:
+    change(old, "model", normaliser="attent.attention.normalisers.sparsemax:Sparsemax")
+    run = attent.load(old, trust_code=True)
+    assert type(run.model.decoder.layers[0].cross_attention.normalizer).__name__ == "Sparsemax"
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("decoder.layers.0.cross_attention.normaliser.factor", "decoder.layers.0.cross_attention.normalizer.factor"),
+        ("decoder.attention.normaliser.inner.weight/exp_avg", "decoder.attention.normalizer.inner.weight/exp_avg"),
+        # a score's own
+        ("decoder.attention.score.normaliser.weight", "decoder.attention.score.normaliser.weight"),
+    ],
+)
+def test_names_of_tensors(former: str, present: str) -> None:
+    assert present_name(former) == present
+
+
+def test_the_parameters_of_a_normalizer_are_loaded(old: Path) -> None:
+    change(old, "model", normaliser=f"{__name__}:Warm")
+    weights = load_file(old / "model.safetensors")
+    stacks = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
+    weights |= {f"{stack}.layers.0.{name}.normaliser.factor": torch.tensor(0.5) for stack, names in stacks.items() for name in names}
+    save_file(weights, old / "model.safetensors")
+    content = json.loads((old / "config.json").read_text(encoding="utf-8"))
+    # a run may do without the digest of its weights
+    del content["digests"]["model.safetensors"]
+    (old / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    model = attent.load(old, trust_code=True).model
+    assert model.decoder.layers[0].cross_attention.normalizer.factor.item() == 0.5
+
+
+def test_a_training_goes_on_in_the_present_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FROZEN)
+    run = Path(shutil.copytree(FROZEN / "runs" / "unfinished", tmp_path / "run"))
+    updates = int(max(path.name for path in (run / "checkpoints").iterdir())) + 2
+    resume(run, {"updates": updates})
+    config = read_config(run)
+    assert (config.format, config.state, config.training["updates"]) == (FORMAT, "finished", updates)
+    assert "tensorboard" not in config.training
