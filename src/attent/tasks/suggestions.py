@@ -76,7 +76,12 @@ class CaptionTraining(NamedTuple):
 
 
 # The table of docs/train.md.
-CAPTION_TRAININGS = (CaptionTraining(29_000, 2, 1.19, 10.4),)
+CAPTION_TRAININGS = (
+    CaptionTraining(2_000, 2, 13.7, 4.6),
+    CaptionTraining(2_000, 4, 27.3, 11.6),
+    CaptionTraining(10_000, 2, 3.34, 6.1),
+    CaptionTraining(29_000, 2, 1.19, 14.8),
+)
 
 
 def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -> dict[str, dict[str, Any]]:
