@@ -371,7 +371,7 @@ def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path)
     assert is_bound(run)
     # of the same size, and as good as any by itself
     CharTokenizer("acb").save(run / "source.tokenizer.json")
-    with pytest.raises(RunError, match=r"its tokenizers or further files have not the SHA-256 that model\.safetensors was written with"):
+    with pytest.raises(RunError, match=r"source\.tokenizer\.json does not have the SHA-256 that model\.safetensors was written with"):
         read(run)
     SOURCE.save(run / "source.tokenizer.json")
     read(run)

@@ -67,8 +67,10 @@ def check_files(file: Path, names: Iterable[str]) -> None:
         RunError: a file is another or missing, or the weights are missing or damaged.
     """
     metadata = metadata_of(file)
-    if FILES in metadata and metadata[FILES] != files_metadata(file.parent, names)[FILES]:
-        raise RunError(f"{file.parent} is damaged: its tokenizers or further files have not the SHA-256 that {file.name} was written with")
+    if FILES in metadata and metadata[FILES] != (present := files_metadata(file.parent, names)[FILES]):
+        written = metadata[FILES].splitlines()
+        culprit = next((line.partition("  ")[2] for line in present.splitlines() if line not in written), "a further file")
+        raise RunError(f"{file.parent} is damaged: {culprit} does not have the SHA-256 that {file.name} was written with")
 
 
 @contextmanager
