@@ -218,6 +218,32 @@ def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, monkeypatch: p
     assert server.batcher.close(60)
 
 
+def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.serve import translation_server
+    from attent.serve.translation.engines import RunCatalog
+    from attent.serve.translation.settings import ServerSettings
+
+    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
+    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+
+    def load(*arguments: object) -> None:
+        has_begun.set()
+        assert is_over.wait(60)
+
+    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None)
+    monkeypatch.setattr(server.catalog, "reload", load)
+    with translation_server.listen("127.0.0.1", 0) as listener:
+        stopper = threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM))
+        try:
+            # the process is to be ended without Python's own end, which the thread would abort
+            assert not server.run(listener, stopper.start)
+        finally:
+            is_over.set()
+            sys.setswitchinterval(interval)
+    stopper.join()
+
+
 READER = """
 import pathlib
 from attent.serve.translation import document_worker

@@ -58,6 +58,7 @@ class TranslationServer:
         self.catalog, self.settings, self._say = catalog, settings, say
         # on the monotonic clock, once a signal has come
         self._deadline = 0.0
+        self._watcher: threading.Thread | None = None
         metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
         # a thread has a GPU of its own choice, on which Triton launches kernels
         prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
@@ -85,6 +86,10 @@ class TranslationServer:
         finally:
             # one patience for requests and threads
             has_ended = self.close(max(self._deadline - time.monotonic(), 0))
+        if self._watcher is not None:
+            # a run may be loading: Python ends with an abort if a thread writes to the log meanwhile
+            self._watcher.join(max(self._deadline - time.monotonic(), 0))
+            has_ended &= not self._watcher.is_alive()
         return has_ended
 
     def close(self, seconds: float | None = None) -> bool:
@@ -153,7 +158,8 @@ class TranslationServer:
         has_started()
         has_ended = threading.Event()
         # not by the event loop, which at its end would wait for a run that is being loaded
-        threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True)
+        self._watcher.start()
         try:
             await task
         finally:
