@@ -11,7 +11,7 @@ import pytest
 
 from attent.serve.translation import document_processes, document_translator
 from attent.serve.translation.batcher import Batcher
-from attent.serve.translation.document_translator import DocumentTranslator, _fit
+from attent.serve.translation.document_translator import MAX_SENTENCE, DocumentTranslator, _fit
 from attent.serve.translation.engines import RunCatalog
 from attent.serve.translation.errors import RequestError, invalid
 from attent.serve.translation.service import TranslationService
@@ -53,9 +53,22 @@ class Short:
             raise invalid("too long")
 
 
+class Patient:
+    """Work that reads whatever comes."""
+
+    def check(self, text: str) -> None:
+        pass
+
+
 def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
     assert _fit("one two  three four", Short()) == [("one two", "  "), ("three", " "), ("four", "")]
     assert _fit("one two", Short()) == [("one two", "")]
+    # others would wait for as long as it is translated
+    long = " ".join(["a"] * MAX_SENTENCE)
+    pieces = _fit(long, Patient())
+    assert "".join(text + after for text, after in pieces) == long
+    assert max(len(text) for text, _ in pieces) <= MAX_SENTENCE
+    assert len(pieces) == 2
     with pytest.raises(RequestError, match="too long"):
         _fit("incomprehensible", Short())
 

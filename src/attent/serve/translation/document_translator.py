@@ -19,6 +19,9 @@ from attent.serve.translation.service import AUTO, TranslationService
 MAX_DOCUMENTS = 8
 # Sentences of a document: twice as many as the largest has that is ordinary text.
 MAX_SENTENCES = 250_000
+# Characters of a sentence, which is cut between words if it has more, and of a piece in the queue: a piece keeps others waiting for as long
+# as it is translated.
+MAX_SENTENCE, MAX_PIECE = 500, 4_000
 # Sentences that are looked at before another document's are, or a client's leaving is noticed.
 SENTENCES = 256
 # Seconds after which a piece that found the queue full tries again.
@@ -139,8 +142,13 @@ class DocumentTranslator:
         pieces: list[list[Task]] = []
         for work in dict.fromkeys(sentence.work for sentence in sentences):
             texts = dict.fromkeys(text for sentence in sentences if sentence.work is work for text, _ in sentence.pieces)
-            tasks = [(work, text) for text in sorted(texts, key=len)]
-            pieces += (tasks[begin : begin + self._piece] for begin in range(0, len(tasks), self._piece))
+            size = 0
+            for number, text in enumerate(sorted(texts, key=len)):
+                size += len(text)
+                if not number or len(pieces[-1]) == self._piece or size > MAX_PIECE:
+                    pieces.append([])
+                    size = len(text)
+                pieces[-1].append((work, text))
         return pieces
 
     async def _translate(self, pieces: Sequence[list[Task]]) -> dict[Task, TranslatedPiece]:
@@ -196,7 +204,7 @@ def _rows(sentences: Sequence[PreparedSentence], translated: dict[Task, Translat
 
 
 def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
-    """Cut a sentence that is too long for a run between words, and return its pieces, each with the white space after it.
+    """Cut a sentence that is too long between words, and return its pieces, each with the white space after it.
 
     Raises:
         RequestError: the run refuses a single word.
@@ -204,14 +212,16 @@ def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
     pieces, waiting = list[tuple[str, str]](), [(sentence, "")]
     while waiting:
         text, after = waiting.pop()
-        try:
-            work.check(text)
-        except RequestError:
-            gaps = [match.span() for match in SPACE.finditer(text)]
-            if not gaps:
-                raise
-            begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
-            waiting += [(text[end:], after), (text[:begin], text[begin:end])]
-            continue
-        pieces.append((text, after))
+        gaps = [match.span() for match in SPACE.finditer(text)]
+        if not gaps or len(text) <= MAX_SENTENCE:
+            try:
+                work.check(text)
+            except RequestError:
+                if not gaps:
+                    raise
+            else:
+                pieces.append((text, after))
+                continue
+        begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
+        waiting += [(text[end:], after), (text[:begin], text[begin:end])]
     return pieces
