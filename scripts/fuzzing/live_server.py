@@ -19,8 +19,8 @@ from typing import NamedTuple, Self
 START, END = 120.0, 10.0
 # Bytes of an answer's head, and of an answer, that are read.
 MAX_HEAD, MAX_ANSWER = 2**16, 2**26
-# A traceback, its last line, uvicorn's announcement of one, and an error that attent names so.
-COMPLAINT = re.compile(r"^ERROR|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)")
+# A traceback, its last line, uvicorn's announcement of one (not of what it gives up at its end), and an error that attent names so.
+COMPLAINT = re.compile(r"^ERROR(?!: +Cancel \d+ running)|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)")
 
 
 class Answer(NamedTuple):

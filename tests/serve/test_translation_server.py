@@ -184,7 +184,9 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
         connection.close()
 
 
-def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_too_long_after_sigterm_is_given_up(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from attent.serve import translation_server
     from attent.serve.translation.engines import RunCatalog
     from attent.serve.translation.settings import ServerSettings
@@ -214,8 +216,11 @@ def test_what_takes_too_long_after_sigterm_is_given_up(run: Path, monkeypatch: p
             is_over.set()
             sys.setswitchinterval(interval)
         for answer in asked:
-            assert answer.exception(60) is not None
+            error = answer.exception(60)
+            assert isinstance(error, urllib.error.HTTPError)
+            assert (error.code, json.load(error)) == (503, {"error": "The server is being stopped"})
     assert server.batcher.close(60)
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

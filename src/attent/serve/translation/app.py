@@ -23,7 +23,7 @@ from attent.serve.translation.endpoints.documents import DOWNLOAD, DocumentEndpo
 from attent.serve.translation.endpoints.libretranslate import LibreTranslateEndpoints
 from attent.serve.translation.endpoints.openai import OpenAIEndpoints
 from attent.serve.translation.endpoints.pages import Pages
-from attent.serve.translation.errors import RequestError, as_request_error, busy, error_body
+from attent.serve.translation.errors import RequestError, as_request_error, busy, error_body, stopped
 from attent.serve.translation.limits import AddressLimits, Gatekeeper
 from attent.serve.translation.metrics import Metrics
 from attent.serve.translation.service import TranslationService
@@ -242,6 +242,10 @@ class Frame:
                 await self.app({**scope, "path": path, "raw_path": path.encode()}, bounded_receive, framed_send)
         except (ClientGoneError, ClientDisconnect):
             status = 499
+        except asyncio.CancelledError:
+            # by uvicorn, which gives up what is under way some time after SIGTERM and would log the exception
+            if not status:
+                await _error_response(path, stopped())(scope, receive, framed_send)
         finally:
             if admitted:
                 self._bodies.release(address, admitted)

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 from attent.errors import AttentError, DataError
 from attent.printable import printable
 from attent.serve.translation.document_frames import BATCH, CHUNK, DATA, END, ERROR, FAULT, MARKED, PLAIN, SAMPLE, read_frame, write_frame
-from attent.serve.translation.errors import RequestError
+from attent.serve.translation.errors import RequestError, stopped
 
 Value = TypeVar("Value")
 # Characters of a piece, those after it that are not translated, its translation, and the links between both: see `document_worker`.
@@ -216,7 +216,7 @@ class DocumentProcesses:
             RequestError: they are not.
         """
         if self._is_closed:
-            raise RequestError(503, "The server is being stopped")
+            raise stopped()
 
     def close(self) -> None:
         """End all processes, and the thread."""

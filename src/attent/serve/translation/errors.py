@@ -41,6 +41,11 @@ def busy(seconds: float) -> RequestError:
     return RequestError(429, f"The server is busy, try again in {wait} s", {"Retry-After": wait})
 
 
+def stopped() -> RequestError:
+    """Return the error for a request that the end of the server cuts short."""
+    return RequestError(503, "The server is being stopped")
+
+
 def as_request_error(error: Exception) -> RequestError:
     """Return the answer to any error; one that nobody expects is named in the log alone."""
     match error:
