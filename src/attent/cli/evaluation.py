@@ -36,7 +36,7 @@ from attent.tasks.classification import evaluate_classifier
 from attent.tasks.generated import regenerate
 from attent.tasks.recipe import validate
 from attent.tasks.task import Results
-from attent.tasks.translation import INTERVAL, evaluate_generated
+from attent.tasks.translation import evaluate_generated, without_intervals
 
 # The units of the size of a test set.
 SIZE_KEYS = ("pairs", "lines", "windows", "examples")
@@ -86,9 +86,7 @@ def evaluate_held_out(run: Path, translator: Translator, settings: SearchSetting
         corpus = regenerate(run, tables)
         say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
         results = evaluate_generated(translator, corpus.held_out, settings)
-    # the names of JSON stay as they are
-    scores = {part: {name: score for name, score in of_part.items() if name != INTERVAL} for part, of_part in results.items()}
-    _write(scores, result_lines(results), as_json=as_json)
+    _write(without_intervals(results), result_lines(results), as_json=as_json)
 
 
 def evaluate_translations(

@@ -24,7 +24,7 @@ from attent.tasks import word_vectors
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import experience, shortage
 from attent.tasks.task import Results, Say, Vocabularies, task_of
-from attent.tasks.translation import INTERVAL
+from attent.tasks.translation import without_intervals
 from attent.training.budget import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
@@ -343,8 +343,7 @@ def _train(
     results = evaluator.results(trained.validation)
     # what a run folder stores has the names that it always had
     outcome = training.table | {"outcome": {name: value for name, value in asdict(trained).items() if name != "epochs"}}
-    stored = {part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()}
-    run.finish(config.model_copy(update={"training": outcome, "results": stored}), model)
+    run.finish(config.model_copy(update={"training": outcome, "results": without_intervals(results)}), model)
     return processes.from_rank0(lambda: results)
 
 

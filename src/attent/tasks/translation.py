@@ -158,6 +158,11 @@ class TextFilesCorpus:
 ParallelCorpus = DatesCorpus | TextFilesCorpus
 
 
+def without_intervals(results: Results) -> Results:
+    """Return the results that run folders and JSON hold, whose names do not depend on the number of pairs."""
+    return {part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()}
+
+
 class TranslationTask(Task[ParallelCorpus]):
     """Learns to translate."""
 
