@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
+from attent.data.batches import ROW_MULTIPLE
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
+from attent.evaluation import forced_decoding as forced_decoding_module
 from attent.evaluation.aligner import all_selectors
 from attent.evaluation.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_decoding, source_attention
 from attent.evaluation.word_links import extract_links
@@ -92,6 +94,27 @@ def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(model.decoder.layers[1], "self_attention", None)
     monkeypatch.setattr(model, "to_logits", None)
     assert all(map(torch.equal, source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0)), expected))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS[name]()
+    expected = source_attention(model, SOURCES, TARGETS)
+    monkeypatch.setattr(forced_decoding_module, "MAX_WEIGHTS", 1000)
+    sizes = list[int]()
+    monkeypatch.setattr(AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3))
+    for weights, known in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
+        torch.testing.assert_close(weights, known, rtol=0, atol=1e-6)
+    assert len(sizes) > 1
+    assert max(sizes) <= 1000
+
+
+def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sizes = transformer(), list[int]()
+    encode = Transformer.encode
+    monkeypatch.setattr(Transformer, "encode", lambda self, source, lengths: sizes.append(len(source)) or encode(self, source, lengths))
+    source_attention(model, [[5] * 2049, [5, 6]], [[4] * 3, [4]])
+    assert sorted(sizes) == [1, ROW_MULTIPLE]
 
 
 def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, check_index, check_known
@@ -35,7 +36,10 @@ About = Literal["produced", "read"]
 ABOUT: tuple[About, ...] = get_args(About)
 ABOUT_LABELS: dict[About, str] = {"produced": "the token produced", "read": "the token read in"}
 # The weights of one batch then take at most some ten megabytes a layer.
-BATCH = BatchSize(tokens=2048)
+BATCH_TOKENS = 2048
+BATCH = BatchSize(tokens=BATCH_TOKENS)
+# Weights of a layer, all heads and rows together, that are computed at a time.
+MAX_WEIGHTS = 2**24
 
 
 @dataclass(frozen=True)
@@ -145,21 +149,30 @@ def forced_batches(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
     """Return what `forced_decoding` does a batch at a time: the pairs' indices (N,), and weights (N, H, T, Tk) of every layer, padded."""
+    for rows, maps in _forced_maps(model, sources, targets):
+        steps = max(len(targets[row]) for row in rows.tolist()) + 1
+        yield rows, {name: weights.dense().float().cpu()[: len(rows), :, :steps] for name, weights in maps.items()}
+
+
+@torch.no_grad()
+def _forced_maps(
+    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Iterator[tuple[np.ndarray, dict[str, AttentionMap]]]:
+    """Return the pairs' indices (N,) of a batch, and the maps of all layers' attention to the source, padded."""
     device = next(model.parameters()).device
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     lengths, order = np.maximum(source.lengths, target.lengths), _full_pairs(source, target)
     for rows in cut_batches(order[lengths[order].argsort(kind="stable")], lengths, BATCH):
-        filled = _filled(rows)
+        filled = _filled(rows, lengths)
         source_ids, target_ids = (
             torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device) for sequences in (source, target)
         )
         with watch(model) as maps:
             model.decode(model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device)), target_ids)
-        attentions = {name: weights.dense().float().cpu() for name, weights in maps.items() if name.endswith("cross_attention")}
+        attentions = {name: weights for name, weights in maps.items() if name.endswith("cross_attention")}
         if not attentions:
             raise ArgumentError("a model without attention to the source has no alignment")
-        steps = int(target.lengths[rows].max())
-        yield rows, {name: weights[: len(rows), :, :steps] for name, weights in attentions.items()}
+        yield rows, attentions
 
 
 @torch.inference_mode()
@@ -185,22 +198,25 @@ def selected_batches(
     """
     layers = model.source_attention_layers
     if not layers:
-        for rows, attentions in forced_batches(model, sources, targets):
-            yield AttentionBatch(rows, selector.of(attentions))
+        for rows, maps in _forced_maps(model, sources, targets):
+            steps = max(len(targets[row]) for row in rows.tolist())
+            weights = _of_rows(list(maps.values())[selector.layer_index(len(maps))], selector, len(rows))
+            yield AttentionBatch(rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1])
         return
     device, longest, layer = next(model.parameters()).device, model.longest, selector.layer_index(layers)
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     order = _full_pairs(source, target)
     # sources are padded in any case; targets of one length side by side need no padding
     order = order[np.lexsort((target.lengths[order], -(-source.lengths[order] // KEY_MULTIPLE)))]
-    for rows in cut_batches(order, np.maximum(source.lengths, target.lengths), BATCH):
-        filled = _filled(rows)
+    lengths = np.maximum(source.lengths, target.lengths)
+    for rows in cut_batches(order, lengths, BATCH):
+        filled = _filled(rows, lengths)
         source_ids = torch.from_numpy(source.pad(filled, KEY_MULTIPLE)[:, :longest]).to(device)
         tokens = torch.from_numpy(target.pad(filled)).to(device)
         # what follows a step changes nothing: the last one produces EOS, which no row is about
         tokens = tokens[:, :-1] if selector.about == "produced" else tokens
         memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
-        weights = selector.of_layer(model.source_attention(memory, tokens, layer).dense())[: len(rows)].float().cpu()
+        weights = _of_rows(model.source_attention(memory, tokens, layer), selector, len(rows))
         yield AttentionBatch(rows, weights if selector.about == "produced" else weights[:, 1:])
 
 
@@ -233,6 +249,21 @@ def _full_pairs(source: Sequences, target: Sequences) -> np.ndarray:
     return (source.lengths * (target.lengths - 1)).nonzero()[0]
 
 
-def _filled(rows: np.ndarray) -> np.ndarray:
-    """Return rows with the last one repeated up to a multiple, by which products do not depend on their number."""
+def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> Tensor:
+    """Return the weights of the selected head of the first pairs, (count, T, Tk), a bounded number of rows of all heads at a time."""
+    batch, heads, queries, keys = weights.shape
+    step = max(1, MAX_WEIGHTS // (batch * heads * keys))
+    if step >= queries:
+        return selector.of_layer(weights.dense())[:count].float().cpu()
+    rows = [selector.of_layer(weights[..., begin : begin + step, :])[:count].float().cpu() for begin in range(0, queries, step)]
+    return torch.cat(rows, 1)
+
+
+def _filled(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return rows with the last one repeated up to a multiple, by which products do not depend on their number.
+
+    A pair that fills a batch by itself is always alone, and is not repeated: its copies would take memory.
+    """
+    if lengths[rows[0]] > BATCH_TOKENS:
+        return rows
     return np.pad(rows, (0, round_up(len(rows), ROW_MULTIPLE) - len(rows)), "edge")

@@ -53,6 +53,13 @@ class Short:
             raise invalid("too long")
 
 
+class Unable:
+    """Work that reads nothing."""
+
+    def check(self, text: str) -> None:
+        raise invalid("too long")
+
+
 class Patient:
     """Work that reads whatever comes."""
 
@@ -69,8 +76,9 @@ def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
     assert "".join(text + after for text, after in pieces) == long
     assert max(len(text) for text, _ in pieces) <= MAX_SENTENCE
     assert len(pieces) == 2
+    assert _fit("incomprehensible or", Short()) == [("incompre", ""), ("hensible", " "), ("or", "")]
     with pytest.raises(RequestError, match="too long"):
-        _fit("incomprehensible", Short())
+        _fit("a", Unable())
 
 
 def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,8 +206,10 @@ def _rows(sentences: Sequence[PreparedSentence], translated: dict[Task, Translat
 def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
     """Cut a sentence that is too long between words, and return its pieces, each with the white space after it.
 
+    A word that is too long, which is none or of a language without spaces, is cut too.
+
     Raises:
-        RequestError: the run refuses a single word.
+        RequestError: the run refuses a single character.
     """
     pieces, waiting = list[tuple[str, str]](), [(sentence, "")]
     while waiting:
@@ -217,8 +219,9 @@ def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
             try:
                 work.check(text)
             except RequestError:
-                if not gaps:
+                if len(text) < 2:
                     raise
+                gaps = gaps or [(len(text) // 2, len(text) // 2)]
             else:
                 pieces.append((text, after))
                 continue

@@ -22,12 +22,14 @@ from attent.errors import ArgumentError, AttentError, RunError
 from attent.evaluation.translation_links import glossary_search, translation_links, translation_spans
 from attent.runs.config import read_config
 from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
-from attent.serve.translation.errors import RequestError
+from attent.serve.translation.errors import invalid
 
 # Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
 QUIET = 2.5
 # Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to the latter.
 FIRST_DELAY, LAST_DELAY = 1.0, 30.0
+# Tokens of a sentence that is aligned with its translation, whose weights take memory by the product of both lengths.
+MAX_ALIGNED = 2_048
 # Attention is watched in one thread at a time.
 _watching = threading.Lock()
 
@@ -134,8 +136,15 @@ class TranslationWork:
         Raises:
             RequestError: it does not.
         """
-        if reason := self.run.translator.refusal(respell(text, self.run.translator.source_tokenizer)):
-            raise RequestError(400, f"Invalid request: {reason}")
+        translator = self.run.translator
+        text = respell(text, translator.source_tokenizer)
+        if reason := translator.refusal(text):
+            raise invalid(reason)
+        # a character has up to four tokens, its bytes
+        if (self.links or self.glossary) and 4 * len(text) > MAX_ALIGNED:
+            tokens = len(translator.source_tokenizer.encode(text))
+            if tokens > MAX_ALIGNED:
+                raise invalid(f"a sentence of {tokens:,} tokens is too long to be aligned; at most {MAX_ALIGNED:,} are")
 
 
 @dataclass(frozen=True, eq=False)

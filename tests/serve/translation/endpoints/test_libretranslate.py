@@ -99,6 +99,15 @@ def test_words_are_linked_across_sentences(serve: Serve) -> None:
     assert max(target for _, target in links) < len(answer["translatedText"].split())
 
 
+@pytest.mark.parametrize("change", [{"alignment": True}, {"format": "html", "q": f"<b>a</b>{'a' * 2048}"}, {"glossary": {"b": "1"}}])
+def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serve: Serve, change: dict) -> None:
+    client = serve(char_limit=5000)
+    answer = client.post("/translate", json=ASK | {"q": "a" * 2049} | change)
+    error = "Invalid request: a sentence of 2,049 tokens is too long to be aligned; at most 2,048 are"
+    assert (answer.status_code, answer.json()) == (400, {"error": error})
+    assert client.post("/translate", json=ASK | {"q": "a" * 2049}).status_code == 200
+
+
 def test_html_keeps_its_tags(serve: Serve) -> None:
     client = serve()
     html = '<p class="x">A <b>dog</b> runs.<br>Two <a href="/y?a=1&amp;b=2">men</a> sit.</p><pre>A dog</pre>'
