@@ -302,7 +302,7 @@ async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
 
 
 async def disk_full(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Send documents while no file of the server may grow, small ones and such as wait on the disk, and one after that."""
+    """Send small documents, documents that wait on the disk, and a last one, while no file of the server may grow."""
     config, statuses, client = read_config(run), Counter[int](), Client(server)
     content = "\n".join(work.texts[:3]).encode()
     contents = content, content + b" " * LARGE_UPLOAD

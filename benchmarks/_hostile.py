@@ -104,7 +104,7 @@ async def attack(host: str, port: int, seconds: float) -> Counter[str]:
 
 
 async def measure(host: str, port: int, seconds: float, translations: dict[str, str]) -> dict[str, Any]:
-    """Ask for health and translations by the clock, and return milliseconds, and how many answers are wrong or missing."""
+    """Ask for health and translations by the clock, and return milliseconds and the number of bad answers."""
     times: dict[str, list[float]] = {"health": [], "translation": []}
     wrong = 0
 

@@ -1,4 +1,4 @@
-"""Peers: other projects, each in its own environment (made by scripts/peers), given the same pieces in the same batches as attent."""
+"""Peers: other projects, each in its own environment (see scripts/peers), given attent's pieces in the same batches."""
 
 from __future__ import annotations
 

@@ -67,7 +67,10 @@ def pairs(count: int, seed: int) -> list[LinkedPair]:
     result: dict[str, LinkedPair] = {}
 
     def phrase() -> list[tuple[str, str]]:
-        """Return the words of a noun phrase with their kinds; of an adjective and its noun, the noun comes first in the target."""
+        """Return the words of a noun phrase with their kinds.
+
+        Of an adjective and its noun, the noun comes first in the target.
+        """
         if random.random() < 0.25:
             return [(random.choice(NAMES), "name")]
         adjective = [(random.choice(kinds["adjective"]), "adjective")] if random.random() < 0.6 else []

@@ -204,7 +204,7 @@ def milliseconds_of(answers: Sequence[Answer], share: float) -> float:
 
 
 def serve_engine(run: Path, engine: str) -> None:
-    """Serve an engine that a run was exported to, by the front-end of `attent serve` and with its defaults, until SIGTERM."""
+    """Serve an exported engine by the front-end of `attent serve` with its defaults, until SIGTERM."""
     from attent.export.exporting import load
     from attent.serve.translation.engines import RunCatalog
     from attent.serve.translation.settings import ServerSettings

@@ -1,7 +1,7 @@
-"""Additive attention: the textbook line eager and compiled, attent with and without its extension, and dot-product attention.
+"""Additive attention: the textbook line eager and compiled, attent with and without its extension, and dot products.
 
-One sequence, one head, T = 512, D = 256, float32: forward, and forward with gradients. Then T = 16,384 and shorter with D = 64:
-time and memory.
+One sequence, one head, T = 512, D = 256, float32: forward, and forward with gradients. Then T = 16,384 and shorter with
+D = 64: time and memory.
 """
 
 from __future__ import annotations

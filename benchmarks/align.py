@@ -60,7 +60,10 @@ def attention_rows(
 
 
 def eflomal_rows(corpus: Sequence[tuple[str, str]], gold: Sequence[Gold], judged: Sequence[TokenizedPair]) -> list[list[str]]:
-    """Return the rows of eflomal, trained in both directions on a corpus whose first pairs are judged; none where it is missing."""
+    """Return the rows of eflomal, trained in both directions on a corpus whose first pairs are judged.
+
+    There are none where eflomal is missing.
+    """
     if not (python("eflomal").parent / "eflomal-align").is_file():
         print("eflomal is left out: scripts/peers eflomal makes its environment.", file=sys.stderr)
         return []

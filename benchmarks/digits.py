@@ -1,9 +1,10 @@
-"""Classify scikit-learn's digits by a Vision Transformer, a support vector machine and the nearest neighbor, on five splits.
+"""Classify scikit-learn's digits by a Vision Transformer, a support vector machine and the nearest neighbor.
 
-Each split holds out a fifth of each class as the test set. `configs/digits.toml` trains the Vision Transformer from scratch on each
-split; no choice is made by the test set. The C and gamma of the SVM (scikit-learn's SVC with an RBF kernel) are chosen by
-cross-validation within the training set. All methods get the same rows. `scripts/bench digits` takes up to 90 seconds a split for the
-Vision Transformer, and a few seconds for the baselines.
+Each is judged on five splits. Each split holds out a fifth of each class as the test set. `configs/digits.toml` trains
+the Vision Transformer from scratch on each split; no choice is made by the test set. The C and gamma of the SVM
+(scikit-learn's SVC with an RBF kernel) are chosen by cross-validation within the training set. All methods get the same
+rows. `scripts/bench digits` takes up to 90 seconds a split for the Vision Transformer, and a few seconds for the
+baselines.
 """
 
 from __future__ import annotations

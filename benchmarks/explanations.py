@@ -109,7 +109,10 @@ def story_examples(run: Translator) -> Iterator[Example]:
 
 
 def attributions(run: Translator, example: Example) -> tuple[dict[str, Tensor], list[int]]:
-    """Return the numbers of each method, (steps, units), and of every head, (heads, steps, units); and the steps that are right."""
+    """Return the numbers of each method, of every head, and the steps that are right.
+
+    They are (steps, units), and (heads, steps, units) for heads.
+    """
     source, target = run.source_tokenizer.encode(example.source), run.target_tokenizer.encode(example.target)
     rows = torch.tensor([*example.truth])
     with watch(run.model, gradients=True) as seen:

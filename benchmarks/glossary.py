@@ -40,7 +40,7 @@ SHORTEST = 3
 
 
 class Example(NamedTuple):
-    """A line with a term: a source word, its index, the index of the reference's word, and the two translations to be told."""
+    """A line with a term: a source word, its index, the index of the reference's word, and the two translations."""
 
     source: str
     reference: str

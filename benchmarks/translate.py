@@ -1,11 +1,14 @@
-"""The speed of translation by attent, by ONNX Runtime under attent's search, and by CTranslate2 in float32, alternating in one process.
+"""The speed of translation by attent, ONNX Runtime and CTranslate2, alternating in one process.
+
+ONNX Runtime runs under attent's search; CTranslate2 computes in float32.
 
     benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N] [--dtype int8]
 
-RUN is a run folder. An engine is left out if its package is not installed or RUN/export has no export for it. Hugging Face's `generate` of
-a Marian model as large as RUN's takes part if RUN holds a Transformer and scripts/peers has made the environment: its weights are random,
-and each batch takes as many steps as the longest of attent's own translations of its lines. If RUN has an export to CTranslate2, a table
-also gives the share of lines that differ between its int8 and its float32.
+RUN is a run folder. An engine is left out if its package is not installed or RUN/export has no export for it. Hugging
+Face's `generate` of a Marian model as large as RUN's takes part if RUN holds a Transformer and scripts/peers has made
+the environment: its weights are random, and each batch takes as many steps as the longest of attent's own translations
+of its lines. If RUN has an export to CTranslate2, a table also gives the share of lines that differ between its int8
+and its float32.
 """
 
 from __future__ import annotations
@@ -65,7 +68,10 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
 
 
 def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
-    """Return a table with the share of lines that CTranslate2 translates differently in int8; no table if it has no export."""
+    """Return a table with the share of lines that CTranslate2 translates differently in int8.
+
+    There is no table if CTranslate2 has no export.
+    """
     try:
         exact = exported(run, "ctranslate2")
     except AttentError:

@@ -1,10 +1,11 @@
-"""First trainings: what warm-ups, sizes of a batch, dropout, lines and minutes give, BLEU of the validation's translations.
+"""First trainings by warm-up, batch size, dropout, lines and minutes: BLEU of the validation's translations.
 
     benchmarks/warmup.py DIR OUT [--parts batches,dropout,shares,hundred,kinds,minutes]
 
-DIR is Multi30k's folder, OUT holds a run for each training; one that is finished is not trained again. Trainings are so many updates
-rather than minutes, so that a busy machine gives the same: UPDATES are what a core that does nothing else makes in two minutes of 1,024
-tokens. One thread, float32, the suggested settings but for what a row names; parts run in the order that is given.
+DIR is Multi30k's folder, OUT holds a run for each training; one that is finished is not trained again. Trainings are so
+many updates rather than minutes, so that a busy machine gives the same: UPDATES are what a core that does nothing else
+makes in two minutes of 1,024 tokens. One thread, float32, the suggested settings but for what a row names; parts run in
+the order that is given.
 """
 
 from __future__ import annotations

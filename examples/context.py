@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def _context_share(run: FillMask, line: str, word: str, parts: tuple[tuple[str, ...], ...]) -> float:
-    """Return the share of a word's attention in the first layer, the mean of its heads, on the words that belong to the use."""
+    """Return the share of a word's attention in the first layer, the mean of its heads, on the words of the use."""
     with attent.watch(run.model) as maps:
         run.features(line)
     pieces, telling = line.split(), {piece for part in parts for text in part for piece in text.split()}

@@ -1,9 +1,12 @@
-"""What does a graduate with an average of 3.5 expect to earn? The mean of others, each weighed by how near their average is.
+"""What does a graduate with an average of 3.5 expect to earn?
+
+The mean of others, each weighed by how near their average is.
 
     pip install '.[plot,regression]'  # in a clone of the repository
     python examples/salary.py [PICTURE.png]
 
-The graduates are made up: 400 averages between 2 and 4, rounded to a tenth, and starting salaries that rise with them, with noise.
+The graduates are made up: 400 averages between 2 and 4, rounded to a tenth, and starting salaries that rise with them,
+with noise.
 """
 
 from __future__ import annotations

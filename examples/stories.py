@@ -1,11 +1,14 @@
-"""Stories with a question: how many answers of a run are right, and how much of its attention lies on the supporting sentences.
+"""Stories with a question: how many answers of a run are right.
+
+Beside it, how much of its attention lies on the supporting sentences.
 
     python examples/stories.py STORIES RUN [RUN]...
 
-STORIES is a folder of `attent data stories`, and each RUN was trained on it, or on the same stories `--with-support`. Of what a run
-writes, the words after the last full stop are its answer; a second row counts those whose supporting sentences are right to the last
-word too. Beside the runs stand the place that the story names last, and the answer that training shows most often for a kind of
-question. Attention is that of the last layer, the mean of its heads, over test stories.
+STORIES is a folder of `attent data stories`, and each RUN was trained on it, or on the same stories `--with-support`.
+Of what a run writes, the words after the last full stop are its answer; a second row counts those whose supporting
+sentences are right to the last word too. Beside the runs stand the place that the story names last, and the answer that
+training shows most often for a kind of question. Attention is that of the last layer, the mean of its heads, over test
+stories.
 """
 
 from __future__ import annotations

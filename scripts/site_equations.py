@@ -1,4 +1,4 @@
-"""A MkDocs hook: equations, in TeX between dollars as GitHub reads them, become MathML, which browsers draw themselves."""
+"""A MkDocs hook: equations in TeX between dollars, as GitHub reads them, become MathML, which browsers draw."""
 
 from __future__ import annotations
 

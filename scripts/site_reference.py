@@ -1,4 +1,4 @@
-"""A MkDocs hook: the pages in reference/ of the site, written at every build from commands, settings and modules themselves."""
+"""A MkDocs hook: the pages in reference/, written at every build from commands, settings and modules."""
 
 from __future__ import annotations
 

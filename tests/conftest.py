@@ -221,7 +221,10 @@ class Window:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Headless Chromium, which CHROMIUM names or which is on the path; without it, or without playwright, the test is skipped."""
+    """Headless Chromium, which CHROMIUM names or which is on the path.
+
+    Without it, or without playwright, the test is skipped.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if path is None:

@@ -65,7 +65,7 @@ def test_a_salary_is_expected_of_those_nearby(tmp_path: Path, monkeypatch: pytes
 
 
 class Oracle:
-    """A run that writes the answers that it is given, and attends to the full stops of two sentences where it writes *hall*."""
+    """A run that writes given answers, and attends to the full stops of two sentences where it writes *hall*."""
 
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers

@@ -213,7 +213,10 @@ def test_ops_alone_choose_their_fast_version() -> None:
 
 
 def test_every_module_is_tested_in_its_folder() -> None:
-    """Tests mirror folders: of what src/attent/runs/ holds, tests/runs/ names a function or class, or has a file of the module's name."""
+    """Tests mirror folders.
+
+    A file of tests/runs/ names something of src/attent/runs/, or has one of its modules' names.
+    """
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     wrong: list[str] = []
     for path in sources():

@@ -171,7 +171,7 @@ def test_sizes_that_the_weights_do_not_have_are_refused(run: Path, loader: str, 
 
 @pytest.fixture
 def photos(run: Path) -> Path:
-    """A folder of the victim's beside the run, with folders whose names are numbers, and a file that nobody else may read."""
+    """A folder of the victim's beside the run, with folders named by numbers, and a file only its owner may read."""
     folder = run.parent / "photos"
     for year in ("2019", "2020", "20200101"):
         (folder / year).mkdir(parents=True)

@@ -1,4 +1,7 @@
-"""eole's own trainer on the pairs of attent's batches, from which it makes its own batches of the same number of tokens."""
+"""eole's own trainer on the pairs of attent's batches.
+
+It makes its own batches of them, of the same number of tokens.
+"""
 
 from __future__ import annotations
 

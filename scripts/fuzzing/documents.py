@@ -32,7 +32,7 @@ WORDS = UNITS.pop("words")
 
 
 def archive(entries: Mapping[str, bytes | str]) -> bytes:
-    """Return a zip archive of entries whose content packs to little less than a hundredth, as what unpacks to more is refused."""
+    """Return a zip archive of entries that pack to little less than a hundredth, as more than that is refused."""
     stream, dice = io.BytesIO(), random.Random(0)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for name, content in entries.items():

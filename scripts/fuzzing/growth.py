@@ -133,7 +133,7 @@ def judged(half: bytes, whole: bytes, ending: str, before: Cost, measure: Callab
 
 
 def grown(kind: str, measure: Callable[[bytes, str], Cost] = cost_of) -> list[str]:
-    """Double a document of a kind until it is too large, is refused or has a fault, and return what is wrong with the last."""
+    """Double a document of a kind until it is too large, is refused or has a fault, and return the last's fault."""
     ending, number, make = growing()[kind]
     half, before = b"", Cost("", SECONDS, MEGABYTES)
     while len(content := make(number)) <= MAX_BYTES:

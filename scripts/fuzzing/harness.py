@@ -1,4 +1,7 @@
-"""Cases in processes forked from one that has imported everything, each in a workspace with a canary beside its own folder."""
+"""Cases in processes forked from one that has imported everything.
+
+Each has a workspace with a canary beside its own folder.
+"""
 
 from __future__ import annotations
 

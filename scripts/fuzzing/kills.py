@@ -1,4 +1,4 @@
-"""A training that is killed several times must end with the same bits as one that is not, and leave no temporary files."""
+"""A training that is killed several times ends with the same bits as one that is not, and leaves no temporary files."""
 
 from __future__ import annotations
 

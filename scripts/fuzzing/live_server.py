@@ -153,7 +153,9 @@ class Connection:
         return self._streams
 
     async def ask(self, request: bytes) -> Answer:
-        """Send a request, and return its answer; once more where the server had closed a connection that nothing had come on.
+        """Send a request, and return its answer.
+
+        It is sent once more where the server had closed a connection that nothing had come on.
 
         Raises:
             OSError: the connection failed.

@@ -196,7 +196,10 @@ def mutate_file(file: Path, dice: random.Random, giant: int = 10**7) -> Mutation
 
 
 def replace_file(file: Path, canary: Path, dice: random.Random, *, may_block: bool = True) -> Mutation:
-    """Put something else in a file's or a folder's place; where a pipe may stand for it, a FIFO would rightly be waited for."""
+    """Put something else in a file's or a folder's place.
+
+    Where a pipe may replace it, a FIFO would rightly be waited for.
+    """
     is_folder = file.is_dir() and not file.is_symlink()
     if is_folder:
         shutil.rmtree(file)

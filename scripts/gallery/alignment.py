@@ -27,7 +27,10 @@ JUDGED = 300
 
 
 def plate(run: Path) -> Plate:
-    """Draw the weights of held-out dates with the gold links framed, and measure how often the largest weight of a row is on a link."""
+    """Draw the weights of held-out dates with the gold links framed.
+
+    Measure how often the largest weight of a row is on a link.
+    """
     translator = load(run)
     pairs = dates(DatesSettings.model_validate(read_config(run).corpus["dates"])).held_out[HELD_OUT_DATES]
     judged, tokenizers = pairs[:JUDGED], (translator.source_tokenizer, translator.target_tokenizer)

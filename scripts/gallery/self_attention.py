@@ -13,7 +13,10 @@ SENTENCE = "The cat sat on the mat"
 
 
 def plate(encoder: Encoder) -> Plate:
-    """Draw the weights of softmax(ssᵀ), of softmax(ssᵀ/√E) and of the first layer's heads over the same s, and their diagonals."""
+    """Draw the weights of softmax(ssᵀ), softmax(ssᵀ/√E) and the first layer's heads over the same s.
+
+    Draw their diagonals too.
+    """
     (reading,) = encoder.read([SENTENCE])
     s = encoder.vectors(SENTENCE)
     weights = {

@@ -88,7 +88,10 @@ def pairs(encoder: Encoder, captions: Sequence[str], sentence: str, words: Seque
 
 
 def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, words: Sequence[tuple[str, str]]) -> Plate:
-    """Draw for each pair of words the head with the largest weight, and a scatter plot of all heads here and in other sentences."""
+    """Draw the head with the largest weight for each pair of words, and all heads as a scatter plot.
+
+    The scatter plot has the heads here and in other sentences.
+    """
     word_pairs = pairs(encoder, captions, sentence, words)
     size = 0.24 * len(word_pairs[0].reading.pieces) + 1.5
     drawing = sheet(9.0, len(word_pairs) * size)

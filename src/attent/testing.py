@@ -270,7 +270,7 @@ def _weighting(trial: _Trial) -> None:
 
 
 def _in_attention(trial: _Trial) -> None:
-    """Check contexts and gradients in `attend` with one key hidden from all queries, and one query that may attend to no key."""
+    """Check contexts and gradients in `attend` with a key hidden from all queries, and a query that sees no key."""
     table = torch.ones(trial.queries, trial.keys, dtype=torch.bool)
     table[:, -1], table[0] = False, False
     mask = trial.part & Table(table) if trial.slot == "mask" else Table(table)

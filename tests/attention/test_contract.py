@@ -290,7 +290,7 @@ CACHED = pairwise({name: AXES[name] for name in ("score", "normalizer", "positio
 
 @pytest.mark.parametrize("row", CACHED, ids=lambda row: "-".join(row.values()))
 def test_cached_steps_equal_the_whole_pass(row: dict[str, str]) -> None:
-    """One token at a time against the keys and values remembered, and the whole sequence at once under the causal mask."""
+    """One token at a time against the stored keys and values, and the whole sequence at once under the causal mask."""
     attention = MultiHeadAttention(
         6,
         HEADS,

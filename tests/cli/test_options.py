@@ -1,4 +1,4 @@
-"""Every command that runs a model takes a device, and every one that reads a run takes the run's code where it is asked to."""
+"""Every command that runs a model takes a device, and every command that reads a run takes its code where asked to."""
 
 from __future__ import annotations
 

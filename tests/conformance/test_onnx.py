@@ -1,7 +1,7 @@
-"""ONNX's Attention operator, opset 23 to 25, in the words of `attend` (https://onnx.ai/onnx/operators/onnx__Attention.html).
+"""ONNX's Attention operator, opset 23 to 25, in the words of `attend`.
 
-Names are changed, heads split, the past laid in front and masks widened to all keys; what attention computes, `attend` and its
-map compute.
+See https://onnx.ai/onnx/operators/onnx__Attention.html. Names are changed, heads split, the past laid in front and
+masks widened to all keys; what attention computes, `attend` and its map compute.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ REAL, LEARNT_FROM, UPDATES = 200, 3000, 250
 
 
 def found_in(translator: Translator, texts: list[str], settings: SearchSettings) -> dict[int, list[list[tuple[int, ...]]]]:
-    """Every text's translations as tokens, by the size of the batches that the texts were in, each time in another order."""
+    """Every text's translations as tokens, by the size of the texts' batches, each time in another order."""
     found: dict[int, list[list[tuple[int, ...]]]] = {}
     for batch in BATCHES:
         order = random.sample(range(len(texts)), len(texts))

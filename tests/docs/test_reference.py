@@ -1,4 +1,4 @@
-"""The reference of the site has an entry for every command, option, setting and public name, and says something of each."""
+"""The site's reference has an entry for every command, option, setting and public name, and describes each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the frozen numbers are compared with, the command, and the one place that knows names of the package that are not public."""
+"""What the frozen numbers are compared with, the command, and, only here, private names of the package."""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def tolerances(has_extension: bool) -> dict[str, float]:
-    """With other registers, or without the extension, dropout draws other numbers, which a few updates do not carry far."""
+    """With other registers, or without the extension, dropout draws other numbers.
+
+    A few updates do not carry these far.
+    """
     return (
         {"relative": 1e-3, "absolute": 5e-5}
         if torch.backends.cpu.get_cpu_capability() == "AVX512" and has_extension

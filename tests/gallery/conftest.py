@@ -25,6 +25,9 @@ def make_reading() -> Callable[..., Reading]:
 
 @pytest.fixture
 def habits() -> Reading:
-    """A reading by one layer of three heads, which attend to the piece before, to the piece itself, and uniformly to all pieces."""
+    """A reading by one layer of three heads.
+
+    They attend to the piece before, to the piece itself, and uniformly to all pieces.
+    """
     back = torch.diag(torch.ones(4), -1)
     return reading(torch.stack([back, torch.eye(5), torch.full((5, 5), 0.2)])[None])

@@ -1,6 +1,7 @@
-"""A GPU: the machine's, or an emulated one, whose tensors are stored on the CPU but cannot be mixed with CPU tensors in an operator.
+"""A GPU: the machine's, or an emulated one.
 
-PyTorch's C++ code takes an emulated tensor to be on the device "meta"; Python code takes it to be on "cuda:0".
+The latter's tensors are stored on the CPU but cannot be mixed with CPU tensors in an operator. PyTorch's C++ code takes
+an emulated tensor to be on the device "meta"; Python code takes it to be on "cuda:0".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""attn_implementation="attent" and `watch` in every architecture of docs/hugging-face.md, whose table is held against what they do."""
+"""attn_implementation="attent" and `watch` in every architecture of docs/hugging-face.md.
+
+Its table is held against what they do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against PyTorch's own eager FlexAttention, which has no gradients on a CPU, and the dense formula in float64, which has."""
+"""Against PyTorch's own eager FlexAttention, which has no gradients on a CPU, and the dense formula in float64."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def inputs(dtype: torch.dtype = torch.float32, keys: int = T, heads: int = H, wi
 
 
 def formula(tensors: list[Tensor], score_mod: Mod | None = None, mask_mod: Mod | None = None) -> Tensor:
-    """The dense formula: every index is an axis of its own, by which functions of elementwise operations are broadcast."""
+    """The dense formula: every index is an axis of its own, over which elementwise functions are broadcast."""
     query, key, value = tensors
     scores = query @ key.mT / query.shape[-1] ** 0.5
     b, h, i, j = torch.meshgrid(*(torch.arange(size) for size in scores.shape), indexing="ij")

@@ -1,4 +1,7 @@
-"""The three lines of docs/hugging-face.md for an encoder, a decoder and an encoder–decoder of Hugging Face's, run as they stand there."""
+"""The three lines of docs/hugging-face.md for an encoder, a decoder and an encoder–decoder of Hugging Face's.
+
+They run as they stand there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document with its own text as the translation is the same document, byte by byte, white space around tags included."""
+"""A document with its own text as the translation is the same document, byte by byte, white space included."""
 
 from __future__ import annotations
 

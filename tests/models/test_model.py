@@ -23,7 +23,10 @@ class Doubled(Model):
 
 
 def test_what_was_laid_out_of_the_weights_is_forgotten_between_training_and_evaluation() -> None:
-    """Changes through `.data` are not counted by PyTorch, and a stale layout would go on computing with the old weights."""
+    """Changes through `.data` are not counted by PyTorch.
+
+    A stale layout would go on computing with the old weights.
+    """
     model, features = Doubled().eval(), torch.randn(2, 3)
     with torch.inference_mode():
         model(features)

@@ -1,4 +1,7 @@
-"""A copy of a run folder is of files that did not change meanwhile, and stays as it is whatever happens to the folder."""
+"""A copy of a run folder is of files that did not change meanwhile.
+
+It stays as it is when the folder changes.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _are_names(score: object, normalizer: object, mask: object) -> bool:
 
 
 def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
-    """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before anything is computed."""
+    """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before computing."""
     if type(call.score).for_inputs is Score.for_inputs or call.is_empty or call.device.type != "cpu" or not is_readable(query):
         return call
     score = call.score.for_inputs(query, key)

@@ -208,7 +208,10 @@ class Weighting:
 
 
 class KeyRange(NamedTuple):
-    """The keys that each query may see, (B|1, H|1, Tq|1, 1) bounds, also outside [0, Tk); if `exact`, it sees all of them."""
+    """The keys that each query may see: (B|1, H|1, Tq|1, 1) bounds, which may lie outside [0, Tk).
+
+    If `exact`, a query sees all of them.
+    """
 
     begin: Tensor
     end: Tensor

@@ -1,4 +1,4 @@
-"""A call of attention: its tensors' sizes, the parts of the formula, and all that the choice of a backend depends on."""
+"""A call of attention: its tensors' sizes, the parts of the formula, and all that determines its backend."""
 
 from __future__ import annotations
 

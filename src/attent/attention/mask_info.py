@@ -54,7 +54,10 @@ def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | No
 
 
 def needs_table(call: Call) -> bool:
-    """Return whether the mask hides keys that are no range for each query, so that only a table of all pairs describes it."""
+    """Return whether the mask hides keys that are no range for each query.
+
+    Only a table of all pairs describes such a mask.
+    """
     return call.mask is not None and (call.key_range is None or not call.key_range.exact)
 
 

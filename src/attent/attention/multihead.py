@@ -171,7 +171,7 @@ class MultiHeadAttention(nn.Module):
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
-        """Project and lower the keys and values of a memory (B, Tk, memory_width) once, and append them to a cache if one is given."""
+        """Project and lower the keys and values of a memory (B, Tk, memory_width), and append them to a given cache."""
         key, value = self._project_key_value(memory, value_memory)
         lowered = self._lower(key, cache)
         # a score with parameters for each head has a key side for each

@@ -123,9 +123,9 @@ def checked_metric(task: Task, metric: str | None) -> str:
 
 
 class AblationFile:
-    """Heads that are judged, in a file of JSON lines that a command which was killed goes on with; without a path only in memory.
+    """Heads that are judged, in a file of JSON lines that a command which was killed goes on with.
 
-    Its first line says of which weights, examples and settings it is.
+    Without a path they are only in memory. Its first line says of which weights, examples and settings it is.
 
     Args:
         path: of the file.

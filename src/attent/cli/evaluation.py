@@ -79,7 +79,7 @@ def result_lines(results: Results) -> list[str]:
 
 
 def evaluate_held_out(run: Path, translator: Translator, settings: SearchSettings, *, as_json: bool) -> None:
-    """Evaluate a translator on the validation of its corpus in files, or on the held-out sets of its generated corpus."""
+    """Evaluate a translator on the validation of its corpus in files, or on its generated corpus' held-out sets."""
     tables = read_config(run).corpus
     results = validate(run, translator.model, say, settings) if "text" in tables else None
     if not results:
@@ -153,7 +153,9 @@ def masked_lm_lines(report: MaskedLMReport) -> list[str]:
 
 
 def evaluate_next_tokens(run: Path, generator: TextGenerator, text: Path | None, against: Path | None, *, as_json: bool) -> None:
-    """Evaluate a run on every token of a text, beside n-grams of the text that it was trained on; without a text on its validation.
+    """Evaluate a run on every token of a text, beside n-grams of the text that it was trained on.
+
+    Without a text, evaluate it on its validation.
 
     Raises:
         ArgumentError: the text has no line that the model can read.
@@ -256,7 +258,7 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
 
 
 def classified_examples(classifier: Classifier, source: str) -> LabelledExamples:
-    """Read labelled texts of a .tsv, or pictures or vectors with their labels, whichever the run reads, without those that are too long.
+    """Read labelled texts of a .tsv, or labelled pictures or vectors, as the run reads, without those too long.
 
     Raises:
         ArgumentError: the examples are not of the kind that the run reads.

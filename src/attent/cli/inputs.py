@@ -27,7 +27,9 @@ FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|[a-z]{2})", re.IGNORECA
 
 
 def open_source(source: str) -> BinaryIO:
-    """Open standard input for "-", the file of that name if there is one (unpacked if it ends in .gz), else the text itself.
+    """Open standard input for "-", the file of that name if there is one, else the text itself.
+
+    A file whose name ends in .gz is unpacked.
 
     Raises:
         ArgumentError: it is a folder, looks like the name of a missing file, or is not UTF-8.

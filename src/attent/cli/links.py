@@ -1,4 +1,4 @@
-"""Links between the words of pairs, read from the attention of one run or of two, and their agreement with gold links."""
+"""Links between the words of pairs, read from the attention of one run or two, and their agreement with gold links."""
 
 from __future__ import annotations
 
@@ -159,7 +159,9 @@ def map_in_order(function: Callable[[Item], Result], items: Iterator[Item], thre
 
 
 def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tuple[AttentionSelector, ...], bool]:
-    """Choose layer, head and meaning of the rows by pairs without gold links, the first of those read, and print the best choices.
+    """Choose layer, head and meaning of the rows by pairs without gold links, and print the best choices.
+
+    The first pairs read are used.
 
     Returns:
         The choice, or with a run for the other direction that of each run; and whether every pair was read.
@@ -194,7 +196,9 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tup
 def judge_generated(
     run: Path, translator: Translator, selector: AttentionSelector | None, threshold: float | None, *, choose: bool
 ) -> AttentionSelector:
-    """Judge a run by the gold links of the held-out sets of its generated corpus, after choosing on its validation if wanted.
+    """Judge a run by the gold links of its generated corpus' held-out sets.
+
+    If wanted, choose on its validation first.
 
     Returns:
         What was judged: the choice, or the given or the run's own selector.

@@ -225,7 +225,7 @@ def _set(tables: dict[str, Any], change: str) -> None:
 
 
 def _check_sides(files: Mapping[str, Any]) -> None:
-    """Raise an ArgumentError if a file of one side of pairs is given without that of the other side, or a name is not one of pairs."""
+    """Raise an ArgumentError if one side's file of pairs lacks the other, or a name is not one of pairs."""
     from attent.data.readers import pairs_ending
 
     for name in ("train", "valid", "replay"):

@@ -11,10 +11,11 @@ SIGNS = re.compile(r" ?([，。！？；：、「」『』（）《》]) ?")
 
 
 class Detokenizer:
-    """Joins words and signs by the rules of a language, and writes the first letter of sentences large if all letters are small.
+    """Joins words and signs by the rules of a language.
 
-    Source: the detokenizer and detruecaser of Moses (Koehn et al. 2007, https://aclanthology.org/P07-2045), by sacremoses. Capitals
-    inside of sentences, such as those of German nouns, do not come back.
+    Writes the first letter of sentences large if all letters are small. Source: the detokenizer and detruecaser of
+    Moses (Koehn et al. 2007, https://aclanthology.org/P07-2045), by sacremoses. Capitals inside of sentences, such as
+    those of German nouns, do not come back.
 
     Args:
         language: of the text, a code such as "de".

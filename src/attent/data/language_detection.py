@@ -35,7 +35,10 @@ class LanguageDetector:
         self._lock = threading.Lock()
 
     def detect(self, text: str) -> list[Detection]:
-        """Return the languages of a text, the most probable first; with a confidence of 0 where the text has no letters."""
+        """Return the languages of a text, the most probable first.
+
+        The confidence is 0 where the text has no letters.
+        """
         if not any(map(str.isalpha, text)):
             return [Detection(self._only, 0.0)]
         with self._lock:

@@ -1,4 +1,4 @@
-"""Spacing of text: whether it is cut into words by spaces, as tokenizers and segmenters do, or written as people write it."""
+"""Spacing of text: whether spaces cut it into words, as tokenizers and segmenters do, or people wrote it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def spacing(texts: Iterable[str]) -> float | None:
 
 
 class SpacingCheck:
-    """Compares the spacing of texts with that of a training text, from text to text until it is certain that it differs.
+    """Compares the spacing of texts with that of a training text, until it is certain that it differs.
 
     Args:
         expected: the training text's; None if unknown, and nothing is compared.

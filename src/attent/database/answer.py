@@ -57,7 +57,10 @@ class Answer:
 
     @property
     def values(self) -> Tensor | list[Any]:
-        """The answers: the mean of numbers, (Tq, …), NaN where missing; for other values the mode, None where missing."""
+        """The answers: the mean of numbers, (Tq, …), NaN where missing.
+
+        For other values the mode, None where missing.
+        """
         return self.mode if self.mean is None else self.mean
 
     @property

@@ -118,7 +118,7 @@ class TrigramCosine(Score):
         return scores[None, None].to(query.dtype)
 
     def _bags(self, text_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the trigrams of some strings one after the other, their weights, and the number of each string's trigrams."""
+        """Return the trigrams of strings, one string after the other, their weights, and each string's number."""
         offsets = self._offsets[text_index]
         lengths = self._offsets[text_index + 1] - offsets
         shift = torch.repeat_interleave(offsets - (lengths.cumsum(0) - lengths), lengths)

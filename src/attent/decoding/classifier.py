@@ -145,7 +145,9 @@ class Classifier(FromRun):
     def maps_and_gradients(
         self, examples: Any, row: int = 0, *, gradients: bool = True
     ) -> tuple[dict[str, AttentionMap], dict[str, AttentionMap]]:
-        """Return the maps of one example, and the weights times the gradients by them of the log-probability of the likeliest class.
+        """Return the maps of one example, and their gradients of the likeliest class times the weights.
+
+        The gradients are those of the log-probability.
 
         Args:
             examples: as `classify` takes them.

@@ -151,10 +151,11 @@ class FillMask(FromRun):
 
     @torch.no_grad()
     def features(self, text: str, word: str | None = None) -> Tensor:
-        """Return the features of a text before the first layer and after each, (layers + 1, T, E), or of a word in it, (layers + 1, E).
+        """Return the features of a text, (layers + 1, T, E), or of a word in it, (layers + 1, E).
 
-        The first are embeddings, in which a word has the same features whatever stands beside it (but for positions that are added
-        to them); the last are those from which words are predicted.
+        They are those before the first layer and after each. The first are embeddings, in which a word has the same
+        features whatever stands beside it (but for positions that are added to them); the last are those from which
+        words are predicted.
 
         Args:
             text: a line, with masks or without.
@@ -190,7 +191,7 @@ class FillMask(FromRun):
         return list(dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK))
 
     def _resolve_unknown(self, piece: str, token: int) -> int:
-        """Return a piece's token; for an unknown piece that of the piece without spaces, else in lower case, if there is one."""
+        """Return a piece's token; for an unknown piece that without spaces, else in lower case, if there is one."""
         for form in (piece.strip(), piece.strip().lower()) if token == UNK else ():
             match self.tokenizer.encode(form):
                 case [single] if single != UNK:

@@ -69,7 +69,7 @@ class Glossary:
         return hash((len(self.entries), self.entries[:8]))
 
     def updated(self, terms: Glossary) -> Glossary:
-        """Return the terms of another glossary before those of this one, which is kept as it is, with what it has computed."""
+        """Return the terms of another glossary before those of this one, which keeps what it has computed."""
         return replace(terms, fallback=self if terms.fallback is None else self.updated(terms.fallback))
 
     def find(self, text: str, *, keeps_case: bool = False) -> list[Term]:

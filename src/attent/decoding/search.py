@@ -194,7 +194,7 @@ def _search(
 def _next_hypotheses(
     logits: Tensor, scores: np.ndarray, constraints: Constraints, written: Tensor, choose: Choice | None, sentence_index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the scores of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
+    """Return the scores of each sentence's next hypotheses, the rows they continue, and new tokens, (S, C) each."""
     (sentences, beam), step = scores.shape, written.shape[1]
     logits, scores_before = logits.float(), torch.from_numpy(scores).to(logits.device)
     if choose is None and constraints.is_unconstrained(step):
@@ -312,9 +312,10 @@ def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | Non
 
 
 def uniforms(seed: int, sources: Sequence[Sequence[int]], copies: int, steps: int) -> Tensor:
-    """Return random numbers for `copies` samples of each source, (B · copies, steps), the samples of a source in adjacent rows.
+    """Return random numbers for `copies` samples of each source, (B · copies, steps).
 
-    The numbers depend on the seed and the source's tokens alone, so neither order nor batch matters.
+    The samples of a source are in adjacent rows. The numbers depend on the seed and the source's tokens alone, so
+    neither order nor batch matters.
     """
     rows = [np.random.default_rng([seed, copy, *source]).random(steps) for source in sources for copy in range(copies)]
     return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, steps, dtype=torch.float64)

@@ -135,10 +135,11 @@ class StepwiseDecoding:
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in maps.items()}
 
     def map(self, *, with_eos: bool = True, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return every attention map of the tokens written so far, by the name of its module, in the order of computation.
+        """Return every attention map of the tokens written so far, by its module's name, in the order of computation.
 
         Args:
-            with_eos: True if the last row is the step that writes EOS, False if it is the step that wrote the last token.
+            with_eos: True if the last row is the step that writes EOS, False if it is the step that wrote the last
+                token.
             gradients: see `Translator.map`.
         """
         rows = labels(self.translator.target_tokenizer, self.tokens) + (EOS_LABEL,) * with_eos

@@ -1,14 +1,16 @@
-"""Translation with terms: a search whose hypotheses have the words that a glossary tells, where attention looks at their source.
+"""Translation with terms: a search whose hypotheses have the words of a glossary.
 
-A sentence is translated as ever. Where the translation lacks a term, the search is repeated with a forced beginning: the translation up to
-the word about which attention looks at the term's source most, then the term. What follows is what the search finds, or what followed that
-word in the translation, so that the term takes its place and nothing else changes: whichever hypothesis has more probability a token. The
-next term that is missing follows this one. So every term comes, and sentences without terms, or whose translation has them by itself, are
-those of a search without a glossary, bit for bit.
+They have a term's words where attention looks at its source. A sentence is translated as ever. Where the translation
+lacks a term, the search is repeated with a forced beginning: the translation up to the word about which attention looks
+at the term's source most, then the term. What follows is what the search finds, or what followed that word in the
+translation, so that the term takes its place and nothing else changes: whichever hypothesis has more probability a
+token. The next term that is missing follows this one. So every term comes, and sentences without terms, or whose
+translation has them by itself, are those of a search without a glossary, bit for bit.
 
-Sources: lexically constrained decoding as in Hokamp and Liu (2017), arXiv 1704.07138, and Post and Vilar (2018), arXiv 1804.06609;
-by attention to the term's source as in Chatterjee et al. (2017), "Guiding Neural Machine Translation Decoding with External Knowledge".
-Here the beginning is searched for, in the place of a beam for each number of terms, so that the search itself stays as it is.
+Sources: lexically constrained decoding as in Hokamp and Liu (2017), arXiv 1704.07138, and Post and Vilar (2018), arXiv
+1804.06609; by attention to the term's source as in Chatterjee et al. (2017), "Guiding Neural Machine Translation
+Decoding with External Knowledge". Here the beginning is searched for, in the place of a beam for each number of terms,
+so that the search itself stays as it is.
 """
 
 from __future__ import annotations

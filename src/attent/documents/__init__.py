@@ -29,7 +29,10 @@ class Document(Protocol):
         ...
 
     def render(self, translations: Iterable[AlignedText]) -> bytes:
-        """Return the file with the translation of each line in its place; once, since some documents are changed by it."""
+        """Return the file with the translation of each line in its place.
+
+        Call it once, since some documents are changed by it.
+        """
         ...
 
 

@@ -188,7 +188,7 @@ def _means(judge: HeadJudge) -> Mapping[str, Tensor]:
 
 
 def _scores(metric: Metric, statistics: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return a metric of examples with these statistics (N, k), and of the same resamples of N examples each time, (R,)."""
+    """Return a metric of examples with these statistics (N, k), and of the same resamples of N each time, (R,)."""
     if not len(statistics):
         raise ArgumentError("there is no example to judge heads by")
     return float(metric.score(statistics.sum(0, keepdims=True))[0]), metric.score(resampled_sums(statistics))

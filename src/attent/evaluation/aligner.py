@@ -1,4 +1,7 @@
-"""Word alignment: from a pair of texts to links between their words, read from a translator's attention; and which attention to read."""
+"""Word alignment: from a pair of texts to links between their words, read from a translator's attention.
+
+The choice of the attention to read is here too.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[
 
 
 def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
-    """Tokenize a pair of the dates corpus, to be linked by characters as the gold links of `attent.data.dates.gold` are."""
+    """Tokenize a pair of the dates corpus, to be linked by characters as in `attent.data.dates.gold`."""
     return TokenizedPair(tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target))
 
 

@@ -1,17 +1,18 @@
-"""Attention to the source while a translator is given the target (forced decoding), and the target token that a row is about.
+"""Attention to the source while a translator is given the target (forced decoding).
 
-Step t of a decoder reads token y_{t−1}, BOS first, and produces y_t; its attention to the source has one row. There are two answers
-to the question which token that row is about:
+The file also says which target token a row is about. Step t of a decoder reads token y_{t−1}, BOS first, and produces
+y_t; its attention to the source has one row. There are two answers to the question which token that row is about:
 
 - **the token produced**: row t is about y_t. The context of row t goes into p(y_t), in every kind of model.
 - **the token read in**: row t is about y_{t−1}; the row of the next step belongs to y_t.
 
 The default is the token produced. Bahdanau's decoder allows no other: its query s_{t−1} has not read y_{t−1} yet
-(`BahdanauDecoder`), except with `token_in_query`. Luong's state and a Transformer's layer have read it, so that
-a row may be about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the word produced
-and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced from the penultimate
-layer; Chen et al. (2020, arXiv 2004.14837) found the lower layers of a Transformer's decoder to align the word read in, and better.
-`attent.evaluation.aligner.rank_selectors` decides for a given model; docs/alignments.md has the results of ours.
+(`BahdanauDecoder`), except with `token_in_query`. Luong's state and a Transformer's layer have read it, so that a row
+may be about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the
+word produced and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced
+from the penultimate layer; Chen et al. (2020, arXiv 2004.14837) found the lower layers of a Transformer's decoder to
+align the word read in, and better. `attent.evaluation.aligner.rank_selectors` decides for a given model;
+docs/alignments.md has the results of ours.
 """
 
 from __future__ import annotations

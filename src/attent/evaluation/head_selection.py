@@ -32,9 +32,9 @@ TOKENS = 1024
 def rank_by_differences(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
 ) -> list[tuple[AttentionSelector, float]]:
-    """Judge every layer, every head and the mean over heads, with rows about either token, by what the links' source words are needed for.
+    """Judge every layer, every head and the mean over heads, by what the links' source words are needed for.
 
-    It decodes a pair once for each of its source words: a few hundred pairs are enough.
+    Rows are about either token. It decodes a pair once for each of its source words: a few hundred pairs are enough.
 
     Args:
         model: in evaluation mode.
@@ -42,8 +42,9 @@ def rank_by_differences(
         seed: of the words put in the place of others.
 
     Returns:
-        The selectors and, of the target words that depend on their source, the mean of the difference that the linked source word makes
-        over the largest that any makes, 0 to 1: the largest first. Empty if no target word depends on its source.
+        The selectors and, of the target words that depend on their source, the mean of the difference that the linked
+        source word makes over the largest that any makes, 0 to 1: the largest first. Empty if no target word depends on
+        its source.
     """
     differences = prediction_differences(model, pairs, seed=seed)
     sums: dict[AttentionSelector, float] = {}
@@ -98,14 +99,15 @@ def prediction_differences(model: EncoderDecoder[Any], pairs: Sequence[Tokenized
 def rank_directions(
     forward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]], backward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]]
 ) -> list[tuple[AttentionSelector, AttentionSelector, float]]:
-    """Judge every attention of one run beside every attention of a run of the other direction, the best agreement first.
+    """Judge every attention of one run beside every attention of a run of the other direction, best first.
 
     Args:
         forward: a model in evaluation mode, and sources and their translations.
         backward: a model of the other direction, and the same pairs the other way round, with the same words.
 
     Returns:
-        The selector of each run, and the error rate of the links of one by those of the other: 1 − 2 |A ∩ B| / (|A| + |B|).
+        The selector of each run, and the error rate of the links of one by those of the other: 1 − 2 |A ∩ B| /
+        (|A| + |B|).
 
     Raises:
         ShapeError: the numbers of pairs differ.
@@ -143,7 +145,10 @@ def _row_links(
 
 
 def _word_starts(sentences: Sequence[tuple[Words, Words]]) -> np.ndarray:
-    """Return where the words of each sentence begin among those of all, by two tokenizations, and the number of all, (N + 1,)."""
+    """Return where the words of each sentence begin among those of all, by two tokenizations, and the total.
+
+    Each is (N + 1,).
+    """
     return np.cumsum([0, *(max(map(_count, tokenizations)) for tokenizations in sentences)], dtype=np.int64)
 
 

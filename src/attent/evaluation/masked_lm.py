@@ -151,7 +151,7 @@ def _batches(filler: FillMask, lines: Sequence[list[int]]) -> Iterator[_Batch]:
 
 
 def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for logits (N, V) whether the largest is the label's, (N,), and the label's cross entropy in nats, (N,)."""
+    """Return for logits (N, V) whether the largest is the label's, (N,), and the label's loss in nats, (N,)."""
     maxima = logits.max(-1, keepdims=True)
     log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
     return logits.argmax(-1) == labels, log_sums - logits[np.arange(len(labels)), labels]

@@ -118,7 +118,10 @@ class Sides:
 
 
 def backward_memory(case: Case, name: str, threads: int) -> float | None:
-    """Return the MiB by which forward and backward of a side make the process grow; to be called in a process of its own."""
+    """Return the MiB by which forward and backward of a side make the process grow.
+
+    Call it in a process of its own.
+    """
     torch.set_num_threads(threads)
     # the very first call takes memory that does not depend on the shape
     Sides(replace(case, shape=(1, case.shape[1], WARM_UP_LENGTH, case.shape[3]))).backward(name)()

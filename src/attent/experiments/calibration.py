@@ -1,4 +1,7 @@
-"""A calibration: dense attention and PyTorch's timed on this machine, and the row of the machines' table whose choices cost least."""
+"""A calibration: the row of the machines' table whose choices cost least here.
+
+Dense attention and PyTorch's are timed on this machine.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ COSTS = Column("row", "row"), Column("machine", "measured on"), Column("cost", "
 
 
 def calibrate(*, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None) -> Report:
-    """Time both sides at each length, choose the row whose choices cost least, and write the choice to the user's cache folder.
+    """Time both sides at each length, choose the row that costs least, and write it to the user's cache folder.
 
     Args:
         keys: the lengths to measure.

@@ -59,10 +59,10 @@ class LengthCorpus:
 
 
 def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
-    """Train each model on joined dates, and on joined captions if their folder is given, and judge them by source length.
+    """Train each model on joined dates, and joined captions if their folder is given; judge by source length.
 
-    The figure is that of Bahdanau et al. (2015), figure 2, arXiv 1409.0473: BLEU against the length of the source, for models
-    trained on the same sentences.
+    The figure is that of Bahdanau et al. (2015), figure 2, arXiv 1409.0473: BLEU against the length of the source, for
+    models trained on the same sentences.
 
     Raises:
         ArgumentError: a model is unknown, or the folder of captions or of the comparison is another's.

@@ -77,7 +77,7 @@ class ScoreColumn(NamedTuple):
 
 
 def compare(options: Options, slot: str = "scores", *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
-    """Train an RNN with Luong's attention and a Transformer with each part of a slot, and judge them on data not trained on.
+    """Train an RNN with Luong's attention and a Transformer with each part of a slot, and judge on held-out data.
 
     That is held-out dates, or the validation of one's own pairs.
 
@@ -88,7 +88,8 @@ def compare(options: Options, slot: str = "scores", *, say: Say = print, progres
         progress: shows each training to a person.
 
     Raises:
-        ArgumentError: a model or a part is unknown, no model has the parts, or the folder of the comparison is another's.
+        ArgumentError: a model or a part is unknown, no model has the parts, or the folder of the comparison is
+            another's.
         DataError: the files of pairs cannot be read.
     """
     parts, seeds = SLOTS[slot], options.seed_range(SEEDS)

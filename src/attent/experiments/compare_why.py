@@ -186,10 +186,11 @@ def layers(width: int = WIDTH) -> dict[str, Layer]:
 
 
 def gradient_norms(layer: Layer, *, width: int = WIDTH, length: int = LENGTH, sequences: int = SEQUENCES) -> Tensor:
-    """Return ‖∂(u·y_T)/∂x_{T−d}‖ by distance d, (length,), the mean over random inputs x and random directions u of length 1.
+    """Return ‖∂(u·y_T)/∂x_{T−d}‖ by distance d, (length,).
 
-    Bengio, Simard and Frasconi 1994, "Learning Long-Term Dependencies with Gradient Descent is Difficult", whose point it is;
-    Pascanu, Mikolov and Bengio 2013, §2 (arXiv:1211.5063).
+    It is the mean over random inputs x and random directions u of length 1. Bengio, Simard and Frasconi 1994, "Learning
+    Long-Term Dependencies with Gradient Descent is Difficult", whose point it is; Pascanu, Mikolov and Bengio 2013, §2
+    (arXiv:1211.5063).
     """
     inputs = torch.randn(sequences, length, width, dtype=torch.float64, requires_grad=True)
     direction = nn.functional.normalize(torch.randn(sequences, width, dtype=torch.float64), dim=-1)
@@ -251,9 +252,10 @@ def time_figure(lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: f
 
 
 def random_entropy(score: str, width: int, seed: int = 0) -> float:
-    """Return the mean entropy in nats of a query over KEYS keys, all of independent features of variance 1; at most log KEYS.
+    """Return the mean entropy in nats of a query over KEYS keys, at most log KEYS.
 
-    Then q·k has variance Dk (Vaswani et al. 2017, §3.2.1, footnote 4, arXiv:1706.03762).
+    All are of independent features of variance 1. Then q·k has variance Dk (Vaswani et al. 2017, §3.2.1, footnote 4,
+    arXiv:1706.03762).
     """
     generator = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(1, count, width, generator=generator) for count in (QUERIES, KEYS))
@@ -261,9 +263,10 @@ def random_entropy(score: str, width: int, seed: int = 0) -> float:
 
 
 def random_gradient(score: str, width: int, seed: int = 0) -> float:
-    """Return the median of ‖∂(u·z)/∂q‖ over random queries q with KEYS keys and values, z being their answers and u directions of length 1.
+    """Return the median of ‖∂(u·z)/∂q‖ over random queries q with KEYS keys and values.
 
-    A softmax that is saturated passes no gradient back (Vaswani et al. 2017, §3.2.1, arXiv:1706.03762).
+    z are their answers, u directions of length 1. A softmax that is saturated passes no gradient back (Vaswani et al.
+    2017, §3.2.1, arXiv:1706.03762).
     """
     generator = torch.Generator().manual_seed(seed)
     query, direction = (torch.randn(1, QUERIES, width, generator=generator) for _ in range(2))
@@ -274,7 +277,10 @@ def random_gradient(score: str, width: int, seed: int = 0) -> float:
 
 
 def model_entropy(settings: ModelSettings, pairs: Sequence[Pair], seed: int = 1) -> float:
-    """Return the mean entropy in nats of an untrained Transformer's first layer over the sources, each of whose tokens is a query."""
+    """Return the mean entropy in nats of an untrained Transformer's first layer over the sources.
+
+    Each token of a source is a query.
+    """
     tokenizer = CharTokenizer.learn(pair.source for pair in pairs)
     sequences = Sequences([tokenizer.encode(pair.source) for pair in pairs])
     source = torch.from_numpy(sequences.pad(np.arange(len(pairs))))

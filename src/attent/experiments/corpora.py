@@ -188,7 +188,10 @@ def _training_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
 
 
 def _balanced_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
-    """Join into as many of each number as the pairs suffice for; none of these is in two of them, which are thus independent."""
+    """Join into as many of each number as the pairs suffice for.
+
+    None of these is in two of them, which are thus independent.
+    """
     order, numbers = random.Random(1).sample(pairs, len(pairs)), range(1, maximum + 1)
     stack = iter(order)
     return [_join([next(stack) for _ in range(number)]) for number in numbers for _ in range(len(order) // sum(numbers))]

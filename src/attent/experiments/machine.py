@@ -42,7 +42,7 @@ def revision(file: Path = Path(__file__)) -> str | None:
 
 
 def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
-    """Return the processor, its cores that this process may use, torch's threads, the GPU if that computes, versions and commit."""
+    """Return the processor, usable cores, torch's threads, the GPU if it computes, versions and commit."""
     commit = revision()
     return {
         "processor": processor(),

@@ -313,7 +313,7 @@ def mean_outcome(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translations:
-    """Translate some texts greedily by a finished training's model, and save the translations in a file next to its run folder.
+    """Translate some texts greedily by a finished training's model, and save the result next to its run folder.
 
     A later call reads the file if its texts and the model's weights are the same.
 

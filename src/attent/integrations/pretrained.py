@@ -208,7 +208,7 @@ class PretrainedModel:
         return outputs, returned
 
     def _returned(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the weights (1, H, T, T) of each layer from a model that computes attention in code of its own, and returns them."""
+        """Return the weights (1, H, T, T) of each layer from a model whose own attention code returns them."""
         # the weights of windows have no column for each token
         if self.reads == "text and translation" or hasattr(self.model.config, "attention_window"):
             return {}

@@ -1,7 +1,7 @@
-"""A score_mod's dataflow: does it add to the score, soft-capped or not, a term that depends on the pair through head and offset alone?
+"""A score_mod's dataflow: does it add a term of head and offset alone to the score, soft-capped or not?
 
-The function runs once, on the score and the indices of one pair, while every operator of PyTorch that it calls is seen with its
-arguments. What is not known for certain counts as a dependence, so that "yes" is certain and "no" is not.
+The function runs once, on the score and the indices of one pair, while every operator of PyTorch that it calls is seen
+with its arguments. What is not known for certain counts as a dependence, so that "yes" is certain and "no" is not.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ Kind = Known | Index | ScorePath | None
 
 
 def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | None:
-    """Return the score's way through a score_mod, if it ends as cap·tanh(score/cap), or the score, plus a term by head and offset.
+    """Return the score's way through a score_mod, if it ends as the score plus a term by head and offset.
 
-    Return None if it does not, or if that is not certain.
+    The score may be soft-capped, cap·tanh(score/cap). Return None if it does not, or if that is not certain.
 
     Args:
         score_mod: a function of the score and the indices in the batch, of the head, the query and the key.

@@ -69,7 +69,9 @@ def register() -> None:
 
 
 def _check(model: Any) -> None:
-    """Refuse a model, or part of one, that computes all its attention itself, and record the masks that other models need.
+    """Refuse a model, or part of one, that computes all its attention itself.
+
+    Record the masks that other models need.
 
     Raises:
         ImplementationError: the model does not call the interface.

@@ -132,7 +132,10 @@ def check_size(lines: Sequence[Element]) -> None:
 
 
 def _note_spaces(line: Element) -> None:
-    """Note the white space around each element without content, and leave one space to the text around it, which parts its words."""
+    """Note the white space around each element without content, and leave one space in the text around it.
+
+    The space parts its words.
+    """
     leaves = [*_leaves(line)]
     for number, (parent, index) in enumerate(leaves):
         point = parent.children[index]

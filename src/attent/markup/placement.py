@@ -73,7 +73,10 @@ def _linked_pieces(source: SourceLine, spans: Sequence[Span], links: Sequence[tu
 
 
 def _cut_copies(source: SourceLine, text: str, spans: Sequence[Span], linked: Sequence[set[int]]) -> tuple[list[Span], list[set[int]]]:
-    """Cut the units of a translation that were cut by tags in the source and came out as they were, and return all with their pieces."""
+    """Cut the units of a translation whose source tags cut, if they came out as they were.
+
+    Return all units with their pieces.
+    """
     cut, results = dict(source.cut), list[tuple[Span, set[int]]]()
     for span, pieces in zip(spans, linked, strict=True):
         first = next((piece for piece in sorted(pieces & cut.keys()) if source.has_word(cut[piece], text[span.begin : span.end])), None)
@@ -153,11 +156,11 @@ class _Placer:
         return stretches
 
     def _best_stretch(self, is_free: bytearray, element: Element, number: int) -> tuple[float, int, tuple[int, int]]:
-        """Return minus the own units beyond those of others in the stretch that has the most, the element's number, and the stretch.
+        """Return minus the own units beyond others' in the stretch with the most, the element's number, the stretch.
 
-        A unit without a link counts nothing, and belongs to whatever surrounds it; one that is linked to a word half within the element
-        is worth a sign. For an element around others, words of innermost
-        elements count as several: rather does it take a foreign word in than that one of these loses its own.
+        A unit without a link counts nothing, and belongs to whatever surrounds it; one that is linked to a word half
+        within the element is worth a sign. For an element around others, words of innermost elements count as several:
+        rather does it take a foreign word in than that one of these loses its own.
 
         The maximum subarray: Kadane (Bentley 1984), from own unit to own unit, since what is between them only costs.
         """

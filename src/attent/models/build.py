@@ -20,7 +20,9 @@ MODELS: dict[str, Callable[[Any, int, int], Any]] = {
 
 
 def build(settings: ModelSettings, inputs: int, outputs: int) -> Any:
-    """Build an `EncoderDecoder`, an `EncoderModel` from the settings of an encoder, or a `LanguageModel` from those of a decoder.
+    """Build an `EncoderDecoder`, `EncoderModel` or `LanguageModel` from settings.
+
+    The last two are of the settings of an encoder and of a decoder.
 
     Args:
         settings: of any kind of model.

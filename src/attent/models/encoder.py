@@ -75,7 +75,7 @@ class EncoderModel(Model):
         return self.encoder(*self._embed(sequence, lengths)).features
 
     def by_layer(self, sequence: Tensor, lengths: Lengths) -> list[Features]:
-        """Return the features before the first layer and after each, as many as layers and one, each as `forward` returns the last.
+        """Return the features before the first layer and after each, layers + 1, each as `forward` returns the last.
 
         Raises:
             ShapeError: as `forward`.

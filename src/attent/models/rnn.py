@@ -17,9 +17,10 @@ from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):
-    """A bidirectional recurrent encoder and a recurrent decoder, with attention or without (see `attent.models.rnn_decoder`).
+    """A bidirectional recurrent encoder and a recurrent decoder, with attention or without.
 
-    Row t of the map `decoder.cross_attention` belongs to the token that step t produces, as does the only row of `step`.
+    See `attent.models.rnn_decoder`. Row t of the map `decoder.cross_attention` belongs to the token that step t
+    produces, as does the only row of `step`.
 
     Sources: Cho et al. (2014), arXiv 1406.1078; Sutskever et al. (2014), arXiv 1409.3215; Bahdanau et al. (2015),
     arXiv 1409.0473; Luong et al. (2015), arXiv 1508.04025.
@@ -30,8 +31,8 @@ class RNN(EncoderDecoder[RnnState]):
         target_size: the size of the target's vocabulary.
 
     Raises:
-        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is set and the score
-            has no hidden width.
+        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is set and the
+            score has no hidden width.
         ShapeError: the score needs a memory as wide as the state.
         UnknownNameError: there is no score or normalizer of that name.
     """

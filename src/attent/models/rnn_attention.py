@@ -159,7 +159,10 @@ class RecurrentAttention(nn.Module):
         lengths: Tensor,
         steps: Tensor | None = None,
     ) -> None:
-        """Report one map of the queries (B, T, query_width) of all steps to watchers, with their contexts, (B, T, memory_width)."""
+        """Report one map of the queries (B, T, query_width) of all steps to watchers.
+
+        Report with it their contexts, (B, T, memory_width).
+        """
         report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)), source.value, contexts)
 
 

@@ -87,9 +87,9 @@ class RnnDecoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        """Return the output (B, T, embedding_width) of the next T steps, given embedded tokens of that shape, and the state.
+        """Return the output (B, T, embedding_width) of the next T steps, given embedded tokens, and the state.
 
-        Row t of the attention's map belongs to the token that step t produces.
+        The tokens have the output's shape. Row t of the attention's map belongs to the token that step t produces.
         """
 
     def teacher_forced(self, embedded: Features, memory: Memory) -> Features:

@@ -164,7 +164,7 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward.leave(stream, self.feed_forward(read)), target
 
     def source_attention(self, stream: Stream, memory: Memory) -> AttentionMap:
-        """Return the map (B, H, T, Tk) of the attention to the source of all T positions, and compute nothing beyond it."""
+        """Return the map (B, H, T, Tk) of the attention to the source of all T positions, and compute no more."""
         stream, _ = self._attend_to_target(stream, None)
         _, query = self.around_cross.enter(stream)
         return self.cross_attention.recall_map(query, memory.features, lengths=memory.lengths)
@@ -211,7 +211,10 @@ class Encoder(nn.Module):
         return Memory(stream.end(self.norm), lengths)
 
     def by_layer(self, features: Features, lengths: Lengths) -> list[Features]:
-        """Return the features before the first layer and after each, (B, T, E), the last of them normalized as in `forward`."""
+        """Return the features before the first layer and after each, (B, T, E).
+
+        The last are normalized as in `forward`.
+        """
         stream, by_layer = Stream(features), [features]
         for layer in self.layers:
             stream = layer(stream, lengths)
@@ -234,7 +237,7 @@ class Decoder(nn.Module):
         source: tuple[KeyValueCache | Tensor, ...],
         lengths: Lengths,
     ) -> tuple[Features, tuple[KeyValueCache, ...]]:
-        """Return the features of the next T positions, embedded (B, T, E), and every layer's keys and values that include them.
+        """Return the features of the next T positions, embedded (B, T, E), and all layers' keys and values so far.
 
         See `DecoderLayer.forward`; target and source hold an entry for each layer.
         """
@@ -261,7 +264,7 @@ class CausalDecoder(nn.Module):
         self.norm = build_final_norm(settings)
 
     def forward(self, features: Features, caches: Sequence[KeyValueCache | None]) -> tuple[Features, tuple[KeyValueCache, ...]]:
-        """Return the features of the next T positions, embedded (B, T, E), and every layer's keys and values that include them."""
+        """Return the features of the next T positions, embedded (B, T, E), and all layers' keys and values so far."""
         stream, extended = Stream(features), []
         for layer, cache in zip(self.layers, caches, strict=True):
             stream, cache = layer(stream, cache)

@@ -111,7 +111,10 @@ def pack(stack: Stack) -> PackedStack:
 
 
 def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[Piece]]]]:
-    """Return the parts of a Transformer that have packed weights, by name, each with its pieces; none if it has no packed form."""
+    """Return the parts of a Transformer that have packed weights, by name, each with its pieces.
+
+    There are none if it has no packed form.
+    """
     stacks = {name: stack for name, stack in model.named_children() if isinstance(stack, Encoder | Decoder | CausalDecoder)}
     if not stacks or not all(map(has_packed_form, stacks.values())):
         return {}

@@ -208,7 +208,7 @@ class StackSteps:
         return mm(self.dgates[step], self.beside_weight, out=self.dbeside)
 
     def gradients(self, beside: Tensor) -> tuple[Tensor, list[Tensor | None], Tensor, Tensor]:
-        """Return the gradients of the embeddings, each layer's tensors, `output_weight` and what is added to its product.
+        """Return the gradients of embeddings, layers' tensors, `output_weight` and what is added to its product.
 
         Args:
             beside: the vectors beside the embeddings of the last steps, (t, B, n); zeros before.

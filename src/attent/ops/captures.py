@@ -14,7 +14,7 @@ Edge = tuple[Any, int]
 
 
 class Captures(TorchFunctionMode):
-    """Record the tensors computed of leaves that PyTorch's functions meet meanwhile, by their place in autograd's graph."""
+    """Record the tensors computed of leaves that PyTorch's functions meet, by their place in autograd's graph."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Attention of dot products under softmax by the compiled library, by tiles of keys, in memory that grows with the length.
+"""Attention of dot products under softmax by the compiled library.
 
-Queries, keys and values are read where they lie, the heads of a projection side by side, and the context and gradients are written so:
-neither splitting nor merging heads copies a number. Beside these the backward needs the context, and two numbers of each row.
+It computes by tiles of keys, in memory that grows with the length. Queries, keys and values are read where they lie,
+the heads of a projection side by side, and the context and gradients are written so: neither splitting nor merging
+heads copies a number. Beside these the backward needs the context, and two numbers of each row.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def can_run(*tensors: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class DenseAttention:
-    """softmax(capped(scale · q·k) + bias) V over a range of keys for each query, capped(s) = soft_cap · tanh(s / soft_cap).
+    """softmax(capped(scale · q·k) + bias) V over a range of keys for each query.
+
+    capped(s) = soft_cap · tanh(s / soft_cap).
 
     Args:
         reference: computes the context of the tensors of `__call__` in plain PyTorch, for derivatives of its gradients.
@@ -109,7 +112,10 @@ class DenseAttention:
         bias_needs_grad: bool = False,
         offset_bias_needs_grad: bool = False,
     ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the tensors of `__call__`, those of the first three laid out as the context that `forward` returned."""
+        """Return the gradients of the tensors of `__call__`.
+
+        The first three are laid out as the context that `forward` returned.
+        """
         bias, offset_bias = tensors[3:]
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (*tensors[:3], gradient))
         gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]

@@ -69,7 +69,10 @@ class DropoutMask:
         return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
     def apply(self, weights: Tensor) -> Tensor:
-        """Return weights, contiguous, in the mask's order, with those dropped set to 0 and the others divided by 1 − probability."""
+        """Return weights, contiguous, in the mask's order.
+
+        Dropped weights are 0, and the others are divided by 1 − probability.
+        """
         factor = 1.0 / (1.0 - self.probability)
         if not self._is_native or weights.dtype != torch.float32:
             return weights * self.keep_mask().view(weights.shape) * factor

@@ -81,7 +81,10 @@ def _is_tileable(layer: nn.Linear) -> bool:
 
 
 def _forward(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False) -> tuple[Tensor, ...]:
-    """Return x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b; with relu, at least zero."""
+    """Return x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b.
+
+    With relu, it is at least zero.
+    """
     results = tuple(features.new_empty(*features.shape[:-1], len(weight)) for weight in weights)
     operands = [operand for operands in zip(weights, biases, results, strict=True) for operand in operands]
     sizes = features.numel() // features.shape[-1], features.shape[-1]

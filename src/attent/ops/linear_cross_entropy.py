@@ -1,4 +1,7 @@
-"""The output layer and its cross entropy in one, some tokens at a time, so that no tensor of all tokens' logits is ever held."""
+"""The output layer and its cross entropy in one, some tokens at a time.
+
+No tensor of all tokens' logits is ever held.
+"""
 
 from __future__ import annotations
 

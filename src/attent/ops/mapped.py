@@ -37,7 +37,9 @@ def is_mapped(parameter: Tensor) -> bool:
 
 
 def adopt(model: nn.Module, tensors: Mapping[Tensor, Tensor]) -> None:
-    """Put tensors, such as those of a mapped file, in the place of a model's parameters and buffers, which may be without memory.
+    """Put tensors, such as a mapped file's, in the place of a model's parameters and buffers.
+
+    These may be without memory.
 
     Args:
         model: the model.

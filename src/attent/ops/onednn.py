@@ -56,7 +56,7 @@ def using_onednn(choice: bool) -> Iterator[None]:
 
 
 def can_use_onednn(*tensors: Tensor | None) -> bool:
-    """Return whether gradients are recorded in float32 on a CPU that prefers oneDNN, and nothing has to see the computation."""
+    """Return whether gradients are recorded in float32 on a CPU that prefers oneDNN, and nothing has to see it."""
     if not torch.is_grad_enabled() or not can_run_custom_function() or not prefers_onednn() or not torch.backends.mkldnn.enabled:
         return False
     if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateImportUsage,reportAttributeAccessIssue]
@@ -98,7 +98,7 @@ def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
-    """Return whether oneDNN takes the product of two matrices in the place of PyTorch's own kernel, and the product repays the call."""
+    """Return whether oneDNN takes the product of two matrices in PyTorch's place, and the product repays the call."""
     if left.dim() != 2 or right.dim() != 2 or left.shape[1] != right.shape[0] or left.numel() * right.shape[1] < MULTIPLICATIONS:
         return False
     if bias is not None and bias.shape != right.shape[1:]:

@@ -47,7 +47,9 @@ def for_all_pairs(function: Callable[..., Tensor], batch: Tensor, head: Tensor, 
 
 
 def for_all_offsets(function: Callable[..., Tensor], heads: Tensor, offsets: Tensor, score: Tensor) -> Tensor:
-    """Return a function's results for one score and pairs whose key stands so many places after the query, (H|1, offsets).
+    """Return a function's results for one score and pairs with the key at each offset from the query.
+
+    They are (H|1, offsets).
 
     Args:
         function: takes the score of a pair, and its indices in the batch, of the head, the query and the key.

@@ -30,7 +30,9 @@ Variant = Literal["products", "twice_differentiable", "pytorch"]
 
 
 def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_grad: bool) -> Variant:
-    """Choose plain products, PyTorch's kernel with second derivatives, or PyTorch alone, which also serves transforms and compilers.
+    """Choose plain products, PyTorch's kernel with second derivatives, or PyTorch alone.
+
+    PyTorch alone also serves transforms and compilers.
 
     Args:
         pairs: the number of pairs of a head.
@@ -116,10 +118,11 @@ def fused_gradients(
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the fused kernel's gradients of query, key and value, and those of plain products where its own would be wrong.
+    """Return the fused kernel's gradients of query, key and value, or plain products' where its own are wrong.
 
-    The kernel recomputes weights as exp(score − log Σ exp), whose relative error is that of a float32 as large as the logarithm; where a
-    bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each weight comes out as 1.
+    The kernel recomputes weights as exp(score − log Σ exp), whose relative error is that of a float32 as large as the
+    logarithm; where a bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each
+    weight comes out as 1.
 
     Args:
         gradient: of the context.

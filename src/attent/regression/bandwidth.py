@@ -116,10 +116,10 @@ def learn_bandwidth(
     points: int | None = None,
     weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Return the bandwidths of the least CV, one per feature, (D,), and this CV, a mean over outputs in the square of their unit.
+    """Return the bandwidths of the least CV, one per feature, (D,), and this CV.
 
-    Tries multiples of the rule of thumb, for all features together and for one after the other, and descends from the best
-    (L-BFGS-B, Byrd et al. 1995).
+    It is a mean over outputs in the square of their unit. Tries multiples of the rule of thumb, for all features
+    together and for one after the other, and descends from the best (L-BFGS-B, Byrd et al. 1995).
 
     Args:
         x: (n, D), n ≥ 1.

@@ -105,7 +105,9 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[shares.argmax(1)]
 
     def weights(self, X: Any) -> AttentionMap:
-        """Return the weights of the training data (columns) for each query (rows), sample weights included, as a lazy matrix.
+        """Return the weights of the training data (columns) for each query (rows), as a lazy matrix.
+
+        Sample weights are included.
 
         Args:
             X: (m, D).

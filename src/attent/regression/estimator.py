@@ -137,7 +137,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         return mean.to(self._type).numpy().reshape(len(mean), *self.y_.shape[1:])
 
     def weights(self, X: Any) -> AttentionMap:
-        """Return the weights of the training data (columns) for each query (rows), sample weights included, as a lazy matrix.
+        """Return the weights of the training data (columns) for each query (rows), as a lazy matrix.
+
+        Sample weights are included.
 
         Args:
             X: (m, D).

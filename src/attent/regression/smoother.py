@@ -227,15 +227,15 @@ def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision:
 
 
 class FastGaussTransform:
-    """Sums of Gaussians of one feature, by their series about the centers of small boxes, so that a query visits boxes instead of keys.
+    """Sums of Gaussians of one feature, by their series about the centers of small boxes.
 
-    Greengard and Strain 1991, "The Fast Gauss Transform", SIAM J. Sci. Stat. Comput. 12(1). For a key x = c + d in a box about c and a
-    query q = c + u, both in bandwidths,
+    A query visits boxes instead of keys. Greengard and Strain 1991, "The Fast Gauss Transform", SIAM J. Sci. Stat.
+    Comput. 12(1). For a key x = c + d in a box about c and a query q = c + u, both in bandwidths,
 
         exp(−(q − x)²/2) = exp(−u²/2) · Σₙ uⁿ · dⁿ exp(−d²/2) / n!,
 
-    so that a box needs only the sums over its keys of y · dⁿ exp(−d²/2) / n!. This is a Taylor series; the paper's Hermite polynomials
-    are not needed for boxes as small as these.
+    so that a box needs only the sums over its keys of y · dⁿ exp(−d²/2) / n!. This is a Taylor series; the paper's
+    Hermite polynomials are not needed for boxes as small as these.
 
     Args:
         key: (n,), n ≥ 1, in bandwidths, in float64.
@@ -243,7 +243,8 @@ class FastGaussTransform:
         ratio: of the largest weight in them to the smallest.
 
     Attributes:
-        is_faster: keys share boxes, so that visiting these takes less time than visiting keys, and no more memory. Else do not call it.
+        is_faster: keys share boxes, so that visiting these takes less time than visiting keys, and no more memory. Else
+            do not call it.
     """
 
     def __init__(self, key: Tensor, value: Tensor, ratio: float = 1.0) -> None:
@@ -263,7 +264,7 @@ class FastGaussTransform:
         self._near = math.sqrt(max((RANGE - 2.0 * RADIUS) ** 2 - margin, 0.0)) - 2.0 * RADIUS
 
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Σᵢ exp(−(q − xᵢ)²/2) yᵢ at queries (m,), (m, outputs), and True where it is exact, near a key, (m,)."""
+        """Return Σᵢ exp(−(q − xᵢ)²/2) yᵢ at queries (m,), (m, outputs), and where it is exact, near a key, (m,)."""
         sums, is_near = zip(*map(self._sums_at, query.split(TRANSFORM_QUERIES)), strict=True)
         return torch.cat(sums), torch.cat(is_near)
 

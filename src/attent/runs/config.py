@@ -73,7 +73,9 @@ def tokenizer_file(name: str) -> str:
 
 
 class AlignmentHead(BaseModel, extra="forbid", frozen=True):
-    """The attention of a translator that word alignments are read from, as `attent.evaluation.forced_decoding.AttentionSelector` has it.
+    """The attention of a translator that word alignments are read from.
+
+    `attent.evaluation.forced_decoding.AttentionSelector` has the same fields.
 
     Args:
         layer: of those with attention to the source, from 0; None for the last.

@@ -209,7 +209,7 @@ def held(path: Path | str) -> Iterator[None]:
 
 
 def _sweep_drafts(path: Path) -> None:
-    """Remove the drafts of a run folder whose processes ended before training began, so that their logs are not locked."""
+    """Remove the drafts of a run folder whose processes ended before training began, so that logs are not locked."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
         # OSError: another process has moved or removed it in the meantime
         with suppress(OSError, RunError):
@@ -275,7 +275,9 @@ def without_digest(config: RunConfig) -> RunConfig:
 
 
 def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None:
-    """Write a model's weights into a run folder, with the digests of its tokenizers and further files, and its config with their digest.
+    """Write a model's weights into a run folder, and its config with the digest of the weights.
+
+    The digests of its tokenizers and further files are written with the weights.
 
     Raises:
         RunError: they cannot be written.
@@ -366,7 +368,7 @@ def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
 
 
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
-    """Read the files of a run folder's tokenizers as text, by name, to send them to processes without access to the folder."""
+    """Read the files of a run folder's tokenizers as text, by name, for processes without access to the folder."""
     files = map(tokenizer_file, read_config(path).tokenizers)
     return {name: _text(Path(path) / name, MAX_FILE) for name in files}
 

@@ -192,7 +192,7 @@ def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor],
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Skips normal_ on the meta device, where it fills no memory but imports PyTorch's compiler, which takes 3 seconds."""
+    """Skips normal_ on the meta device, where it fills no memory but takes 3 s to import PyTorch's compiler."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

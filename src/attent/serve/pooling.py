@@ -78,7 +78,7 @@ class BlockPooler:
             pooled[:, columns.stop :].clamp_(min=0.0)
 
     def _split_blocks(self, numbers: Tensor, start: int, fill: float) -> Tensor:
-        """Split numbers (…, n) of the keys from `start` on into blocks, (…, blocks, 2ⁿ), with a fill value beyond both ends."""
+        """Split numbers (…, n) of the keys from `start` on into blocks, (…, blocks, 2ⁿ), filled beyond both ends."""
         size = 1 << self.level
         before = start & (size - 1)
         after = -(before + numbers.shape[1]) & (size - 1)
@@ -145,7 +145,7 @@ def _quads(numbers: Tensor) -> Tensor:
 
 
 def _group_by_block(rows: range, level: int) -> Iterator[tuple[int, int, slice]]:
-    """Group rows by block: a block, how many blocks from it on have equally many rows, and the slice of all these rows."""
+    """Group rows by block: a block, the number of blocks from it on with equally many rows, and these rows' slice."""
     full = max((1 << level) // rows.step, 1)
     begin = 0
     while begin < len(rows):

@@ -273,7 +273,7 @@ class TilePyramid:
 
 
 def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], SamplingStep]:
-    """Return the statistics of each head over some of its queries, or all where they are few, and of how many queries one was computed."""
+    """Return the statistics of each head over some of its queries, or all if few, and the number of queries."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
     step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1

@@ -68,10 +68,13 @@ class TranslationServer:
         self.app = application(self.service, metrics, say, self.files)
 
     def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> bool:
-        """Answer requests until SIGTERM or SIGINT, on uvloop's event loop where that is installed; then end the threads.
+        """Answer requests until SIGTERM or SIGINT, then end the threads.
+
+        The event loop is uvloop's where that is installed.
 
         Returns:
-            True if nothing computes any more; otherwise a thread is at work that was given up, and would hold up the end of the process.
+            True if nothing computes any more; otherwise a thread is at work that was given up, and would hold up the
+            end of the process.
         """
         loop_factory, listeners = None, [listener]
         with suppress(ImportError):
@@ -169,7 +172,7 @@ class TranslationServer:
                 signal.signal(number, handler)
 
     def _watch_runs(self, has_ended: threading.Event) -> None:
-        """Load runs again that change on disk, and delete documents whose time is over, in a thread beside the requests."""
+        """Load runs again that change on disk, and delete documents whose time is over, in a separate thread."""
         while not has_ended.wait(RELOAD_INTERVAL):
             for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
                 try:
@@ -180,7 +183,7 @@ class TranslationServer:
 
 
 def _connection_limit(limit: int) -> int:
-    """Return the number of connections that this process has descriptors for, after asking for as many as it may have."""
+    """Return the number of connections that this process has descriptors for, after asking for the most allowed."""
     try:
         import resource
     except ImportError:

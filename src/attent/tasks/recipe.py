@@ -367,7 +367,7 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
 
 
 def _settings_from(settings: RunSettings, start: RunConfig, run: Path, *, trust_code: bool) -> RunSettings:
-    """Return settings with the model, and the languages of pairs, of the run that training starts from, unless they name others."""
+    """Return settings with the model, and languages of pairs, of the run to start from, unless they name others."""
     must_do(run, start, settings.task)
     if "model" not in settings.model_fields_set:
         check_code(run, start, trust_code=trust_code)

@@ -85,7 +85,7 @@ CAPTION_TRAININGS = (
 
 
 def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] for a number of pairs, of lines for a language model, or of texts to classify.
+    """Return the tables [model] and [training] for a number of pairs, of a language model's lines, or of texts.
 
     Args:
         pairs: the number.
@@ -134,7 +134,10 @@ def experience(pairs: int, epochs: float) -> str:
 
 
 def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> str | None:
-    """Return a line that says for how long to train, if a limit ended a translator's training long before what is suggested; else None."""
+    """Return a line that says for how long to train, if a limit ended training long before that; else None.
+
+    It is for translators.
+    """
     epochs, done = _size(pairs).epochs, max(result.epochs, 1e-9)
     if done >= SHORTAGE * epochs or fraction_done(training, result.updates, result.seconds) < 1:
         return None

@@ -63,7 +63,9 @@ class Budget:
 
 
 def rate_fault(settings: TrainingSettings, updates: int, progress: float, width: int) -> str | None:
-    """Return a line if the learning rate of so many updates stays below half of its peak, and what to change; else None.
+    """Return a line if the learning rate of so many updates stays below half of its peak, else None.
+
+    The line also says what to change.
 
     Args:
         settings: of training.

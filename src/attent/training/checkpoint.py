@@ -160,7 +160,10 @@ class Checkpoints:
 def checkpoint_files(
     model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-    """Yield the names and tensors of a checkpoint's files; with sharded weights every process must consume the iterator."""
+    """Yield the names and tensors of a checkpoint's files.
+
+    With sharded weights every process must consume the iterator.
+    """
     yield MODEL, processes.gather_tensors(tensors_of(model))
     yield OPTIMIZER, processes.gather_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
     if average.settings.averaging != "none":

@@ -59,7 +59,10 @@ class Processes:
         return self.rank == 0
 
     def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
-        """Return this process' rows of the next batch, and the number of answers, such as target tokens, in the whole batch."""
+        """Return this process' rows of the next batch, and the number of answers in the whole batch.
+
+        Answers are, for example, target tokens.
+        """
         batch = next(batches)
         return batch, batch.tokens
 

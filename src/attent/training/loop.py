@@ -210,7 +210,7 @@ class Training:
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
     def _autotune(self, data: Examples[Any], size: BatchSize) -> tuple[ComputeConfig, Budget]:
-        """Return the fastest precision and threads for the first batch of a new run, and what its limits allow with them."""
+        """Return the fastest precision and threads for the first batch of a new run, and what its limits then allow."""
         processes, settings = self.processes, self.settings
         batches = data.stream(size, settings.seed)
         parts = [processes.next_part(batches) for _ in range(TIMED)]

@@ -128,7 +128,7 @@ def warmup_updates(warmup: int | float, update: float, progress: float) -> float
 
 
 def peak_ratio(settings: TrainingSettings, updates: float, progress: float, width: int) -> float:
-    """Return the largest learning rate of so many updates at an even pace, as a share of the rate that the warm-up rises to.
+    """Return the largest learning rate of updates at an even pace, as a share of the rate after the warm-up.
 
     Args:
         settings: of training.

@@ -1,4 +1,4 @@
-"""A model's architecture: its parts as boxes in the order in which data flows through them, and their drawing as an SVG.
+"""A model's architecture: its parts as boxes in the order in which data flows through them, and an SVG of them.
 
 Columns of boxes go from the input at the bottom to the output at the top, as papers draw them.
 """

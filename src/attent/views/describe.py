@@ -32,7 +32,10 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
 
 
 def equation(part: object) -> str:
-    """Return the equation in the docstring of a part's class, empty where there is none; of those named post and pre the part's own."""
+    """Return the equation in the docstring of a part's class, empty where there is none.
+
+    Of equations named post and pre, return the part's own.
+    """
     if type(part).__module__.startswith("torch."):
         return ""
     text = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]

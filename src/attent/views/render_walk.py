@@ -79,7 +79,10 @@ class Walk:
         return self.html()
 
     def html(self, *, limit: int | None = MAX_HTML, digits: int = 2) -> str:
-        """Return the walk as HTML: at most so many rows and columns of each table, all if None, and digits after the decimal point."""
+        """Return the walk as HTML.
+
+        Tables have at most so many rows and columns, all if None, and so many digits after the decimal point.
+        """
         form = limit, digits
         sections = [_html_section(number, step, self.head, form) for number, step in enumerate(self.steps.values(), start=1)]
         if self.parameters:

@@ -1,4 +1,4 @@
-"""Scenes of runs: the attention of a translator, a language model, masked or not, or a classifier on one text or picture."""
+"""Scenes of runs: the attention of a translator, language model or classifier on one text or picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attent.views.scene_labels import CLS
 
 
 def scene_of_text(run: Translator | FillMask | TextGenerator, text: str, *, gradients: bool = False) -> Scene:
-    """Build the scene of a translator that translates a text, of a filler that reads one with blanks, or of a language model.
+    """Build the scene of a translator, of a filler that reads a text with blanks, or of a language model.
 
     Args:
         run: the run.

@@ -1,4 +1,4 @@
-"""A walk through an attention of a trained run, or through the whole layer that it is part of, up to the words or classes."""
+"""A walk through an attention of a trained run, or through its whole layer, up to the words or classes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | 
 
 
 class LayerTrace:
-    """Records what goes into a Transformer layer, and what its attention sub-layers add, in the last call within the block.
+    """Records what goes into a Transformer layer, and what its attention sub-layers add, in the last call.
 
     Args:
         model: the model.

@@ -105,7 +105,10 @@ def test_logits_are_the_same(both: Both) -> None:
 
 
 def translations(both: Both, beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
-    """Yield for each source, by beam search only where both end within the limit, their tokens, ours, and both scores by our model."""
+    """Yield for each source their tokens, ours, and both scores by our model.
+
+    By beam search, only sources where both end within the limit are yielded.
+    """
     settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
     eos = both.theirs.generation_config.eos_token_id
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}

@@ -72,7 +72,7 @@ BODIES = {
 
 
 class Client:
-    """A client that sends a body, piece by piece, through the application's own interface, and keeps what is answered."""
+    """A client that sends a body, piece by piece, through the application's own interface, and records answers."""
 
     def __init__(self, app: Callable, path: str, *headers: tuple[bytes, bytes], address: str = "a") -> None:
         self.pieces, self.status, self.answer, self.taken, self.is_waiting = asyncio.Queue[bytes | None](), 0, b"", 0, False

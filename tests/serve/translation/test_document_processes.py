@@ -1,4 +1,4 @@
-"""Documents in processes: whatever becomes of one, the server answers, and the next document has a process of its own."""
+"""Documents in processes: however a process ends, the server answers, and the next document has a new process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of attackers: paths, headers, templates and markup in values, keys tried one after another, many requests at a time."""
+"""Requests of attackers: paths, headers, templates and markup in values, keys tried in turn, many requests."""
 
 from __future__ import annotations
 

@@ -56,7 +56,9 @@ class Band(NamedTuple):
 
 
 def bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[Band]:
-    """Split all rows into bands within a tile's size whose rows, where the mask knows its key ranges, see most of the band's keys.
+    """Split all rows into bands within a tile's size whose rows see most of the band's keys.
+
+    What a row sees is known where the mask knows its key ranges.
 
     Args:
         call: the call.

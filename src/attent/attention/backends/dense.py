@@ -54,7 +54,10 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
 
 
 def _mask_terms(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the key ranges, (B, H, Tq) each, and the bias, (B|1, H|1, Tq|1, Tk), that also tells of a mask without such ranges."""
+    """Return the key ranges, (B, H, Tq) each, and the bias, (B|1, H|1, Tq|1, Tk).
+
+    The bias also describes a mask without such ranges.
+    """
     bias = None if call.bias is None else call.bias.float().expand(-1, -1, -1, call.keys)
     if call.mask is None:
         return None, None, bias

@@ -19,7 +19,10 @@ TILE, WHOLE = 2**20, 4
 
 
 class Lowered(NamedTuple):
-    """Both sides lowered in the accumulation type, keys repeated for every head, and those that no query sees set to zero."""
+    """Both sides lowered in the accumulation type.
+
+    Keys are repeated for every head; those that no query sees are zero.
+    """
 
     query: LoweredSide
     key: LoweredSide

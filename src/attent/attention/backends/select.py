@@ -1,6 +1,7 @@
-"""The plan of a call, and the one table of measured thresholds, by which "auto" passes over backends that could serve but are slower.
+"""The plan of a call, and the table of measured thresholds.
 
-A backend asked for by name runs whatever the thresholds say.
+By the thresholds, "auto" passes over backends that could serve but are slower. A backend asked for by name runs
+whatever the thresholds say.
 """
 
 from __future__ import annotations

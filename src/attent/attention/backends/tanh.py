@@ -30,7 +30,10 @@ def unsupported(call: Call) -> str | None:
 
 
 def choose(prepared: Prepared) -> select.Variant:
-    """Choose "fused_kernel" on a GPU, else tiles as `tiled.choose` names them, with "plain_" before it where the op cannot run."""
+    """Choose "fused_kernel" on a GPU, else tiles as `tiled.choose` names them.
+
+    Their names begin with "plain_" where the op cannot run.
+    """
     call = prepared.call
     if needs_plain_torch():
         # operators of our own would return tangents of zero
@@ -52,7 +55,7 @@ def _run_kernel(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, b
 
 
 def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tensor:
-    """Compute the scores of two lowered sides, (B, H, Tq, Tk), as `score.score_lowered`, which serves functional derivatives."""
+    """Compute the scores of two lowered sides, (B, H, Tq, Tk), as `score.score_lowered`, for functional derivatives."""
     lowered_query, lowered_key = query.features, key.features
     v = score.output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
     if needs_plain_torch():

@@ -41,7 +41,9 @@ def unsupported(call: Call) -> str | None:
 
 
 def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Variant:
-    """Choose "single_tile", "bands" of the keys that a mask shows, "row_tiles" with every key, or "empty" if there are no pairs.
+    """Choose "single_tile", "bands", "row_tiles" or "empty".
+
+    Bands are of the keys that a mask shows, row tiles have every key, and an empty call has no pairs.
 
     Args:
         prepared: the call and its tensors.

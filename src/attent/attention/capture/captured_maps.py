@@ -1,4 +1,7 @@
-"""Maps of captured calls: of one call, prepared from snapshots of its tensors when it is first read; and of several calls, as one map."""
+"""Maps of captured calls: of one call, and of several calls as one map.
+
+The map of one call is prepared from snapshots of its tensors when it is first read.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ def with_heads(frame: FrameType, query: Tensor, mask: Tensor | None, is_grouped:
 
 
 def change_attention(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> Tensor:
-    """Return the result of `F.scaled_dot_product_attention` with interventions, except in our own backends, whose callers change it."""
+    """Return the result of `F.scaled_dot_product_attention` with interventions.
+
+    Our own backends are left alone: their callers intervene.
+    """
     if is_own(frame):
         return result
     return _changed_attention(frame, result, *args, **keywords)
@@ -107,7 +110,10 @@ def _prepare_call(heads: int, value: Tensor, dropout: float, mask: Tensor | None
 
 
 def plain_encoder_layer(frame: FrameType) -> Any:
-    """Return what the running forward of an `nn.TransformerEncoderLayer` returns, without `torch._transformer_encoder_layer_fwd`."""
+    """Return what the running forward of an `nn.TransformerEncoderLayer` returns.
+
+    `torch._transformer_encoder_layer_fwd` is not called.
+    """
     names = frame.f_locals
     layer = names["self"]
 
@@ -118,7 +124,10 @@ def plain_encoder_layer(frame: FrameType) -> Any:
 
 
 def plain_multi_head(frame: FrameType) -> Any:
-    """Return what the running forward of an `nn.MultiheadAttention` returns, without `torch._native_multi_head_attention`."""
+    """Return what the running forward of an `nn.MultiheadAttention` returns.
+
+    `torch._native_multi_head_attention` is not called.
+    """
     names = frame.f_locals
     layer, options = names["self"], {name: names[name] for name in ("need_weights", "attn_mask", "average_attn_weights", "is_causal")}
     weights: list[Tensor | None] = []

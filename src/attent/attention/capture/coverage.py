@@ -111,13 +111,16 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
 
 
 def is_attention(kind: type, name: str = "") -> bool:
-    """Return whether a class of modules, under its own name or this one, is named attention, or calls a function of PyTorch's for it."""
+    """Return whether a class of modules is named attention, or calls a function of PyTorch's for it.
+
+    The name is the class's own or the given one.
+    """
     name = name or kind.__name__
     return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(FUNCTIONS & used_globals(kind).keys())
 
 
 def is_dispatching(kind: type) -> bool:
-    """Return whether a class takes its attention function from an `AttentionInterface`, by the name in the configuration."""
+    """Return whether a class takes its attention function from an `AttentionInterface`, by its configuration."""
     values = used_globals(kind).values()
     return any(base.__name__ == "AttentionInterface" for value in values if value is not None for base in type(value).__mro__)
 
@@ -159,7 +162,10 @@ def _is_layer(value: object) -> bool:
 
 
 def used_globals(kind: type) -> dict[str, object]:
-    """Return every name used by the methods of a class, and by functions of the same file that they call, with its global value if any."""
+    """Return every name used by the methods of a class, with its global value if any.
+
+    Functions of the same file that the methods call count too.
+    """
     values: dict[str, object] = {}
     functions = list(_methods(kind))
     for function in functions:

@@ -152,10 +152,10 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
 
 
 class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used like a function: with attent.head_means(model) as means
-    """The mean context of each head of a model over the data that it reads in this context, (H, Dv) by the path of each module.
+    """The mean context of each head over the data that a model reads in this context.
 
-    It is a mapping for `attent.intervene(…, means=…)`, in the type of the contexts. Every query position counts alike, padding too:
-    give the model sequences of one length, or one at a time.
+    It is (H, Dv), by the path of each module. It is a mapping for `attent.intervene(…, means=…)`, in the type of the
+    contexts. Every query position counts alike, padding too: give the model sequences of one length, or one at a time.
 
     Example:
         >>> with attent.head_means(model) as means:

@@ -63,7 +63,9 @@ def is_intervened(modules: Iterable[nn.Module]) -> bool:
 
 
 def concerned(modules: Iterable[nn.Module]) -> list[tuple[Intervention, nn.Module]]:
-    """Return the interventions that concern a call, each with the innermost running module of its model, to which the call belongs.
+    """Return the interventions that concern a call, each with the innermost running module of its model.
+
+    The call belongs to that module.
 
     Args:
         modules: the running modules, innermost first.
@@ -74,7 +76,7 @@ def concerned(modules: Iterable[nn.Module]) -> list[tuple[Intervention, nn.Modul
 
 
 def change_context(modules: Iterable[nn.Module], context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
-    """Return the contexts (B, H, Tq, Dv) of a call with every intervention on it, in the order in which they were entered.
+    """Return the contexts (B, H, Tq, Dv) of a call with every intervention on it, in the order of entry.
 
     Args:
         modules: the running modules, innermost first.
@@ -133,7 +135,10 @@ class _HeadMix:
         self.part = replace(call, heads=heads, key_heads=heads, bias=bias, mask=None)
 
     def context(self, new_weights: Callable[[Pairs, LoweredSide, LoweredSide], Tensor]) -> Tensor:
-        """Return the mix (B, Tq, Dv), given the function of a tile's pairs, queries and keys that returns its weights (B, n, Tk)."""
+        """Return the mix (B, Tq, Dv), given a function that returns the weights (B, n, Tk) of a tile.
+
+        The function takes a tile's pairs, queries and keys.
+        """
         call = self.call
 
         def tile(query: LoweredSide, key: LoweredSide, value: Tensor, band: Band) -> Tensor:

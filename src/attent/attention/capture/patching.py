@@ -35,7 +35,10 @@ is_compiling, _getframe = torch.compiler.is_compiling, sys._getframe
 
 
 class CapturedCall(NamedTuple):
-    """A call: the running modules, innermost first, the function that makes its map, and the contexts with their graph, if known."""
+    """A call: the running modules, the function that makes its map, and the contexts with their graph.
+
+    The innermost module is first; contexts are there if known.
+    """
 
     modules: Iterator[nn.Module]
     make_map: Callable[[], AttentionMap]
@@ -249,7 +252,7 @@ class Patcher:
         self._users = 0
 
     def patch(self, modules: Iterable[nn.Module]) -> None:
-        """Patch every target, also where one of the modules, or the file that defines it, holds it under a name of its own."""
+        """Patch every target, also where one of the modules, or the file that defines it, has another name for it."""
         self._users += 1
         if not self._active:
             for target in TARGETS:
@@ -274,7 +277,7 @@ class Patcher:
             self._replaced.append((namespace, name, original, patch))
 
     def restore(self) -> None:
-        """Restore the originals after as many calls as `patch` had, except where other code has replaced a patch since."""
+        """Restore the originals after as many calls as `patch` had, unless other code has replaced a patch since."""
         self._users -= 1
         if self._users:
             return

@@ -134,21 +134,22 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return maps[0] if len(maps) == 1 else ConcatenatedMap(maps)
 
     def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
-        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖ with f(x) = (x W^V + b^V) W^O of a head, in the place of the weights.
+        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖, in the place of the weights.
 
-        A large weight on a value of small norm adds little: Kobayashi et al. 2020, §2.3 (arXiv:2004.10102). Maps by the same paths,
-        with the same rows, statistics and views; a norm is at least 0, and rows do not sum to one. Computed when read, in memory linear
-        in the sequence.
+        f(x) = (x W^V + b^V) W^O of a head. A large weight on a value of small norm adds little: Kobayashi et al. 2020,
+        §2.3 (arXiv:2004.10102). Maps by the same paths, with the same rows, statistics and views; a norm is at least 0,
+        and rows do not sum to one. Computed when read, in memory linear in the sequence.
 
         Example:
             >>> seen.norms()["encoder.layer.3.attention.self"].top(3)
 
         Args:
-            projections: by path, where the output projection W^O is not known: a linear layer, its weight (E, H·Dv), or None where the
-                contexts are the output.
+            projections: by path, where the output projection W^O is not known: a linear layer, its weight (E, H·Dv), or
+                None where the contexts are the output.
 
         Raises:
-            ArgumentError: no projection, or a path without maps. A map whose projection is not known raises it when it is asked for.
+            ArgumentError: no projection, or a path without maps. A map whose projection is not known raises it when it
+                is asked for.
         """
         own_weights = {path: as_weight(layer) for path, layer in (projections or {}).items()}
         for path in own_weights:
@@ -165,11 +166,12 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return DerivedMaps("norms", self._maps, norms)
 
     def gradients(self, output: Tensor) -> DerivedMaps:
-        """Return the weights times the gradients of a number by them, αᵢⱼ ∂y/∂αᵢⱼ of each head, in the place of the weights.
+        """Return the weights times the gradients of a number by them, αᵢⱼ ∂y/∂αᵢⱼ of each head.
 
-        To first order, what y loses when a weight is set to zero and nothing is normalized again; a sum over heads is
-        `.dense().sum(1)`. Maps by the same paths, with the same rows, statistics and views; numbers have a sign, and rows do not sum to
-        one. One backward pass to the contexts of all calls, ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ: no gradient of all pairs is held.
+        They take the place of the weights. To first order, what y loses when a weight is set to zero and nothing is
+        normalized again; a sum over heads is `.dense().sum(1)`. Maps by the same paths, with the same rows, statistics
+        and views; numbers have a sign, and rows do not sum to one. One backward pass to the contexts of all calls,
+        ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ: no gradient of all pairs is held.
 
         Example:
             >>> with attent.watch(model, gradients=True) as seen:
@@ -180,12 +182,13 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
             output: y, a single number with its graph, such as a loss or one logit. The graph stays.
 
         Raises:
-            ArgumentError: it is no such number, or this watch keeps no gradients. A map without a graph raises it when it is asked for.
+            ArgumentError: it is no such number, or this watch keeps no gradients. A map without a graph raises it when
+                it is asked for.
         """
         return gradient_maps(self._maps, output, keeps_gradients=self.keeps_gradients)
 
     def last_gradients(self, output: Tensor) -> dict[str, AttentionMap]:
-        """Return those of `gradients` that there are, none of a number without a graph, and keep the graph of the calls no longer."""
+        """Return the gradients that exist, none of a number without a graph, and release the graph of the calls."""
         gradients = self.gradients(output).available() if output.requires_grad else {}
         for weights in self._maps.values():
             if weights.outputs is not None:
@@ -193,10 +196,11 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return gradients
 
     def rollout(self) -> DerivedMaps:
-        """Return `attent.rollout` through each layer of self-attention and those below it, (B, 1, T, T), in the place of its weights.
+        """Return `attent.rollout` through each layer of self-attention and those below it.
 
-        Maps by the same paths, with the same rows, statistics and views. A map raises ArgumentError when it is asked for if it is no
-        self-attention, or a further call of a module whose calls may be layers of each other, as ALBERT's are.
+        It is (B, 1, T, T), in the place of the layer's weights. Maps by the same paths, with the same rows, statistics
+        and views. A map raises ArgumentError when it is asked for if it is no self-attention, or a further call of a
+        module whose calls may be layers of each other, as ALBERT's are.
         """
         return rollout_maps(self._maps)
 

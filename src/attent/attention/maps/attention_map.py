@@ -155,7 +155,9 @@ class AttentionMap(LazyMatrix):
         return self._statistic(statistics.received_weight)
 
     def distance(self) -> Tensor:
-        """Return the mean distance of each query, Σⱼ αᵢⱼ |p(i) − j| in tokens, (…, Tq), p(i) being the position of query i.
+        """Return the mean distance of each query, Σⱼ αᵢⱼ |p(i) − j| in tokens, (…, Tq).
+
+        p(i) is the position of query i.
 
         Raises:
             ArgumentError: the weights are no distribution.

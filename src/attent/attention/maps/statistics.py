@@ -35,7 +35,10 @@ class TopKeys(NamedTuple):
 
 
 def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
-    """Return the keys of the `count` largest weights of each query and these weights, (B, H, Tq, count), largest first."""
+    """Return the keys of the `count` largest weights of each query and the weights, (B, H, Tq, count).
+
+    The largest are first.
+    """
     shape = (call.batch, call.heads, call.queries, count)
     keys = torch.zeros(shape, dtype=torch.int64, device=call.device)
     weights = torch.zeros(shape, dtype=call.accumulation_dtype, device=call.device)
@@ -172,7 +175,9 @@ def reduce_spans(
 
 
 class SpanPooler:
-    """The sum, or the largest, of the weights of each rectangle, a span of queries by a span of keys, from tiles that arrive in any order.
+    """The sum, or the largest, of the weights of each rectangle, from tiles in any order.
+
+    A rectangle is a span of queries by a span of keys.
 
     Args:
         leading: (B, H).

@@ -237,7 +237,9 @@ class _RowTerms:
 
 
 def _hidden_pairs_columns_and_rows(call: Call, pairs: Pairs, key_range: KeyRange) -> tuple[Tensor | None, slice, Tensor | None]:
-    """Return the hidden pairs of the columns that not all rows see, these columns, counted from the first, and the fully masked rows.
+    """Return the hidden pairs of the columns that not all rows see, the columns, and the fully masked rows.
+
+    The columns are counted from the first.
 
     Args:
         call: the call.

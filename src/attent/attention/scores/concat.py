@@ -57,7 +57,10 @@ class Concat(TanhScore):
         return LoweredSide(key @ self.weight[..., self.query_width :, :].to(key.dtype))
 
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Return [q; k] of every pair (B, H, Tq, Tk, Dq + Dk), the tanh of its product with W (B, H, Tq, Tk, hidden), and the scores."""
+        """Return [q; k] of every pair, the tanh of its product with W, and the scores.
+
+        They are (B, H, Tq, Tk, Dq + Dk), (B, H, Tq, Tk, hidden) and (B, H, Tq, Tk).
+        """
         shape = (*query.shape[:-1], key.shape[-2], -1)
         sides = (query[..., :, None, :].expand(shape), key[..., None, :, :].expand(*shape[:-1], key.shape[-1]))
         weight = self.weight.to(query.dtype)

@@ -92,7 +92,10 @@ class Gaussian(DotScore):
 
     @torch.no_grad()
     def largest_squared_distance(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Return the largest squared distance of queries (B, H, Tq, D) and visible keys (B, G, Tk, D) from the mean of these keys, in σ."""
+        """Return the largest squared distance of queries and visible keys from the mean of these keys, in σ.
+
+        Queries are (B, H, Tq, D), keys (B, G, Tk, D).
+        """
         # hidden keys may hold NaN
         query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
         if visible is not None:
@@ -105,7 +108,10 @@ class Gaussian(DotScore):
         return torch.maximum(*(self._over_sigma(side).square().sum(-1).amax() for side in (query - query_mean, key - mean)))
 
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
-        """Return a DistantGaussian if rounding squared distances from the keys' mean would cost more digits than rounding scores."""
+        """Return a DistantGaussian if rounding squared distances would cost more digits than rounding scores.
+
+        The distances are those from the keys' mean.
+        """
         near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
         return DistantGaussian(self) if self.largest_squared_distance(query, key, visible) > near else self
 

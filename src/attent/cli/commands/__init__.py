@@ -1,7 +1,7 @@
-"""The commands of `attent`, one module each, found by reading this folder and imported when a command runs or is listed.
+"""The commands of `attent`, one module each, found by reading this folder and imported when needed.
 
-A module holds a function or a `typer.Typer` called as the module is, with "_" behind a name that Python reserves. It may also have
-`Command`, the class of the command.
+A module holds a function or a `typer.Typer` called as the module is, with "_" behind a name that Python reserves. It
+may also have `Command`, the class of the command.
 """
 
 from __future__ import annotations

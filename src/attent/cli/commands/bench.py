@@ -65,10 +65,11 @@ def attention(
     device: Device = AUTO,
     as_json: Json = False,
 ) -> None:
-    """attend() beside PyTorch's scaled_dot_product_attention, or the textbook line of a score that PyTorch does not have.
+    """attend() beside PyTorch's scaled_dot_product_attention, or the textbook line of a score that PyTorch lacks.
 
-    The implementation that served stands behind attent's name. Times are milliseconds, the least and the middle of all; memory is what
-    forward and backward make a fresh process grow by; the last column is how far the two results lie apart.
+    The implementation that served stands behind attent's name. Times are milliseconds, the least and the middle of all;
+    memory is what forward and backward make a fresh process grow by; the last column is how far the two results lie
+    apart.
     """
     for name in score or ():
         registry.check("score", name)

@@ -1,4 +1,4 @@
-"""attent compare: models beside each other, trained on the same data with the same budget and seeds, or trained already."""
+"""attent compare: models beside each other, trained on the same data, budget and seeds, or already."""
 
 from __future__ import annotations
 
@@ -91,9 +91,10 @@ def scores(
     data: Data = None,
     copy: Copy = None,
 ) -> None:
-    """Every score, in an RNN with Luong's attention and in a Transformer, on dates; for the RNN local-m and local-p too.
+    """Every score, in an RNN with Luong's attention and in a Transformer, on dates.
 
-    With --train on pairs of your own, judged on their validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
+    The RNN also has local-m and local-p. With --train on pairs of your own, judged on their validation. Models: rnn,
+    transformer. At most 3 minutes a training, 1 seed.
     """
     from attent.experiments.compare_parts import compare
 
@@ -122,9 +123,10 @@ def normalizers(
     data: Data = None,
     copy: Copy = None,
 ) -> None:
-    """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, in an RNN with Luong's attention and in a Transformer, on dates.
+    """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, on dates.
 
-    With --train on pairs of your own, judged on their validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
+    Each is in an RNN with Luong's attention and in a Transformer. With --train on pairs of your own, judged on their
+    validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
     """
     from attent.experiments.compare_parts import compare
 
@@ -151,7 +153,7 @@ def runs(
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """BLEU and chrF2 of translators that are trained already, on the same lines, with a paired bootstrap against the first."""
+    """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
     settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
     from attent.evaluation.metrics import bleu_tokenizer
     from attent.experiments.compare_runs import compare

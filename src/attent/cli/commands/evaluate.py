@@ -48,20 +48,21 @@ def evaluate(
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Judge a run on its corpus' held-out sets, which are made again from its settings, or on a file and its references.
+    """Judge a run on its corpus' held-out sets, made again from its settings, or on a file and its references.
 
-    A run on pairs in files is judged on its validation, which is read or split off again, if the files are where they were and
-    what it learnt is still the same.
+    A run on pairs in files is judged on its validation, which is read or split off again, if the files are where they
+    were and what it learnt is still the same.
 
     Exact match is the share of translations that are right to the last character; year alignment is how often the step
-    that writes a digit of the year looks most at the year in the source, and AER the alignment error rate beside the known
-    links of the dates (0 is best; attent align RUN --gold dates says more). A file is judged by BLEU, chrF2, exact match,
-    and the loss of its references in nats per token.
+    that writes a digit of the year looks most at the year in the source, and AER the alignment error rate beside the
+    known links of the dates (0 is best; attent align RUN --gold dates says more). A file is judged by BLEU, chrF2,
+    exact match, and the loss of its references in nats per token.
 
-    A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its first guess is right
-    and by perplexity, beside counts of one and of three words in its training text. A run that generates text is judged by the
-    probability of every next token, in nats and bits a token, bits a byte and perplexity, beside the same counts; without a text on
-    its validation. A run that classifies is judged by accuracy and macro F1, with the table of which class was taken for which.
+    A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its
+    first guess is right and by perplexity, beside counts of one and of three words in its training text. A run that
+    generates text is judged by the probability of every next token, in nats and bits a token, bits a byte and
+    perplexity, beside the same counts; without a text on its validation. A run that classifies is judged by accuracy
+    and macro F1, with the table of which class was taken for which.
     """
     settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
     from attent.runs.config import DOES, must_do, read_config

@@ -34,12 +34,13 @@ def fill(
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Guess the words that [MASK] stands for, each with its probability, and show which words of the line the guess looked at.
+    """Guess the words that [MASK] stands for, each with its probability.
 
-    What is no file is a text; an empty line of a file stays empty. A line may have several blanks, which are guessed at once. A word
-    that the model does not know is read in lower case, or with a space before it, where it knows that; else it is named on standard
-    error, and no more than a word to it. A line of a file that cannot be filled, since it has no blank or is too long, is named there
-    too and stays empty; then the exit code is 2, once all lines are through.
+    Show which words of the line the guess looked at. What is no file is a text; an empty line of a file stays empty. A
+    line may have several blanks, which are guessed at once. A word that the model does not know is read in lower case,
+    or with a space before it, where it knows that; else it is named on standard error, and no more than a word to it. A
+    line of a file that cannot be filled, since it has no blank or is too long, is named there too and stays empty; then
+    the exit code is 2, once all lines are through.
     """
     torch_device = device_of(device)
     model = pretrained(run, torch_device, download=download)

@@ -34,10 +34,11 @@ def generate(
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Continue a text, the likeliest token at every step; or drawn at random, with any of --temperature, --top-k, --top-p and --seed.
+    """Continue a text, the likeliest token at every step.
 
-    The text is written while it is generated. A prompt that is no file is a text; without one a new text begins. A line of a file with
-    a word that the model does not know is named on standard error and stays empty; then the exit code is 2, once all lines are through.
+    With any of --temperature, --top-k, --top-p and --seed, tokens are drawn at random. The text is written while it is
+    generated. A prompt that is no file is a text; without one a new text begins. A line of a file with a word that the
+    model does not know is named on standard error and stays empty; then the exit code is 2, once all lines are through.
     """
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "copies": copies}
     is_drawn = any(value is not None for value in drawn.values())

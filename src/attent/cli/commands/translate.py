@@ -217,7 +217,7 @@ def translate(
 
 
 def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[str, str]:
-    """Return the SHA-256 of each file that translations of a run, or of what was exported of it, depend on, and attent's version."""
+    """Return the SHA-256 of each file that translations of a run or of its export depend on, and attent's version."""
     from attent.export.manifest import EXPORTS
     from attent.runs.config import CONFIG, read_config, version_of
     from attent.runs.folder import MODEL, tokenizer_file

@@ -23,7 +23,10 @@ def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
 
 
 def why_no_date(text: str) -> str | None:
-    """Return a reason if a text is no date of the corpus, because it has no year of four digits of any script; else None."""
+    """Return a reason if a text is no date of the corpus, else None.
+
+    A date has a year of four digits of any script.
+    """
     for is_number, characters in groupby(text, key=lambda character: unicodedata.decimal(character, None) is not None):
         digits = [unicodedata.decimal(character) for character in characters] if is_number else []
         if len(digits) == 4 and FIRST_YEAR <= int("".join(map(str, digits))) <= LAST_YEAR:

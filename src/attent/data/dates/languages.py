@@ -94,7 +94,10 @@ Own = Mapping[DatePattern, frozenset[str]]
 
 
 def _unique_texts(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, float]:
-    """Return the texts of each pattern in one leap year that no other language writes, and the share of texts that several write."""
+    """Return the texts of each pattern in one leap year that no other language writes.
+
+    Return beside them the share of texts that several write.
+    """
     language_of: dict[str, str | None] = {}
     for language, of_language in patterns.items():
         for pattern in of_language:

@@ -1,7 +1,7 @@
-"""The corpus of stories: `Anna went to the hall. … Where is Anna?` → `hall`, with the sentences that support each answer.
+"""The corpus of stories: `Anna went to the hall. … Where is Anna?` → `hall`, with the supporting sentences.
 
-In the manner of the tasks of Weston et al. (2015), "Towards AI-Complete Question Answering", arXiv 1502.05698, tasks 1, 2, 3, 6, 7
-and 8, with words and a world of our own.
+In the manner of the tasks of Weston et al. (2015), "Towards AI-Complete Question Answering", arXiv 1502.05698, tasks 1,
+2, 3, 6, 7 and 8, with words and a world of our own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Stories:
     test: Sequence[Story]
 
     def write(self, folder: Path, *, with_support: bool = False) -> None:
-        """Write them to a folder: train.tsv, valid.tsv and test.tsv with text, tab and answer; and beside each a .jsonl with the rest.
+        """Write them to a folder: train.tsv, valid.tsv and test.tsv with text, tab and answer.
+
+        Beside each is a .jsonl with the rest.
 
         Args:
             folder: new, or to be written over.

@@ -49,19 +49,22 @@ NOT_UTF8 = "word that is not UTF-8, its bytes replaced by �"
 
 
 def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
-    """Read word vectors: GloVe's text, the text of word2vec and fastText (.vec), or word2vec's binary format; also gzipped or zipped.
+    """Read word vectors, which may be gzipped or zipped.
 
-    The content decides the format, whatever the name. Memory holds one copy of the vectors that are kept, and little else. The first
-    of several vectors of a word is kept; lines that are no word and vector are left out; the report counts both.
+    The formats are GloVe's text, the text of word2vec and fastText (.vec), and word2vec's binary format. The content
+    decides the format, whatever the name. Memory holds one copy of the vectors that are kept, and little else. The
+    first of several vectors of a word is kept; lines that are no word and vector are left out; the report counts both.
 
-    Sources: Mikolov et al. (2013), arXiv 1301.3781; Pennington et al. (2014), "GloVe"; Bojanowski et al. (2017), arXiv 1607.04606.
+    Sources: Mikolov et al. (2013), arXiv 1301.3781; Pennington et al. (2014), "GloVe"; Bojanowski et al. (2017), arXiv
+    1607.04606.
 
     Args:
         path: the file; name a file of a zip archive as `glove.6B.zip/glove.6B.50d.txt`.
         words: keep only the vectors of these words; damage in the lines of others goes undetected.
 
     Raises:
-        DataError: the file cannot be read, is cut off where that can be detected, is of another kind, or holds no word vectors.
+        DataError: the file cannot be read, is cut off where that can be detected, is of another kind, or holds no word
+            vectors.
     """
     report = VectorsReport(str(path))
     vocabulary = None if words is None else frozenset(words)

@@ -1,7 +1,8 @@
-"""The map between the names of transformers' tensors and ours, and the order of features that sinusoidal positions need.
+"""The map between transformers' names of tensors and ours.
 
-Theirs writes all sines, then all cosines; ours interleaves them: feature 2i is their i, feature 2i + 1 their E/2 + i. Reordering every
-axis of the residual stream so is exact, as a layer norm takes all features alike.
+Sinusoidal positions also need another order of features. Theirs writes all sines, then all cosines; ours interleaves
+them: feature 2i is their i, feature 2i + 1 their E/2 + i. Reordering every axis of the residual stream so is exact, as
+a layer norm takes all features alike.
 """
 
 from __future__ import annotations

@@ -222,7 +222,10 @@ class Batcher:
             self._deliver(batch, results)
 
     def _next_batch(self) -> list[Sentence]:
-        """Wait for sentences, and take a batch of those of the oldest one's work that are most like it in length; none at the end."""
+        """Wait for sentences, and take a batch of those of the oldest one's work that are most like it in length.
+
+        Take none at the end.
+        """
         size = self._settings.batch
         with self._condition:
             while True:
@@ -264,7 +267,7 @@ def _ticket(size: int) -> Ticket:
 
 
 def yield_to_requests() -> None:
-    """Lower the priority of this thread, so that requests are read and refused at once while batches keep every core busy."""
+    """Lower the priority of this thread, so that requests are read and refused at once while all cores are busy."""
     # Linux has a priority for each thread; elsewhere it is the process'
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)

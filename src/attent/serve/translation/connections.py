@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, and bound what the parser holds or skips without reporting it, such as a header without an end."""
+        """Parse what has come, and bound what the parser holds or skips silently, such as a header without an end."""
         if self._has_failed:
             return
         self._unreported += len(data)

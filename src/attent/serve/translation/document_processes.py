@@ -227,7 +227,10 @@ class DocumentProcesses:
             self._spare = None
 
     async def _serve(self, function: Callable[[Exchange], Value]) -> Value:
-        """Run a function with the process of a document, which ends as the function does, or as its caller is cancelled."""
+        """Run a function with the process of a document.
+
+        The process ends with the function or when its caller is cancelled.
+        """
         exchange = Exchange()
         try:
             return await self.run(self._run, exchange, function)

@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def limit_process() -> None:
-    """Bound this process: it ends with the server alone, has a low priority, and neither writes files nor starts processes.
+    """Bound this process: it ends with the server, has a low priority, and neither writes files nor starts processes.
 
     Bounds that the system does not know are left out; the server ends a process that takes too long.
     """

@@ -106,7 +106,10 @@ class TranslationWork:
         return self.linked(texts, n_best_lists)
 
     def __hash__(self) -> int:
-        """Return what equal works share; of the settings what a server lets a request choose, since hashing all of them takes long."""
+        """Return what equal works share.
+
+        Of the settings, only what a server lets a request choose counts, since hashing all of them takes long.
+        """
         return hash((self.run, self.settings.beam, self.settings.n_best, self.links, self.part, self.glossary))
 
     @property
@@ -240,7 +243,7 @@ class RunCatalog:
 
     @property
     def sources(self) -> Mapping[str, list[str]]:
-        """The languages that can be translated from, in alphabetical order, each with those that it can be translated to."""
+        """The source languages in alphabetical order, each with the languages that it can be translated to."""
         return self._sources
 
     def find(self, source: str, target: str) -> ServedRun | None:

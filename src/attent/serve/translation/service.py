@@ -185,16 +185,17 @@ class TranslationService:
     async def stream(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None, *, has_tokens: bool = False
     ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
-        """Translate texts, and yield each sentence as soon as it and those before it are translated; at the end what `translate` returns.
+        """Translate texts, and yield each sentence as soon as it and those before it are translated.
 
-        Arguments and errors are those of `translate`, and:
+        At the end yield what `translate` returns. Arguments and errors are those of `translate`, and:
 
         Args:
             texts: see there.
             source: see there.
             target: see there.
             options: see there.
-            has_tokens: whether a single sentence that no other keeps waiting is yielded token by token, where the search is greedy.
+            has_tokens: whether a single sentence that no other keeps waiting is yielded token by token, where the
+                search is greedy.
         """
         self.check_languages(source, target)
         self.batcher.check_room()

@@ -82,10 +82,10 @@ def page(
     gradients: Mapping[str, AttentionMap] | None = None,
     size: float = SIZE,
 ) -> Page:
-    """Build a page: tokens with lines, the map with its values, a thumbnail of every head, and a few statistics of each.
+    """Build a page: tokens with lines, the map with its values, a thumbnail and a few statistics of each head.
 
-    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the page says. A
-    choice shows norms or gradients in the place of weights, where they are known and there is room.
+    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the
+    page says. A choice shows norms or gradients in the place of weights, where they are known and there is room.
 
     Example:
         >>> with attent.watch(model) as seen:
@@ -93,8 +93,8 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or maps as for `attent.views.build_scene`: what `watch` saw, a run's `map`, the `attentions` of Hugging Face's
-            models, or one map.
+        maps: a scene, or maps as for `attent.views.build_scene`: what `watch` saw, a run's `map`, the `attentions` of
+            Hugging Face's models, or one map.
         tokens: see `build_scene`.
         targets: see `build_scene`.
         title: of the page.

@@ -1,9 +1,10 @@
-"""Attention of tanh form in one kernel, softmax (v·tanh(q' + k')) V, and what its backward recomputes, some rows at a time.
+"""Attention of tanh form in one kernel, softmax (v·tanh(q' + k')) V, and what its backward recomputes.
 
-The forward is that of Dao et al. 2022, "FlashAttention", algorithm 1 (arXiv:2205.14135), with another score: it keeps the logarithm
-of each row's sum of exponentials. The backward differs from theirs: a score costs as many reciprocals as it has features, beside
-which writing a weight down costs nothing, so the weights and the gradients of the scores of a slab of rows are computed once,
-held, and read for the queries, the keys and the values in turn. No sum is shared by two programs, so that runs are alike.
+It works on some rows at a time. The forward is that of Dao et al. 2022, "FlashAttention", algorithm 1
+(arXiv:2205.14135), with another score: it keeps the logarithm of each row's sum of exponentials. The backward differs
+from theirs: a score costs as many reciprocals as it has features, beside which writing a weight down costs nothing, so
+the weights and the gradients of the scores of a slab of rows are computed once, held, and read for the queries, the
+keys and the values in turn. No sum is shared by two programs, so that runs are alike.
 """
 
 from __future__ import annotations

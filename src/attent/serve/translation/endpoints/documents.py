@@ -41,7 +41,7 @@ class DocumentEndpoints:
         self._translator = DocumentTranslator(service)
 
     async def read(self, request: Request) -> None:
-        """Read a request with a document, which goes to the disk where it is large, so that nobody's memory is full of them."""
+        """Read a request with a document, which goes to the disk if it is large, so that memory does not fill."""
         if not self._service.settings.has_files:
             raise RequestError(403, "Files translation are disabled on this server.")
         self._translator.check_room()
