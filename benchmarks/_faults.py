@@ -331,7 +331,8 @@ def document_request(content: bytes, source: str, target: str) -> bytes:
     fields += '--part\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n'
     body = fields.encode() + content + b"\r\n--part--\r\n"
     kind = "multipart/form-data; boundary=part"
-    return f"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    head = f"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 FAULTS: dict[str, tuple[Callable[[Server, Workload, Path, int], Coroutine[Any, Any, str]], int]] = {

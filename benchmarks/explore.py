@@ -32,11 +32,14 @@ MOVED = """async ([kind, x, y]) => {
     canvas.setPointerCapture = () => {};
     const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
     const start = performance.now();
-    if (kind === "in" || kind === "out") canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: kind === "in" ? -385.1 : 385.1 }));
+    if (kind === "in" || kind === "out") {
+        canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: kind === "in" ? -385.1 : 385.1 }));
+    }
     else {
         canvas.dispatchEvent(new PointerEvent("pointerdown", at));
-        canvas.dispatchEvent(new PointerEvent("pointermove", { ...at, clientX: at.clientX - 300, clientY: at.clientY - 300 }));
-        canvas.dispatchEvent(new PointerEvent("pointerup", { ...at, clientX: at.clientX - 300, clientY: at.clientY - 300 }));
+        const end = { ...at, clientX: at.clientX - 300, clientY: at.clientY - 300 };
+        canvas.dispatchEvent(new PointerEvent("pointermove", end));
+        canvas.dispatchEvent(new PointerEvent("pointerup", end));
     }
     await frame();
     await frame();

@@ -1,6 +1,7 @@
 """Training a language model beside plain PyTorch: tokens a second, and the loss after the same updates from the same weights.
 
-    benchmarks/language_model.py FILE [--preset tiny] [--pieces 3000] [--tokens 4096] [--window 0] [--rounds 3] [--updates 10]
+    benchmarks/language_model.py FILE [--preset tiny] [--pieces 3000] [--tokens 4096] [--window 0] [--rounds 3]
+        [--updates 10]
 
 The peer is `nn.TransformerEncoder` with a causal mask, norms before sub-layers and a tied output in the loop of nanoGPT's shape: cross
 entropy of all logits, clipping, AdamW. Both sides learn from the same batches of FILE's lines, or with --window from windows of so many

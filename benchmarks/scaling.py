@@ -1,6 +1,7 @@
 """The time of training by size: microseconds a source or target token by the tokens of a batch, the vocabulary and the sentence length.
 
-    benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...] [--threads N ...] [--rounds N]
+    benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...]
+        [--threads N ...] [--rounds N]
 
 On random sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/ as PNG and SVG.
 """

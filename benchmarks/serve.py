@@ -4,9 +4,9 @@
     scripts/bench serve idle RUN SOURCES                               a single request beside the same sentence offline
     scripts/bench serve same RUN SOURCES [--answers 20000]             answers under load beside offline translations
     scripts/bench serve overload RUN SOURCES [--seconds 60]            twice the requests that the server can take
-    scripts/bench serve memory RUN SOURCES [--rounds 3]                what it holds after each round of requests, faults, reloads
-    scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests all at once, and others beside them
-    scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   clients that go, are slow or write nonsense; reloads; a full disk
+    scripts/bench serve memory RUN SOURCES [--rounds 3]                memory after rounds of requests, faults, reloads
+    scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests at once, and others with them
+    scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   bad clients, reloads and a full disk
 
 RUN is a run folder that names its languages, SOURCES a file of its source language, a text a line. The clients run in this process, on
 the same cores as the servers. The row of CTranslate2 needs `attent export RUN --to ctranslate2`.

@@ -1,6 +1,7 @@
 """The speed of training a small translator beside its peers: source and target tokens a second on the same batches, sides alternating.
 
-    benchmarks/train.py DIR [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N] [--updates N]
+    benchmarks/train.py DIR [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N]
+        [--updates N]
 
 The PyTorch peer of a Transformer is `nn.Transformer` of the same size in the loop of tutorials, with length buckets added: in float32,
 under bfloat16 autocast, and also compiled. The PyTorch peer of an RNN with attention, with the sizes of configs/multi30k-bahdanau.toml, is

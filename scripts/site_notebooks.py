@@ -22,7 +22,8 @@ from attent.views.pages.page import Page
 FOLDER = "learn/"
 MARKS = r"(?:^<!-- [^\n]+ -->\n)*"
 BLOCK = re.compile(
-    rf"(?P<marks>{MARKS})^```(?P<language>python|console)\n(?P<code>.*?)^```\n(?:\n*{MARKS}^```text\n(?P<output>.*?)^```\n)?",
+    rf"(?P<marks>{MARKS})^```(?P<language>python|console)\n(?P<code>.*?)^```\n"
+    rf"(?:\n*{MARKS}^```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 RECORDED = re.compile(r"<!-- page: (\S+) -->")

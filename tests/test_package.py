@@ -265,7 +265,8 @@ else:
     raise SystemExit("nothing is blocked")
 query = torch.randn(1, 2, 5, 8)
 context, map = attent.attend(query, query, query, mask="causal", return_map=True)
-torch.testing.assert_close(context, torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True))
+expected = torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+torch.testing.assert_close(context, expected)
 model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
 with attent.watch(model) as maps:
     model(torch.randn(1, 5, 8))

@@ -68,7 +68,8 @@ from attent.attention.normalizers import NewNormalizers
 from attent.attention.positions import NewPositions
 from attent.attention.scores import NewScores
 from attent.attention.weightings import NewWeightings
-assert all("New" + name.title() in dir(globals()[name]) for name in ("masks", "normalizers", "positions", "scores", "weightings"))
+modules = ("masks", "normalizers", "positions", "scores", "weightings")
+assert all("New" + name.title() in dir(globals()[name]) for name in modules)
 query = torch.randn(1, 2, 3, 4)
 names = {"score": "new_scores", "normalizer": "new_normalizers", "mask": "new_masks", "position": "new_positions"}
 found = attent.attend(query, query, query, weighting=NewWeightings(), **names)

@@ -221,7 +221,8 @@ def apart(pairs: Pairs) -> Tensor:
 
 FAULTY: dict[str, tuple[Any, str]] = {
     "a score's shape": (
-        lambda query, key: (query @ key.mT)[:, :1], "a score must return (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)",
+        lambda query, key: (query @ key.mT)[:, :1],
+        "a score must return (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)",
     ),
     "a score's own shape": (OneHead(), "forward of float64 must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)"),
     "a score's dtype": (lambda query, key: (query @ key.mT).float(), "forward of float64 must be torch.float64, got torch.float32"),
@@ -234,7 +235,8 @@ FAULTY: dict[str, tuple[Any, str]] = {
         "lower_later_key must lower keys as lower_key does among others",
     ),
     "a score that looks at all queries": (
-        lambda query, key: (query - query.mean(-2, keepdim=True)) @ key.mT, "a pair's score must depend on its query and key alone",
+        lambda query, key: (query - query.mean(-2, keepdim=True)) @ key.mT,
+        "a pair's score must depend on its query and key alone",
     ),
     "a score that looks at its neighbours": (
         lambda query, key: query @ key.mT * len(query),
@@ -244,7 +246,8 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must be that of differences"),
     "a lowered form's gradient": (Detached(), "the gradient of key must be the formula's, by tiled: they differ by up to"),
     "a score's memory": (
-        lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT, "a row's scores must grow linearly with the keys",
+        lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT,
+        "a row's scores must grow linearly with the keys",
     ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
     "an center of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by reference"),
@@ -254,19 +257,23 @@ FAULTY: dict[str, tuple[Any, str]] = {
         "weights of float64 scores must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 3, 5, 1)",
     ),
     "a normalizer's dtype": (
-        Own(lambda scores: scores.float().sigmoid()), "weights of float64 scores must be torch.float64, got torch.float32",
+        Own(lambda scores: scores.float().sigmoid()),
+        "weights of float64 scores must be torch.float64, got torch.float32",
     ),
     "rows that are no distribution": (
-        Own(lambda scores: scores.sigmoid(), distribution=True), "it says distribution, but its rows sum to",
+        Own(lambda scores: scores.sigmoid(), distribution=True),
+        "it says distribution, but its rows sum to",
     ),
     "rows below zero": (Own(lambda scores: 2 * scores.softmax(-1) - 1 / scores.shape[-1], distribution=True), "with a least weight of -0."),
     "rows that are none where some is hidden": (
-        Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True), "but its rows of what is seen sum to",
+        Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True),
+        "but its rows of what is seen sum to",
     ),
     "a shift that is seen": (Own(lambda scores: scores.sigmoid(), shift_invariant=True), "it says shift_invariant"),
     "a normalizer over queries": (Own(lambda scores: scores.softmax(-2)), "a row's weights must depend on the row alone"),
     "a normalizer of places": (
-        Own(lambda scores: scores.cumsum(-1).sigmoid()), "in another order of the keys the weights must be the same",
+        Own(lambda scores: scores.cumsum(-1).sigmoid()),
+        "in another order of the keys the weights must be the same",
     ),
     "a hidden weight": (Leaking(), "a hidden pair must have weight zero, got up to 0."),
     "a hidden score": (Spoilt(), "the weights must not depend on hidden scores"),
@@ -276,10 +283,12 @@ FAULTY: dict[str, tuple[Any, str]] = {
         "a row's weights must grow linearly with the keys",
     ),
     "a mask's type": (
-        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs).float()), "allowed must be torch.bool, got torch.float32",
+        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs).float()),
+        "allowed must be torch.bool, got torch.float32",
     ),
     "a mask's shape": (
-        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs)[0, 0]), "allowed must broadcast to (2, 3, 5, 7), got (5, 7)",
+        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs)[0, 0]),
+        "allowed must broadcast to (2, 3, 5, 7), got (5, 7)",
     ),
     "a mask that counts tiles": (
         Neighbourly(allowed=lambda pairs: torch.eye(len(pairs.query_index), len(pairs.key_index)).bool()[None, None]),
@@ -297,11 +306,12 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a bias by offset": (Apart(), "bias_by_offset must be what bias adds to pairs so far apart"),
     "a turn's dtype": (Turned(lambda features, places: features.float()), "turn of float64 must be torch.float64, got torch.float32"),
     "a turn by neighbours": (
-        Turned(lambda features, places: features - features.mean(-2, keepdim=True)), "a token must turn by its own position",
+        Turned(lambda features, places: features - features.mean(-2, keepdim=True)),
+        "a token must turn by its own position",
     ),
     "a factor below zero": (Factors(lambda pairs: 1 - apart(pairs)), "factors must be finite and ≥ 0, got -"),
     "factors of tiles": (Factors(lambda pairs: apart(pairs) / apart(pairs).amax()), "factors of some rows and keys must be those of all"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTY)

@@ -21,8 +21,10 @@ WORDS = "plates.json"
 OPENED = "Open it as a page: every layer and head, every number"
 HEAD = """# Gallery
 
-Written by `make gallery`: each picture from a run, each number from the same run, all seeds fixed; `scripts/gallery/` has a
-file for each plate. A large weight says where one head of one layer looked, and no more: values, the other heads and the residual
+Written by `make gallery`: each picture from a run, each number from the same run, all seeds fixed; \
+`scripts/gallery/` has a
+file for each plate. A large weight says where one head of one layer looked, and no more: values, the other heads \
+and the residual
 stream decide what comes of it. So each plate says what was run, what is seen, and what must not be concluded.
 """
 

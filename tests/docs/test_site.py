@@ -33,7 +33,8 @@ IN_STYLES = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])\s*((?:https?:)?//[^'
 
 # Width and height of each equation, and where one that stands by itself begins and ends.
 BOXES = """[...document.querySelectorAll("math")].map((equation) => {
-  const box = equation.getBoundingClientRect(), parts = [...equation.children].map((part) => part.getBoundingClientRect());
+  const box = equation.getBoundingClientRect();
+  const parts = [...equation.children].map((part) => part.getBoundingClientRect());
   const [left, right] = [Math.min(...parts.map((part) => part.left)), Math.max(...parts.map((part) => part.right))];
   return [box.width, box.height, ...(equation.closest("table") ? [0, 0] : [left, right])];
 })"""

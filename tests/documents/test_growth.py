@@ -47,7 +47,8 @@ def measure(path):
         try:
             document = read_document(content, os.path.splitext(path)[1])
             # the links of lines without tags are not asked for
-            document.render(translate(line.text) if line.elements else AlignedText(line.text, ()) for line in document.lines)
+            lines = document.lines
+            document.render(translate(line.text) if line.elements else AlignedText(line.text, ()) for line in lines)
         except DataError as error:
             refusal = str(error)
         seconds.append(time.process_time() - begin)

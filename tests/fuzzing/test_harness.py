@@ -70,7 +70,12 @@ harness.preload()
 material = Path("material").absolute()
 material.mkdir()
 fixtures.write(material)
-last = next(number for number in count() if (folder := Path(f"draw{number}")).mkdir() or cases.intact(number, material, folder) is None)
+def is_last(number):
+    folder = Path(f"draw{number}")
+    folder.mkdir()
+    return cases.intact(number, material, folder) is None
+
+last = next(filter(is_last, count()))
 
 def draw(number, folder, canary):
     return cases.intact(number, material, folder)

@@ -197,7 +197,8 @@ PINCH = """() => {
     const box = canvas.getBoundingClientRect();
     canvas.setPointerCapture = () => {};
     const send = (type, pointerId, place) => {
-        canvas.dispatchEvent(new PointerEvent(type, { pointerId, clientX: box.left + place, clientY: box.top + place, bubbles: true }));
+        const at = { clientX: box.left + place, clientY: box.top + place };
+        canvas.dispatchEvent(new PointerEvent(type, { pointerId, ...at, bubbles: true }));
     };
     send("pointerdown", 1, 150);
     send("pointerdown", 2, 170);

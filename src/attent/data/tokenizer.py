@@ -24,7 +24,10 @@ VERSION = 1
 MIN_COUNT = 2
 
 # Punctuation and symbols, one piece each. Marks and joiners belong to words, or those of many scripts would be torn.
-SIGNS = r"!-/:-@\[-^`{-~¡-©«-´¶-¹»-¿×÷\u2010-\u2027\u2030-\u205e\u3001-\u3020\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+SIGNS = (
+    r"!-/:-@\[-^`{-~¡-©«-´¶-¹»-¿×÷"
+    r"\u2010-\u2027\u2030-\u205e\u3001-\u3020\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+)
 # A word or a sign, with the space before it if there is one; other white space is a piece of its own.
 PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
 # Characters from which a text is split lazily: a list of its words takes some twenty times its bytes.

@@ -41,7 +41,8 @@ NAME = rf"<(?P<slash>/?)(?P<name>[A-Za-z][^{SPACES}/>]*+)"
 TAG = re.compile(rf"{NAME}(?:[^=>]++|=[{SPACES}]*+(?:\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+)?+)*+>")
 UNQUOTED_TAG = re.compile(rf"{NAME}[^>]*+>")
 ATTRIBUTE = re.compile(
-    rf"(?P<name>[^{SPACES}/>=]++)(?:[{SPACES}]*+=[{SPACES}]*+(?P<value>\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+))?+"
+    rf"(?P<name>[^{SPACES}/>=]++)(?:[{SPACES}]*+=[{SPACES}]*+"
+    rf"(?P<value>\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+))?+"
 )
 COMMENT_END = re.compile(r"--!?>")
 DOCTYPE = re.compile(r"<!doctype", re.IGNORECASE)

@@ -40,7 +40,7 @@ class LanguageModelState:
 class LanguageModel(Model):
     """A decoder-only Transformer.
 
-        H = Decoder([x₁; …; x_T] + positions), each position attending to itself and those before;  logits of x_{t+1} = W h_t
+        H = Decoder([x₁; …; x_T] + positions), each attending to itself and those before;  logits of x_{t+1} = W h_t
 
     `forward` reads all tokens at once, `start` and `step` one at a time; both compute the same features.
 

@@ -119,8 +119,10 @@ class EncoderLayer(SelfAttentionLayer):
 class DecoderLayer(nn.Module):
     """Causal self-attention to the target, attention to the source, and feed-forward.
 
-        post: Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));  LayerNorm(Z' + FFN(Z'))
-        pre: N = LayerNorm(Y);  Z = Y + MultiHead(N, N, N), causal;  Z' = Z + MultiHead(LayerNorm(Z), M, M);  Z' + FFN(LayerNorm(Z'))
+        post: Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));
+            LayerNorm(Z' + FFN(Z'))
+        pre: N = LayerNorm(Y);  Z = Y + MultiHead(N, N, N), causal;  Z' = Z + MultiHead(LayerNorm(Z), M, M);
+            Z' + FFN(LayerNorm(Z'))
 
     Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762; M is the encoder's output.
     """

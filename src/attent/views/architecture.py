@@ -34,11 +34,13 @@ STYLE = """
 svg{color-scheme:light dark;font-family:system-ui,sans-serif}
 .page{fill:#fff}.ink{fill:#1d2733}.faint{fill:#5b6875}.line{stroke:#5b6875;fill:none;stroke-width:1.4}.tip{fill:#5b6875}
 .group{fill:#f3f5f7;stroke:#c3cbd3}.box{stroke:#00000033}
-.embedding{fill:#fbd9d6}.attention{fill:#ffdfae}.norm{fill:#f6f3b5}.feed_forward{fill:#c5e5f3}.recurrent{fill:#d4e8c8}.output{fill:#ddd6f3}
+.embedding{fill:#fbd9d6}.attention{fill:#ffdfae}.norm{fill:#f6f3b5}.feed_forward{fill:#c5e5f3}.recurrent{fill:#d4e8c8}\
+.output{fill:#ddd6f3}
 @media (prefers-color-scheme:dark){
 .page{fill:#14181d}.ink{fill:#e8edf2}.faint{fill:#9fabb8}.line{stroke:#9fabb8}.tip{fill:#9fabb8}
 .group{fill:#1d232a;stroke:#3a444f}.box{stroke:#ffffff33}
-.embedding{fill:#5c2f2c}.attention{fill:#5e4416}.norm{fill:#4d4a1a}.feed_forward{fill:#1f4a5c}.recurrent{fill:#2f4a22}.output{fill:#40366a}}
+.embedding{fill:#5c2f2c}.attention{fill:#5e4416}.norm{fill:#4d4a1a}.feed_forward{fill:#1f4a5c}.recurrent{fill:#2f4a22}\
+.output{fill:#40366a}}
 """
 
 

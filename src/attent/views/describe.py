@@ -39,6 +39,8 @@ def equation(part: object) -> str:
     if type(part).__module__.startswith("torch."):
         return ""
     text = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]
+    # An equation goes on in the next line, indented, after a semicolon.
+    text = re.sub(r"; *\n {8,}(?=\S)", ";  ", text)
     lines = [re.sub(r" {2,}", "  ", line) for line in re.findall(r"^ +(\S.* = .*)$", text, re.MULTILINE)]
     norm = (
         "pre: " if isinstance(part, nn.Module) and any(isinstance(child, Residual) and child.pre for child in part.children()) else "post: "

@@ -84,11 +84,12 @@ def output_steps(before: WalkStep, logits: Tensor, name: Callable[[int], str], r
     count = f"{logits.shape[-1]:,} {letters}"
     return [
         WalkStep(
-            "logits", f"logits = {before.name}·W + b", f"A number for each of {count}; shown are the largest.", "(B, T, V)",
+            "logits", f"logits = {before.name}·W + b",
+            f"A number for each of {count}; shown are the largest.", "(B, T, V)",
             logits.gather(-1, indices), labels, columns, cells=words,
         ),
         WalkStep(
-            "probabilities", "probabilities = softmax(logits)", f"exp logits / Σ exp logits over {count}: the likeliest.", "(B, T, V)",
-            probabilities, labels, columns, cells=words,
+            "probabilities", "probabilities = softmax(logits)",
+            f"exp logits / Σ exp logits over {count}: the likeliest.", "(B, T, V)", probabilities, labels, columns, cells=words,
         ),
     ]  # fmt: skip

@@ -78,7 +78,9 @@ def test_a_learnt_position_is_found() -> None:
     position = RelativeBias(3)
     call, *tensors = prepare(QUERY, KEY, VALUE, position=position)
     found = tiled.captured_leaves(
-        lambda query, key, value, band: (call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))) @ value,
+        lambda query, key, value, band: (
+            call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))
+        ) @ value,
         call, row_tiles.lower(call, *tensors), Band(range(5), range(37)),
     )  # fmt: skip
     assert found is not None

@@ -36,7 +36,8 @@ def document_request() -> bytes:
     fields = "".join(
         f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in (("source", "fr"), ("target", "de"))
     )
-    body = f'{fields}--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n{TEXT}\r\n--x--\r\n'.encode()
+    body = f'{fields}--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    body = f"{body}{TEXT}\r\n--x--\r\n".encode()
     head = (
         f"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(body)}\r\n\r\n"
     )

@@ -22,7 +22,8 @@ print(*sorted({"torch", "numpy", "starlette"} & sys.modules.keys()), file=sys.st
 """
 LIMITS = """
 import os, resource
-print(*(resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in ("AS", "CPU", "FSIZE", "CORE")), os.nice(0), file=sys.stderr)
+limits = (resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] for name in ("AS", "CPU", "FSIZE", "CORE"))
+print(*limits, os.nice(0), file=sys.stderr)
 try:
     with open(os.environ["PYTHON_TEST_FILE"], "w") as file:
         file.write("x")

@@ -98,7 +98,8 @@ def test_a_token_shows_what_it_looks_at_and_who_looks_at_it(opened: Any) -> None
     there.hover(".columns li:nth-child(5)")
     said(there, ".tokens .readout", "is looked at by")
     column = torch.stack([weights(shown, 1, 0, place)[4] for place in range(5)])
-    assert there.inner_text(".tokens .readout").startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
+    readout = there.inner_text(".tokens .readout")
+    assert readout.startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
 
 
 def test_pointing_at_tokens_leaves_the_choices_alone(opened: Any) -> None:
@@ -288,7 +289,8 @@ def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground:
     there.click("text=how CLS looks")
     said(there, ".picture .readout", "CLS")
     pixel = """place => { const canvas = document.querySelector(".picture canvas");
-        return [...canvas.getContext("2d").getImageData(canvas.width * place[0], canvas.height * place[1], 1, 1).data].slice(0, 3); }"""
+        const [x, y] = [canvas.width * place[0], canvas.height * place[1]];
+        return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3); }"""
     most, none, fifth = (np.array(there.evaluate(pixel, place)) for place in ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75]))
     window.picture(there, f"over-{ground}")
     assert none.min() == none.max() and 60 < none.max() < 225

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.slow
 
 # the color of a cell or a patch, whose center is a share of the height and of the width of a canvas
 COLOR = """([where, down, across]) => { const canvas = document.querySelector(where);
-    return [...canvas.getContext("2d").getImageData(canvas.width * across, canvas.height * down, 1, 1).data].slice(0, 3); }"""
+    const [x, y] = [canvas.width * across, canvas.height * down];
+        return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3); }"""
 UNIFORM = torch.full((1, 12, 12), 1 / 12)
 
 

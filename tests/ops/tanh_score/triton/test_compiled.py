@@ -22,7 +22,8 @@ sizes = {SIZES}
 whole = ("narrow_query", "narrow_key", "key_begin", "key_end")
 blocks = dict(ROWS=32, COLUMNS=32, RUN=32, ACROSS=32, ASSEMBLY=True, PRECISION="tf32x3")
 capability, values, *ones = sys.argv[1:]
-for kernel in (tiles._scores, tiles._for_rows, tiles._for_keys, attention._forward, attention._weights, attention._values):
+kernels = tiles._scores, tiles._for_rows, tiles._for_keys, attention._forward, attention._weights, attention._values
+for kernel in kernels:
     kinds, constants = {{}}, {{}}
     for place, name in enumerate(kernel.arg_names):
         if name in blocks or name in ones:
@@ -34,7 +35,8 @@ for kernel in (tiles._scores, tiles._for_rows, tiles._for_keys, attention._forwa
         else:
             kinds[name] = "*i32" if name in whole else "*fp32"
     options = dict(num_warps=8, enable_fp_fusion=True)
-    compiled = triton.compile(ASTSource(kernel, kinds, constants), target=GPUTarget("cuda", int(capability), 32), options=options)
+    target = GPUTarget("cuda", int(capability), 32)
+    compiled = triton.compile(ASTSource(kernel, kinds, constants), target=target, options=options)
     assert compiled.asm["cubin"]
     print(kernel.fn.__name__)
 """
