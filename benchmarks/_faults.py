@@ -1,4 +1,7 @@
-"""What benchmarks/serve.py does to a server beyond what it can take: too many requests, and clients that go, are slow or write nonsense."""
+"""What benchmarks/serve.py does to a server beyond what it can take.
+
+Too many requests, and clients that go, are slow or write nonsense.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +61,17 @@ def overload_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTa
     with Server(run) as server:
         asyncio.run(ask_side_by_side(server, work.requests[:512], CLIENTS))
         begin = time.perf_counter()
-        capacity = len(asyncio.run(ask_side_by_side(server, endless(work.requests), CLIENTS, 5))) / (time.perf_counter() - begin)
+        capacity = len(asyncio.run(ask_side_by_side(server, endless(work.requests), CLIENTS, 5))) / (
+            time.perf_counter() - begin
+        )
     limits = ("--connection-limit", str(MAX_CONNECTIONS), "--address-limit", str(MAX_CONNECTIONS))
     queue = max(int(QUEUE_SECONDS * capacity), CLIENTS)
     with Server(run, "--queue-limit", str(queue), *limits) as server:
         idle = asyncio.run(ask_side_by_side(server, work.requests[:100], 1))
         before = server.memory
-        answers, lost, recovery = asyncio.run(flood(server, work, 2 * capacity, options.seconds, milliseconds_of(idle, 0.95)))
+        answers, lost, recovery = asyncio.run(
+            flood(server, work, 2 * capacity, options.seconds, milliseconds_of(idle, 0.95))
+        )
         peak = server.peak_memory
     expected = offline_texts(load(run), work)
     statuses = Counter(answer.status for _, answer in answers)
@@ -80,19 +87,21 @@ def overload_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTa
         bar("seconds until a request takes no more than twice as long as when idle", recovery, 1, is_most=True),
     ]
     note = (
-        f"{2 * capacity:.0f} requests/s for {options.seconds:g} s, twice the {capacity:.0f} that {CLIENTS} clients get; queue of {queue}; "
-        f"{statuses[200]:,} translated, p50 {milliseconds_of(taken, 0.5):.0f} ms, {statuses[429]:,} refused. "
-        f"Memory of the server: {before:.0f} MiB before, {peak:.0f} MiB at most."
+        f"{2 * capacity:.0f} requests/s for {options.seconds:g} s, twice the {capacity:.0f} that {CLIENTS} clients "
+        f"get; queue of {queue}; {statuses[200]:,} translated, p50 {milliseconds_of(taken, 0.5):.0f} ms, "
+        f"{statuses[429]:,} refused. Memory of the server: {before:.0f} MiB before, {peak:.0f} MiB at most."
     )
     return [bar_table(rows)], [note]
 
 
-async def flood(server: Server, work: Workload, rate: float, seconds: float, normal: float) -> tuple[list[tuple[int, Answer]], int, float]:
+async def flood(
+    server: Server, work: Workload, rate: float, seconds: float, normal: float
+) -> tuple[list[tuple[int, Answer]], int, float]:
     """Send requests at a rate, whether or not earlier ones are answered.
 
     Returns:
-        The answers, each with the number of its text; the number of requests without one; and the seconds from the last request on until
-        a request takes no more than twice `normal` milliseconds.
+        The answers, each with the number of its text; the number of requests without one; and the seconds from the last
+        request on until a request takes no more than twice `normal` milliseconds.
     """
     free: list[Client] = []
     answers: list[tuple[int, Answer]] = []
@@ -170,7 +179,9 @@ def state(name: str, server: Server, result: str) -> Row:
     return {"name": name, "result": result, "memory": server.memory, "descriptors": server.descriptors}
 
 
-async def beside_others(server: Server, work: Workload, expected: dict[str, str], faults: Coroutine[Any, Any, str]) -> str:
+async def beside_others(
+    server: Server, work: Workload, expected: dict[str, str], faults: Coroutine[Any, Any, str]
+) -> str:
     """Let 8 clients ask while something is done to the server, and return what came of both."""
     is_over, answers = False, list[tuple[int, Answer]]()
 
@@ -211,20 +222,46 @@ async def malformed(server: Server, work: Workload, run: Path, count: int) -> st
     client = Client(server)
     for _ in range(count):
         body = malformed_body(draw, work.texts)
-        kind = draw.choice(["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "text/plain"])
-        head = f"POST /translate HTTP/1.1\r\nHost: benchmark\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        kind = draw.choice(
+            ["application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "text/plain"]
+        )
+        head = (
+            f"POST /translate HTTP/1.1\r\nHost: benchmark\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            "\r\n"
+        )
         statuses[(await client.ask(head.encode() + body)).status] += 1
     client.close()
     failures = sum(number for status, number in statuses.items() if status >= 500)
-    return f"{count:,} sent, {failures} answered as errors of the server ({', '.join(f'{n}: {statuses[n]:,}' for n in sorted(statuses))})"
+    return (
+        f"{count:,} sent, {failures} answered as errors of the server "
+        f"({', '.join(f'{n}: {statuses[n]:,}' for n in sorted(statuses))})"
+    )
 
 
 def malformed_body(draw: random.Random, texts: Sequence[str]) -> bytes:
     """Return a body that is no request, or hardly one."""
     text = draw.choice(texts)
-    values = [None, True, -1, 1e308, "", "x" * 9000, [], [[]], [None], {}, {"q": text}, "\ud800", "\x00", "../../etc/passwd", "{{7*7}}"]
+    values = [
+        None,
+        True,
+        -1,
+        1e308,
+        "",
+        "x" * 9000,
+        [],
+        [[]],
+        [None],
+        {},
+        {"q": text},
+        "\ud800",
+        "\x00",
+        "../../etc/passwd",
+        "{{7*7}}",
+    ]
     request = {"q": text, "source": "en", "target": "de"}
-    request |= {draw.choice(["q", "source", "target", "format", "alternatives", "alignment", "api_key"]): draw.choice(values)}
+    request |= {
+        draw.choice(["q", "source", "target", "format", "alternatives", "alignment", "api_key"]): draw.choice(values)
+    }
     body = json.dumps(request).encode()
     match draw.randrange(5):
         case 0:
@@ -308,7 +345,9 @@ async def disk_full(server: Server, work: Workload, run: Path, count: int) -> st
     contents = content, content + b" " * LARGE_UPLOAD
 
     async def send(content: bytes) -> int:
-        return (await client.ask(document_request(content, str(config.source_language), str(config.target_language)))).status
+        return (
+            await client.ask(document_request(content, str(config.source_language), str(config.target_language)))
+        ).status
 
     limits = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -319,7 +358,10 @@ async def disk_full(server: Server, work: Workload, run: Path, count: int) -> st
         resource.prlimit(server.pid, resource.RLIMIT_FSIZE, limits)
     after = [await send(content) for content in contents]
     client.close()
-    return f"{count} documents refused ({', '.join(f'{n}: {statuses[n]}' for n in sorted(statuses))}); with room again {after}"
+    return (
+        f"{count} documents refused ({', '.join(f'{n}: {statuses[n]}' for n in sorted(statuses))}); with room again "
+        f"{after}"
+    )
 
 
 def document_request(content: bytes, source: str, target: str) -> bytes:
@@ -328,7 +370,9 @@ def document_request(content: bytes, source: str, target: str) -> bytes:
         f'--part\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in (("source", source), ("target", target))
     )
-    fields += '--part\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n'
+    fields += (
+        '--part\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\nContent-Type: text/plain\r\n\r\n'
+    )
     body = fields.encode() + content + b"\r\n--part--\r\n"
     kind = "multipart/form-data; boundary=part"
     head = f"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -369,4 +413,7 @@ async def ended(server: Server, work: Workload, expected: dict[str, str]) -> str
     status = await asyncio.to_thread(server.stop)
     seconds = time.perf_counter() - begin
     await asyncio.gather(*clients)
-    return f"exit status {status} after {seconds:.1f} s; {', '.join(f'{name}: {count:,}' for name, count in counts.items())}"
+    return (
+        f"exit status {status} after {seconds:.1f} s; "
+        f"{', '.join(f'{name}: {count:,}' for name, count in counts.items())}"
+    )

@@ -1,7 +1,8 @@
-"""The worst requests all at once, and beside them /health and one-sentence translations: their times, the server's memory and its end.
+"""The worst requests all at once, and beside them /health and one-sentence translations.
 
-The attack and the measurement are processes of their own. What is sent is made before; each loop of the attack waits between two requests,
-since it has the same cores as the server. The measurement asks by the clock, whether or not earlier requests are answered.
+Their times, the server's memory and its end. The attack and the measurement are processes of their own. What is sent is
+made before; each loop of the attack waits between two requests, since it has the same cores as the server. The
+measurement asks by the clock, whether or not earlier requests are answered.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from fuzzing.live_server import Connection, LiveServer, json_request, request, u
 
 # Seconds between two requests for health, and for a translation; and of a measurement before the attack.
 HEALTH_INTERVAL, TRANSLATION_INTERVAL, IDLE = 0.1, 0.25, 5.0
-# Seconds that an attack waits for an answer, and between two requests of a loop; and goes on after the measurement, while the server ends.
+# Seconds that an attack waits for an answer, and between two requests of a loop; and goes on after the measurement,
+# while the server ends.
 PATIENCE, PAUSE, AFTER = 30.0, 0.2, 15.0
 MAX_MILLISECONDS, MAX_MEGABYTES, MAX_END = 250, 1024, 10
 MEASURER_NICENESS = -10
@@ -38,8 +40,16 @@ Piece = bytes | float
 
 def documents() -> Iterator[bytes]:
     """Yield uploads of the documents that take the most, none larger than a server takes."""
-    sizes = {"a format with a long attribute and tabs": 8_000, "a format with a long name and few tabs": 400_000, "nested fields": 60_000}
-    sizes |= {"a format of many elements and tabs": 20_000, "nested paragraphs around texts": 200_000, "spans of a long style": 8_000}
+    sizes = {
+        "a format with a long attribute and tabs": 8_000,
+        "a format with a long name and few tabs": 400_000,
+        "nested fields": 60_000,
+    }
+    sizes |= {
+        "a format of many elements and tabs": 20_000,
+        "nested paragraphs around texts": 200_000,
+        "spans of a long style": 8_000,
+    }
     sizes |= {"nested spans of long styles": 40_000, "nested spans around texts": 50_000}
     for ending, kinds in ARCHIVES.items():
         for name, (_, make) in kinds.items():
@@ -63,7 +73,10 @@ def loops() -> dict[str, tuple[int, list[Sequence[Piece]]]]:
     return {
         "queries of many names": (2, [[request("POST", f"/translate?{names}")]]),
         "documents": (12, [[data] for data in documents()]),
-        "headers, trailers and paths without end": (6, [[begin, *[fields] * 900] for begin in (b"GET / HTTP/1.1\r\n", chunked, b"GET /")]),
+        "headers, trailers and paths without end": (
+            6,
+            [[begin, *[fields] * 900] for begin in (b"GET / HTTP/1.1\r\n", chunked, b"GET /")],
+        ),
         "bodies that never end": (100, [[long + b"a" * 10_390_000, PATIENCE]]),
         "lists of lists": (2, [[lists]]),
         "uploads that are closed": (4, [[large, 0.25, b""]]),
@@ -114,7 +127,10 @@ async def measure(host: str, port: int, seconds: float, translations: dict[str, 
         try:
             async with asyncio.timeout(SECONDS_LOST):
                 answer = await connection.ask(data)
-            is_right = answer.status == 200 and expected in (answer.body.decode(), json.loads(answer.body).get("translatedText"))
+            is_right = answer.status == 200 and expected in (
+                answer.body.decode(),
+                json.loads(answer.body).get("translatedText"),
+            )
             wrong += not is_right
             free.append(connection)
         except (OSError, EOFError, TimeoutError):
@@ -131,7 +147,9 @@ async def measure(host: str, port: int, seconds: float, translations: dict[str, 
 
     pairs = itertools.cycle((data.encode("latin-1"), text) for data, text in translations.items())
     health = itertools.repeat((request("GET", "/health"), '{"status": "ok"}'))
-    await asyncio.gather(by_the_clock("health", health, HEALTH_INTERVAL), by_the_clock("translation", pairs, TRANSLATION_INTERVAL))
+    await asyncio.gather(
+        by_the_clock("health", health, HEALTH_INTERVAL), by_the_clock("translation", pairs, TRANSLATION_INTERVAL)
+    )
     return {"times": times, "wrong": wrong}
 
 
@@ -178,7 +196,10 @@ def hostile_rows(run: Path, options: argparse.Namespace) -> tuple[list[Any], lis
         counts = json.loads(attacking.communicate()[0])
         complaints = server.complaints
     rows = [
-        *(bar(f"p99 of {name}, ms", percentile(under["times"][name], 0.99), MAX_MILLISECONDS, is_most=True) for name in under["times"]),
+        *(
+            bar(f"p99 of {name}, ms", percentile(under["times"][name], 0.99), MAX_MILLISECONDS, is_most=True)
+            for name in under["times"]
+        ),
         bar("wrong or missing answers", under["wrong"], 0, is_most=True),
         bar("proportional memory at most, MiB", most, MAX_MEGABYTES, is_most=True),
         bar("seconds from SIGTERM to the end", seconds, MAX_END, is_most=True),

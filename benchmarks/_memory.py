@@ -26,11 +26,18 @@ def memory_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "run"
         shutil.copytree(run, copy)
-        with Server(copy, "--address-limit", str(MAX_CONNECTIONS), "--connection-limit", str(MAX_CONNECTIONS)) as server:
+        with Server(
+            copy, "--address-limit", str(MAX_CONNECTIONS), "--connection-limit", str(MAX_CONNECTIONS)
+        ) as server:
             rows.append(row("at the start", server))
             for number in range(1, options.rounds + 1):
                 check_answered(asyncio.run(ask_side_by_side(server, islice(requests, REQUESTS), CLIENTS)))
-                for faults, count in ((clients_gone, GONE), (malformed, MALFORMED), (disk_full, FULL), (reloads, RELOADS)):
+                for faults, count in (
+                    (clients_gone, GONE),
+                    (malformed, MALFORMED),
+                    (disk_full, FULL),
+                    (reloads, RELOADS),
+                ):
                     asyncio.run(faults(server, work, copy, count))
                 rows.append(row(f"after round {number}", server))
     columns = [

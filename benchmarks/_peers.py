@@ -20,7 +20,11 @@ HERE = Path(__file__).parent
 FOLDER = Path(os.environ.get("PEERS", HERE.parent / ".peers"))
 # The environment and the script of each peer, by the kind of attent's model.
 TRAINED: dict[str, dict[str, tuple[str, str]]] = {
-    "transformer": {"Marian": ("transformers", "marian.py"), "eole": ("eole", "eole_train.py"), "JoeyNMT": ("joeynmt", "joeynmt_train.py")},
+    "transformer": {
+        "Marian": ("transformers", "marian.py"),
+        "eole": ("eole", "eole_train.py"),
+        "JoeyNMT": ("joeynmt", "joeynmt_train.py"),
+    },
     "rnn": {"JoeyNMT": ("joeynmt", "joeynmt_train.py")},
 }
 GENERATED = {"Marian, generate": ("transformers", "marian_generate.py")}
@@ -55,7 +59,9 @@ class Peers:
             return None
         environment, script = self.available[name]
         command = [str(python(environment)), str(HERE / "peers" / script), *map(str, arguments)]
-        process = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""}
+        )
         lines = process.stdout.splitlines()
         if process.returncode or not lines:
             self.failed.add(name)
@@ -72,14 +78,19 @@ def python(environment: str) -> Path:
 
 
 def write(folder: Path, data: Bitext, model: ModelSettings, pieces: int, tokens: int, batches: int) -> None:
-    """Write the training data: the pairs of attent's first batches, in their order; the vocabulary; the settings of the model."""
+    """Write the training data: the pairs of attent's first batches, in their order; the vocabulary.
+
+    The settings of the model.
+    """
     order = data.stream(BatchSize(tokens=tokens), 1)
     rows = [order.next_rows() for _ in range(batches)]
     (folder / "batches.json").write_text(json.dumps([len(batch) for batch in rows]), encoding="utf-8")
     sentence_rows = list(itertools.chain.from_iterable(rows))
     # targets are kept with BOS and EOS
     for name, of, ends in (("source", data.source, slice(None)), ("target", data.target, slice(1, -1))):
-        sentences = (of.tokens[of.starts[row] : of.starts[row] + of.lengths[row]][ends].tolist() for row in sentence_rows)
+        sentences = (
+            of.tokens[of.starts[row] : of.starts[row] + of.lengths[row]][ends].tolist() for row in sentence_rows
+        )
         _lines(folder / f"{name}.txt", sentences)
     _model(folder, model, pieces)
 

@@ -1,4 +1,7 @@
-"""A corpus of two made-up languages with known links: words have one counterpart or are copied, adjectives follow, and verbs go last."""
+"""A corpus of two made-up languages with known links.
+
+Words have one counterpart or are copied, adjectives follow, and verbs go last.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,24 @@ from attent.data.text import Link
 
 KINDS = {"noun": 60, "adjective": 30, "verb": 30, "adverb": 20}
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-NAMES = ("Ana", "Ben", "Carla", "Dimitri", "Eva", "Farid", "Gita", "Hugo", "Ines", "Jana", "Karim", "Lena", "Marek", "Nora", "Otto", "Pia")
+NAMES = (
+    "Ana",
+    "Ben",
+    "Carla",
+    "Dimitri",
+    "Eva",
+    "Farid",
+    "Gita",
+    "Hugo",
+    "Ines",
+    "Jana",
+    "Karim",
+    "Lena",
+    "Marek",
+    "Nora",
+    "Otto",
+    "Pia",
+)
 RECIPE = """
 [text]
 train = "train.tsv"
@@ -86,7 +106,9 @@ def pairs(count: int, seed: int) -> list[LinkedPair]:
             if kind == "adjective":
                 place = order.index(index)
                 order[place : place + 2] = order[place + 1], order[place]
-        source, target = (" ".join(text) for text in ((word for word, _ in words), (counterparts[words[index][0]] for index in order)))
+        source, target = (
+            " ".join(text) for text in ((word for word, _ in words), (counterparts[words[index][0]] for index in order))
+        )
         result[source] = LinkedPair(source, target, [(index, number) for number, index in enumerate(order)])
     return list(result.values())
 
@@ -95,8 +117,12 @@ def write(folder: Path) -> list[LinkedPair]:
     """Write a recipe and its files; return pairs that are in neither of them."""
     everything = pairs(24_000, 1)
     for name, part in (("train", everything[:22_000]), ("valid", everything[22_000:22_500])):
-        (folder / f"{name}.tsv").write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in part), encoding="utf-8")
-    gold = "".join(" ".join(f"{source}-{target}" for source, target in pair.links) + "\n" for pair in everything[22_000:22_500])
+        (folder / f"{name}.tsv").write_text(
+            "".join(f"{pair.source}\t{pair.target}\n" for pair in part), encoding="utf-8"
+        )
+    gold = "".join(
+        " ".join(f"{source}-{target}" for source, target in pair.links) + "\n" for pair in everything[22_000:22_500]
+    )
     (folder / "valid.links").write_text(gold, encoding="utf-8")
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     return everything[22_500:]

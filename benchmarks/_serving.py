@@ -1,4 +1,7 @@
-"""Code shared by the parts of benchmarks/serve.py: a server in a process of its own, what it holds, and clients that cost little."""
+"""Code shared by the parts of benchmarks/serve.py.
+
+A server in a process of its own, what it holds, and clients that cost little.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,9 @@ class Server:
         command = attent if engine == "attent" else [str(SCRIPT), "engine", str(run), engine]
         # a pipe that nobody reads would fill up, and stop the server
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self._process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
         assert self._process.stdout is not None
         address = urllib.parse.urlsplit(self._process.stdout.readline().strip())
         if address.hostname is None or address.port is None:
@@ -165,11 +170,16 @@ class Client:
 def request_bytes(text: str, source: str, target: str) -> bytes:
     """Return a request for the translation of a text, as it goes over the wire."""
     body = json.dumps({"q": text, "source": source, "target": target}).encode()
-    head = f"POST /translate HTTP/1.1\r\nHost: benchmark\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        "POST /translate HTTP/1.1\r\nHost: benchmark\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
-async def ask_side_by_side(server: Server, requests: Iterable[bytes], clients: int, seconds: float = float("inf")) -> list[Answer]:
+async def ask_side_by_side(
+    server: Server, requests: Iterable[bytes], clients: int, seconds: float = float("inf")
+) -> list[Answer]:
     """Let clients ask, each its next request once the last is answered, until the requests or the time are used up.
 
     Returns:
@@ -213,7 +223,9 @@ def serve_engine(run: Path, engine: str) -> None:
     # an engine translates as `Translator` does, which is all that a served run is asked for without links
     catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]
     listener = listen("127.0.0.1", 0)
-    server = TranslationServer(catalog, ServerSettings(threads=torch.get_num_threads(), logs_requests=False), lambda line: None)
+    server = TranslationServer(
+        catalog, ServerSettings(threads=torch.get_num_threads(), logs_requests=False), lambda line: None
+    )
     server.run(listener, lambda: print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True))
 
 
@@ -235,11 +247,17 @@ def workload(run: Path, file: Path, count: int | None = None) -> Workload:
     """Read texts, and write their requests; a count repeats the file until there are as many."""
     config = read_config(run)
     if config.source_language is None or config.target_language is None:
-        raise SystemExit(f"{run} does not name its languages, which attent train --source-language and --target-language do")
+        raise SystemExit(
+            f"{run} does not name its languages, which attent train --source-language and --target-language do"
+        )
     texts = [line for line in read_lines(file) if line.strip()]
     if count is not None:
         texts = list(islice((text for _ in range(-(-count // len(texts))) for text in texts), count))
-    return Workload(texts, [request_bytes(text, config.source_language, config.target_language) for text in texts], config.source_language)
+    return Workload(
+        texts,
+        [request_bytes(text, config.source_language, config.target_language) for text in texts],
+        config.source_language,
+    )
 
 
 def offline_texts(translator: Translator, work: Workload) -> dict[str, str]:
@@ -252,17 +270,26 @@ def offline_texts(translator: Translator, work: Workload) -> dict[str, str]:
 def check_answered(answers: Sequence[Answer]) -> None:
     """End unless every request was answered."""
     if failed := [answer for answer in answers if answer.status != 200]:
-        raise SystemExit(f"{len(failed)} of {len(answers)} requests failed: {failed[0].status} {failed[0].body[:200]!r}")
+        raise SystemExit(
+            f"{len(failed)} of {len(answers)} requests failed: {failed[0].status} {failed[0].body[:200]!r}"
+        )
 
 
 def bar(name: str, value: float, bound: float, *, is_most: bool = False) -> Row:
     """Return the row of a number that should reach a bound, or not exceed it."""
     is_met = value <= bound if is_most else value >= bound
-    return {"name": name, "value": value, "bound": f"{'at most' if is_most else 'at least'} {bound:g}", "met": "yes" if is_met else "no"}
+    return {
+        "name": name,
+        "value": value,
+        "bound": f"{'at most' if is_most else 'at least'} {bound:g}",
+        "met": "yes" if is_met else "no",
+    }
 
 
 def bar_table(rows: Sequence[Row]) -> ResultTable:
     """Return the table of what should be reached."""
     return ResultTable(
-        "", [Column("name", "number"), Column("value", "measured", ".4g"), Column("bound", "bound"), Column("met", "met")], rows
+        "",
+        [Column("name", "number"), Column("value", "measured", ".4g"), Column("bound", "bound"), Column("met", "met")],
+        rows,
     )

@@ -2,10 +2,10 @@
 
     benchmarks/adapt.py RUN MULTI30K OUT [--minutes 10]
 
-RUN translates captions from English to German, lower-cased and cut into words (configs/multi30k-marian.toml); MULTI30K is the folder of
-its data. The run is written as a Marian folder and imported again, and the imported run is adapted to 2,000 sentences with dates, once by
-themselves and once with captions replayed. Judged are 500 other sentences, of dates that none of the 2,000 has, and test_2016 of the
-captions.
+RUN translates captions from English to German, lower-cased and cut into words (configs/multi30k-marian.toml); MULTI30K
+is the folder of its data. The run is written as a Marian folder and imported again, and the imported run is adapted to
+2,000 sentences with dates, once by themselves and once with captions replayed. Judged are 500 other sentences, of dates
+that none of the 2,000 has, and test_2016 of the captions.
 """
 
 from __future__ import annotations
@@ -104,8 +104,16 @@ def main() -> None:
     attent(*start, "--out", out / "alone")
     attent(*start, "--replay", out / "replay.tsv", "--out", out / "replayed")
     head("Adapting an imported translator to 2,000 sentences with dates")
-    rows = [("trained here", options.run), ("imported", out / "imported"), ("adapted", out / "alone"), ("with replay", out / "replayed")]
-    table(["run", "BLEU on dates", "BLEU on test_2016"], [[name, f"{score(run, new):.2f}", f"{score(run, old):.2f}"] for name, run in rows])
+    rows = [
+        ("trained here", options.run),
+        ("imported", out / "imported"),
+        ("adapted", out / "alone"),
+        ("with replay", out / "replayed"),
+    ]
+    table(
+        ["run", "BLEU on dates", "BLEU on test_2016"],
+        [[name, f"{score(run, new):.2f}", f"{score(run, old):.2f}"] for name, run in rows],
+    )
 
 
 if __name__ == "__main__":

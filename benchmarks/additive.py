@@ -58,14 +58,22 @@ def short(compiled: bool) -> None:
         return lambda: torch.autograd.grad(work(), inputs, up)
 
     tensors = [query, key, value, *weights]
-    backward = {name: gradients(work, tensors[:3] if name == "dot product" else tensors) for name, work in forward.items()}
+    backward = {
+        name: gradients(work, tensors[:3] if name == "dot product" else tensors) for name, work in forward.items()
+    }
     with torch.no_grad():
         once = milliseconds({**forward}, seconds=15)
     twice = milliseconds(backward, seconds=25)
     table(
         ["", "forward, ms", "× attent", "forward + backward, ms", "× attent"],
         [
-            [name, f"{once[name]:.2f}", f"{once[name] / once['attent']:.1f}", f"{twice[name]:.2f}", f"{twice[name] / twice['attent']:.1f}"]
+            [
+                name,
+                f"{once[name]:.2f}",
+                f"{once[name] / once['attent']:.1f}",
+                f"{twice[name]:.2f}",
+                f"{twice[name] / twice['attent']:.1f}",
+            ]
             for name in forward
         ],
     )
@@ -91,7 +99,10 @@ def errors(query: Tensor, key: Tensor, value: Tensor, score: Additive, up: Tenso
         max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(results, right, strict=True))
         for results in (all_of(line, inputs), all_of(lambda q, k, v, *_: attend(q, k, v, score=score), inputs))
     ]
-    print(f"\nLargest relative error against float64, gradients included: textbook {distances[0]:.1e}, attent {distances[1]:.1e}.")
+    print(
+        f"\nLargest relative error against float64, gradients included: textbook {distances[0]:.1e}, attent "
+        f"{distances[1]:.1e}."
+    )
 
 
 def first_call() -> None:
@@ -123,10 +134,18 @@ def lengths() -> None:
     head("Additive attention by length, B = 1, H = 1, D = 64, float32, forward + backward")
     rows = []
     for length in (2048, 4096, 8192, 16384):
-        process = subprocess.run([sys.executable, __file__, "--length", str(length)], capture_output=True, text=True, check=True)
+        process = subprocess.run(
+            [sys.executable, __file__, "--length", str(length)], capture_output=True, text=True, check=True
+        )
         seconds, grown = map(float, process.stdout.split())
         rows.append(
-            [f"{length:,}", f"{seconds:.2f}", f"{1e9 * seconds / length**2:.2f}", f"{grown:.0f}", f"{4 * length**2 * 64 / 2**20:,.0f}"]
+            [
+                f"{length:,}",
+                f"{seconds:.2f}",
+                f"{1e9 * seconds / length**2:.2f}",
+                f"{grown:.0f}",
+                f"{4 * length**2 * 64 / 2**20:,.0f}",
+            ]
         )
     table(["T", "seconds", "ns a pair", "memory grown, MiB", "one textbook tensor, MiB"], rows)
 

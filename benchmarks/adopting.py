@@ -1,4 +1,7 @@
-"""What one types in PyTorch now beside what one types then, as in docs/adopting.md: 1,024 tokens, 8 heads of 64, float32, one thread."""
+"""What one types in PyTorch now beside what one types then, as in docs/adopting.md.
+
+1,024 tokens, 8 heads of 64, float32, one thread.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,14 @@ def row(name: str, pytorch: Side, attent: Side, rounds: int = 4) -> list[str]:
     with torch.no_grad():
         once = least(pytorch, attent, rounds)
     twice = least(with_gradients(pytorch), with_gradients(attent), rounds)
-    return [name, *(cell for times in (once, twice) for cell in (*(f"{each:.3g}" for each in times), f"{times[0] / times[1]:.2f}"))]
+    return [
+        name,
+        *(
+            cell
+            for times in (once, twice)
+            for cell in (*(f"{each:.3g}" for each in times), f"{times[0] / times[1]:.2f}")
+        ),
+    ]
 
 
 def calls() -> None:
@@ -88,7 +98,13 @@ def calls() -> None:
             lambda: attend(query, *longer, mask=mask),  # pyright: ignore[reportArgumentType]
         )
     )
-    rows.append(row("softmax(q kᵀ/√d) v by hand", lambda: torch.softmax(query @ key.mT / 8, -1) @ value, lambda: attend(query, key, value)))
+    rows.append(
+        row(
+            "softmax(q kᵀ/√d) v by hand",
+            lambda: torch.softmax(query @ key.mT / 8, -1) @ value,
+            lambda: attend(query, key, value),
+        )
+    )
     table(["", "PyTorch, ms", "attent, ms", "×", "with gradients: PyTorch, ms", "attent, ms", "×"], rows)
 
 

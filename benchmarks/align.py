@@ -3,9 +3,9 @@
     benchmarks/align.py RUN SOURCE TARGET [--gold LINKS] [--threads 2]
     benchmarks/align.py RUN [--threads 2]          a run on dates: its held-out sets, by character
 
-SOURCE and TARGET hold a sentence a line, words separated by spaces, and may be .gz. LINKS are gold links of the first pairs of them, a
-line each. Layer and head are the default's, those that pairs without gold links choose, and those that gold links of other pairs choose.
-eflomal is trained on all pairs, of dates on 20,000 of training besides.
+SOURCE and TARGET hold a sentence a line, words separated by spaces, and may be .gz. LINKS are gold links of the first
+pairs of them, a line each. Layer and head are the default's, those that pairs without gold links choose, and those that
+gold links of other pairs choose. eflomal is trained on all pairs, of dates on 20,000 of training besides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ def row(name: str, links: Sequence[Sequence[Link]], gold: Sequence[Gold]) -> lis
 
 
 def attention_rows(
-    model: Translator, judged: Sequence[TokenizedPair], gold: Sequence[Gold], others: Sequence[TokenizedPair], other_gold: Sequence[Gold]
+    model: Translator,
+    judged: Sequence[TokenizedPair],
+    gold: Sequence[Gold],
+    others: Sequence[TokenizedPair],
+    other_gold: Sequence[Gold],
 ) -> list[list[str]]:
     """Return the rows of each way to choose layer and head by other pairs."""
     choices = {
@@ -56,10 +60,15 @@ def attention_rows(
         "chosen without gold links": rank_by_differences(model.model, others[:CHOSEN_ALONE_BY])[0][0],
         "chosen by gold links": rank_selectors(model.model, others[:CHOSEN_BY], other_gold[:CHOSEN_BY])[0][0],
     }
-    return [row(f"attention, {name}: {selector}", align(model.model, judged, selector), gold) for name, selector in choices.items()]
+    return [
+        row(f"attention, {name}: {selector}", align(model.model, judged, selector), gold)
+        for name, selector in choices.items()
+    ]
 
 
-def eflomal_rows(corpus: Sequence[tuple[str, str]], gold: Sequence[Gold], judged: Sequence[TokenizedPair]) -> list[list[str]]:
+def eflomal_rows(
+    corpus: Sequence[tuple[str, str]], gold: Sequence[Gold], judged: Sequence[TokenizedPair]
+) -> list[list[str]]:
     """Return the rows of eflomal, trained in both directions on a corpus whose first pairs are judged.
 
     There are none where eflomal is missing.
@@ -71,7 +80,10 @@ def eflomal_rows(corpus: Sequence[tuple[str, str]], gold: Sequence[Gold], judged
     directions = eflomal_links(list(corpus))
     seconds = time.perf_counter() - begin
     forward, backward = (
-        [[link for link in parse(line).sure if link[1] in set(pair.target_words)] for line, pair in zip(lines, judged, strict=False)]
+        [
+            [link for link in parse(line).sure if link[1] in set(pair.target_words)]
+            for line, pair in zip(lines, judged, strict=False)
+        ]
         for lines in directions
     )
     print(f"eflomal: {len(corpus):,} pairs in {seconds:.1f} s, both directions", flush=True)
@@ -113,7 +125,8 @@ def texts(model: Translator, source: str, target: str, gold_file: str | None) ->
     seconds, processor = time.perf_counter() - begin, time.process_time() - processor
     print(
         f"{count:,} pairs in {seconds:.1f} s on {linker.threads} threads: **{count / seconds:,.0f} pairs a second**, "
-        f"{1000 * processor / count:.2f} ms of the processor a pair, or {linker.threads * count / processor:,.0f} a second of its time\n",
+        f"{1000 * processor / count:.2f} ms of the processor a pair, or {linker.threads * count / processor:,.0f} a "
+        "second of its time\n",
         flush=True,
     )
     if gold_file is None:

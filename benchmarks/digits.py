@@ -88,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     is_reached = means["attent"] >= 98.5 and means["attent"] >= means["RBF SVM"] - MARGIN
     print(f"\n98.5 per cent or more, and at most {MARGIN} points behind the machine: {'yes' if is_reached else 'no'}.")
     if options.json is not None:
-        options.json.write_text(json.dumps({"splits": options.splits, "found": results, "means": means}, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps({"splits": options.splits, "found": results, "means": means}, indent=2) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Dot forms on a CPU beside scaled_dot_product_attention: plain, 16 bits, dropout, short shapes, a window, one's own score, memory."""
+"""Dot forms on a CPU beside scaled_dot_product_attention.
+
+Plain, 16 bits, dropout, short shapes, a window, one's own score, memory.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,22 @@ def backward(work: Callable[[], Tensor], inputs: list[Tensor]) -> Work:
     return lambda: torch.autograd.grad(work(), inputs, up)
 
 
-def row(name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15) -> list[str]:
+def row(
+    name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15
+) -> list[str]:
     """Measure both sides, print their row and return its cells."""
     with torch.no_grad():
         once = milliseconds({"pytorch": pytorch, "attent": attent}, rounds=rounds, seconds=SECONDS)
     gradients = {"pytorch": backward(pytorch, inputs), "attent": backward(attent, inputs)}
     twice = milliseconds(gradients, rounds=rounds, seconds=SECONDS)
     cells = [f"{times[side]:.3g}" for times in (once, twice) for side in ("pytorch", "attent")]
-    cells = [name, *cells[:2], f"{once['pytorch'] / once['attent']:.2f}", *cells[2:], f"{twice['pytorch'] / twice['attent']:.2f}"]
+    cells = [
+        name,
+        *cells[:2],
+        f"{once['pytorch'] / once['attent']:.2f}",
+        *cells[2:],
+        f"{twice['pytorch'] / twice['attent']:.2f}",
+    ]
     print(f"| {' | '.join(cells)} |", flush=True)
     return cells
 
@@ -69,7 +80,9 @@ def plain() -> None:
                     lambda inputs=inputs, causal=causal: F.scaled_dot_product_attention(*inputs, is_causal=causal),
                     lambda inputs=inputs, causal=causal: attend(*inputs, mask="causal" if causal else None),
                 )
-                rows.append(row(name, pytorch, attent, inputs, rounds=15 if shape[2] <= 1024 else 3 if shape[2] <= 2048 else 1))
+                rows.append(
+                    row(name, pytorch, attent, inputs, rounds=15 if shape[2] <= 1024 else 3 if shape[2] <= 2048 else 1)
+                )
     ratios = {
         f"{dtype}, {name}": [float(cells[column]) for cells in rows if dtype in cells[0]]
         for dtype in ("float32", "bfloat16")
@@ -83,10 +96,15 @@ def plain() -> None:
         )
         rows.append(row(f"{shape} float32 dropout 0.1", pytorch, attent, inputs))
     inputs, bias = tensors(1, 8, 1024, 64), torch.randn(1, 8, 1024, 1024, requires_grad=True)
-    pytorch, attent = (lambda: F.scaled_dot_product_attention(*inputs, attn_mask=bias)), (lambda: attend(*inputs, bias=bias))
+    pytorch, attent = (
+        (lambda: F.scaled_dot_product_attention(*inputs, attn_mask=bias)),
+        (lambda: attend(*inputs, bias=bias)),
+    )
     rows.append(row("(1, 8, 1024, 64) float32, a bias with its gradient", pytorch, attent, [*inputs, bias]))
     print()
-    means = [[name, f"{statistics.geometric_mean(values):.2f}", f"{min(values):.2f}"] for name, values in ratios.items()]
+    means = [
+        [name, f"{statistics.geometric_mean(values):.2f}", f"{min(values):.2f}"] for name, values in ratios.items()
+    ]
     table(["PyTorch / attent, without dropout and bias", "geometric mean", "least"], means)
 
 
@@ -104,7 +122,9 @@ def errors() -> None:
         print(f"\nRegisters of {('128 bits', 'AVX2', 'AVX-512')[forced]}:\n")
         rows = [
             error_row(*case)
-            for case in product((torch.float32, torch.bfloat16, torch.float16), (256, 1024, 4096), (64, 128), (False, True), (1.0, 3.0))
+            for case in product(
+                (torch.float32, torch.bfloat16, torch.float16), (256, 1024, 4096), (64, 128), (False, True), (1.0, 3.0)
+            )
         ]
         table(["", "context", "dq", "dk", "dv"], rows)
     native.simd_level = lambda: level
@@ -127,7 +147,10 @@ def error_row(dtype: torch.dtype, length: int, width: int, causal: bool, size: f
             found = context_and_gradients(attention, inputs, up)
             distances = [(one - right).abs().max().float() for one, right in zip(found, exact, strict=True)]
             worst.copy_(torch.maximum(worst, torch.stack(distances).detach()))
-    name = f"{str(dtype).removeprefix('torch.')} {length:,} keys, width {width}{', causal' if causal else ''}, deviation {size:g}"
+    name = (
+        f"{str(dtype).removeprefix('torch.')} {length:,} keys, width {width}{', causal' if causal else ''}, deviation "
+        f"{size:g}"
+    )
     return [name, *(f"{ratio:.2f}" for ratio in (ours / theirs).tolist())]
 
 
@@ -152,7 +175,10 @@ def share() -> None:
     peak = max(reached.values())
     head("Share of the peak, float32, forward, 2 heads, one thread, processor time")
     said = ", ".join(f"{name} {rate:.0f}" for name, rate in reached.items())
-    print(f"The peak is PyTorch's faster product of {side} × {side} × {side}, GFLOP/s: {said}. Attention counts 4 · B · H · T² · D.\n")
+    print(
+        f"The peak is PyTorch's faster product of {side} × {side} × {side}, GFLOP/s: {said}. Attention counts 4 · B · "
+        "H · T² · D.\n"
+    )
     rows = []
     for width, length in product((64, 128), (128, 256, 512, 1024, 2048, 4096)):
         inputs = tensors(1, 2, length, width, gradients=False)
@@ -161,7 +187,12 @@ def share() -> None:
             "attent": lambda inputs=inputs: attend(*inputs, implementation="dense"),
         }
         rates = [8 * length**2 * width / best / 1e9 for best in seconds_of_process(sides, 3).values()]
-        rows.append([f"T = {length:,}, D = {width}", *(cell for rate in rates for cell in (f"{rate:.0f}", f"{rate / peak:.0%}"))])
+        rows.append(
+            [
+                f"T = {length:,}, D = {width}",
+                *(cell for rate in rates for cell in (f"{rate:.0f}", f"{rate / peak:.0%}")),
+            ]
+        )
     table(["", "PyTorch, GFLOP/s", "share", "attent, GFLOP/s", "share"], rows)
 
 
@@ -186,7 +217,17 @@ def brief() -> None:
         cells = [f"{1000 * times[name]:.0f}" for times in (once, twice) for name in sides]
         more = [1000 * (times["attent"] - min(times["sdpa"], times["products"])) for times in (once, twice)]
         rows.append([f"B·H = {groups}, T = {length}", *cells[:3], f"{more[0]:+.0f}", *cells[3:], f"{more[1]:+.0f}"])
-    columns = ["", "sdpa, µs", "products", "attent", "attent − best", "with gradients: sdpa, µs", "products", "attent", "attent − best"]
+    columns = [
+        "",
+        "sdpa, µs",
+        "products",
+        "attent",
+        "attent − best",
+        "with gradients: sdpa, µs",
+        "products",
+        "attent",
+        "attent − best",
+    ]
     table(columns, rows)
 
 
@@ -195,10 +236,20 @@ def window() -> None:
     head("A window of 256 keys, T = 16,384, B = 1, H = 1, D = 64, float32")
     inputs, mask = tensors(1, 1, 16384, 64), Window(255, 0)
     table(COLUMNS, [])
-    row("dense against window", lambda: F.scaled_dot_product_attention(*inputs), lambda: attend(*inputs, mask=mask), inputs, rounds=5)
+    row(
+        "dense against window",
+        lambda: F.scaled_dot_product_attention(*inputs),
+        lambda: attend(*inputs, mask=mask),
+        inputs,
+        rounds=5,
+    )
     dense = torch.ones(2048, 2048, dtype=torch.bool).tril().triu(-255)
     query, key, value = (tensor[:, :, :2048].detach() for tensor in inputs)
-    far = (F.scaled_dot_product_attention(query, key, value, attn_mask=dense) - attend(query, key, value, mask=mask)).abs().max()
+    far = (
+        (F.scaled_dot_product_attention(query, key, value, attn_mask=dense) - attend(query, key, value, mask=mask))
+        .abs()
+        .max()
+    )
     print(f"\nLargest difference from PyTorch's with the same mask as a table, T = 2,048: {far:.1e}.")
 
 
@@ -213,7 +264,9 @@ def own() -> None:
     def eager() -> Tensor:
         return torch.softmax(score(inputs[0], inputs[1]), -1) @ inputs[2]
 
-    times = milliseconds({"eager": backward(eager, inputs), "attent": backward(lambda: attend(*inputs, score=score), inputs)}, rounds=7)
+    times = milliseconds(
+        {"eager": backward(eager, inputs), "attent": backward(lambda: attend(*inputs, score=score), inputs)}, rounds=7
+    )
     table(
         ["materialized, ms", "attent, ms", "attent / materialized"],
         [[f"{times['eager']:.0f}", f"{times['attent']:.0f}", f"{times['attent'] / times['eager']:.2f}"]],
@@ -243,14 +296,24 @@ print(step(32768))
 def memory() -> None:
     """Measure what dense attention takes beyond its tensors, in a fresh process."""
     head("Memory of dense attention, T = 32,768, B = 1, H = 1, D = 64, float32, forward + backward")
-    process = subprocess.run([sys.executable, "-c", LONG, str(Path(__file__).parent)], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", LONG, str(Path(__file__).parent)], capture_output=True, text=True, check=True
+    )
     table(
         ["beyond inputs, context and gradients, MiB", "a table of scores, MiB"],
         [[f"{float(process.stdout):.0f}", f"{4 * 32768**2 / 2**20:,.0f}"]],
     )
 
 
-PARTS = {"plain": plain, "errors": errors, "share": share, "brief": brief, "window": window, "own": own, "memory": memory}
+PARTS = {
+    "plain": plain,
+    "errors": errors,
+    "share": share,
+    "brief": brief,
+    "window": window,
+    "own": own,
+    "memory": memory,
+}
 
 if __name__ == "__main__":
     run(PARTS, __doc__)

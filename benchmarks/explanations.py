@@ -1,12 +1,15 @@
-"""Which numbers point at the words that decide: trainings with a known answer, and the precision of each method at the truth's size.
+"""Which numbers point at the words that decide.
+
+Trainings with a known answer, and the precision of each method at the truth's size.
 
     scripts/bench explanations --out FOLDER [--seeds 3] [--examples 75]
 
-Of dates, the steps that write the year's digits are decided by the year's characters of the source; of stories, the answer by one
-sentence, the supporting fact. A method ranks the characters of the source, or the sentences of the story by the sums over their words,
-for a step; its precision at k is the share of the truth among the first k, where k is the size of the truth, and chance is the truth's
-share of what is ranked. Only steps that the model gets right count. "Best head" is the one head, of all layers, that is best on as many
-other examples, with their truth. Trained runs stay in the folder, and are not trained again.
+Of dates, the steps that write the year's digits are decided by the year's characters of the source; of stories, the
+answer by one sentence, the supporting fact. A method ranks the characters of the source, or the sentences of the story
+by the sums over their words, for a step; its precision at k is the share of the truth among the first k, where k is the
+size of the truth, and chance is the truth's share of what is ranked. Only steps that the model gets right count. "Best
+head" is the one head, of all layers, that is best on as many other examples, with their truth. Trained runs stay in the
+folder, and are not trained again.
 """
 
 from __future__ import annotations
@@ -29,7 +32,12 @@ from attent.runs.folder import MODEL
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings
 
-DATES = {"locales": ("en", "fr", "de", "es"), "training_pairs": 20_000, "held_out_pairs": 400, "held_out_combinations": 4}
+DATES = {
+    "locales": ("en", "fr", "de", "es"),
+    "training_pairs": 20_000,
+    "held_out_pairs": 400,
+    "held_out_combinations": 4,
+}
 STORIES = {"kinds": ("one",), "training_stories": 20_000, "held_out_stories": 400, "longest": 8}
 TRANSFORMER: dict[str, Any] = {
     "kind": "transformer",
@@ -99,7 +107,10 @@ def date_examples(seed: int) -> Iterator[Example]:
 
 
 def story_examples(run: Translator) -> Iterator[Example]:
-    """Yield stories of the test set, whose answer is one word; the words of the question are ranked with none of the sentences."""
+    """Yield stories of the test set, whose answer is one word.
+
+    The words of the question are ranked with none of the sentences.
+    """
     for story in stories(StoriesSettings.model_validate(STORIES)).test:
         units, sentence = [], 0
         for piece in run.source_tokenizer.pieces(story.text):
@@ -120,11 +131,15 @@ def attributions(run: Translator, example: Example) -> tuple[dict[str, Tensor], 
         logits = run.model.output(features)[0]  # (T, V)
         log_probs = logits.log_softmax(-1)
     wanted = torch.tensor(target)[rows]
-    right = [step for step, row in zip(example.truth, rows, strict=True) if int(log_probs[row].argmax()) == target[step]]
+    right = [
+        step for step, row in zip(example.truth, rows, strict=True) if int(log_probs[row].argmax()) == target[step]
+    ]
     cross = [path for path in seen if path.endswith("cross_attention")]
     # a row of the last layer decides its own step alone, so that one number serves all steps
     last = cross[-1]
-    by_log_prob, by_logit = (seen.gradients(numbers[rows, wanted].sum())[last].rows(rows)[0].mean(0) for numbers in (log_probs, logits))
+    by_log_prob, by_logit = (
+        seen.gradients(numbers[rows, wanted].sum())[last].rows(rows)[0].mean(0) for numbers in (log_probs, logits)
+    )
     weights = seen[last].rows(rows)[0].mean(0)
     methods = {
         METHODS[0]: weights,

@@ -2,8 +2,8 @@
 
     scripts/bench explore --tokens 20000 --heads 12
 
-A page is opened in Chromium (`chromium` on the path, or the one that CHROMIUM names). Times run from an event in the page until all
-visible tiles are drawn; in parentheses stands the processor time of the server, in seconds.
+A page is opened in Chromium (`chromium` on the path, or the one that CHROMIUM names). Times run from an event in the
+page until all visible tiles are drawn; in parentheses stands the processor time of the server, in seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ import attent
 from attent.attention import prepare
 from attent.experiments.machine import memory_growth, peak_memory
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 # Move, and return the milliseconds until all visible tiles are drawn, with the level of the zoom.
 MOVED = """async ([kind, x, y]) => {
     const canvas = document.querySelector(".zoom canvas");
@@ -68,7 +75,10 @@ def main() -> None:
     torch.manual_seed(0)
     query, key = torch.randn(2, 1, options.heads, options.tokens, options.width)
     weights = attent.AttentionMap.of(prepare(query, key, key[..., :0]))
-    print(f"{options.heads} heads, {options.tokens:,} x {options.tokens:,} weights each, {torch.get_num_threads()} threads")
+    print(
+        f"{options.heads} heads, {options.tokens:,} x {options.tokens:,} weights each, {torch.get_num_threads()} "
+        "threads"
+    )
     lines: list[str] = []
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     # the driver of the browser is started before, so that its memory does not count as the server's
@@ -89,7 +99,9 @@ def _measure(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]
     with attent.explore(weights, title="long") as exploring:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         (first, whole), computed = _timed(lambda: (page.goto(exploring.address), page.evaluate(FIRST))[1])
-        lines.append(f"opened: first tile {first:6.0f} ms, all visible tiles {whole:6.0f} ms  (server {computed:.2f} s)")
+        lines.append(
+            f"opened: first tile {first:6.0f} ms, all visible tiles {whole:6.0f} ms  (server {computed:.2f} s)"
+        )
         page.locator(".choices select").nth(2).select_option(head)
         time.sleep(0.2)
         (milliseconds, _), computed = _timed(lambda: page.evaluate(MOVED, ["out", 300, 300]))
@@ -112,7 +124,9 @@ def _moves(page: Any, name: str) -> list[str]:
     lines = [f"{name}:"]
     for kind, samples in took.items():
         times = [sample[0] for sample in samples]
-        levels = ", ".join(f"level {level} {milliseconds:.0f} ms ({computed:.2f} s)" for milliseconds, computed, level in samples)
+        levels = ", ".join(
+            f"level {level} {milliseconds:.0f} ms ({computed:.2f} s)" for milliseconds, computed, level in samples
+        )
         lines.append(f"  {kind}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms; {levels}")
     return lines
 

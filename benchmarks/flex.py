@@ -1,4 +1,7 @@
-"""FlexAttention on a CPU beside PyTorch's, eager and compiled: a score_mod and a BlockMask, the memory that they take, training."""
+"""FlexAttention on a CPU beside PyTorch's, eager and compiled.
+
+A score_mod and a BlockMask, the memory that they take, training.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,9 @@ def forward() -> None:
     cases = [(name, "causal") for name in SCORE_MODS] + [("ALiBi", "window of 512")]
     for score, mask in cases:
         torch._dynamo.reset()
-        works = {side: call(side, LENGTH, SCORE_MODS[score], MASK_MODS[mask]) for side in ("eager", "compiled", "attent")}
+        works = {
+            side: call(side, LENGTH, SCORE_MODS[score], MASK_MODS[mask]) for side in ("eager", "compiled", "attent")
+        }
         times = milliseconds(works, rounds=1)
         times["eager"] *= HEADS / EAGER_HEADS
         ratios = [f"{times[side] / times['attent']:.2f}" for side in ("eager", "compiled")]
@@ -74,7 +79,10 @@ def forward() -> None:
 
 
 def fresh_peak() -> float:
-    """Return the memory of this process in MiB, from which its largest is counted on; imports took more for a moment."""
+    """Return the memory of this process in MiB, from which its largest is counted on.
+
+    Imports took more for a moment.
+    """
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return peak()
 
@@ -101,7 +109,10 @@ def growth(side: str, length: int) -> None:
 
 def memory() -> None:
     """Measure the growth of fresh processes, the largest memory less that with the tensors alone."""
-    head(f"FlexAttention, causal and ALiBi: growth of a fresh process, MiB, H = {HEADS}, D = {WIDTH}; eager with {EAGER_HEADS} heads")
+    head(
+        f"FlexAttention, causal and ALiBi: growth of a fresh process, MiB, H = {HEADS}, D = {WIDTH}; eager with "
+        f"{EAGER_HEADS} heads"
+    )
     rows = []
     for length in (LENGTH // 2, LENGTH, 2 * LENGTH):
         cells = []
@@ -118,7 +129,9 @@ def memory() -> None:
 def training_step(length: int, score_mod: ScoreMod | None) -> Work:
     inputs = tensors(length, gradients=True)
     blocks = attent.create_block_mask(MASK_MODS["causal"], None, None, length, length)
-    return lambda: torch.autograd.grad(attent.flex_attention(*inputs, score_mod=score_mod, block_mask=blocks).sum(), inputs)
+    return lambda: torch.autograd.grad(
+        attent.flex_attention(*inputs, score_mod=score_mod, block_mask=blocks).sum(), inputs
+    )
 
 
 def training() -> None:

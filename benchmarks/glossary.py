@@ -2,14 +2,16 @@
 
     benchmarks/glossary.py RUN SOURCE REFERENCE [--lines N] [--seed N] [--counted SOURCE REFERENCE]
 
-Each line has one term of its own: a source word that is linked to one word of the reference (by the run's attention), to be translated by
-that word, or by a rarer one to which the same source word is linked elsewhere, such as a synonym or another form. A pair of words counts
-if it is linked more than once, and the target to no source word more often: one link alone is often wrong, and what follows a word that is
-no translation is no fault of the search. `--counted` names further pairs in which links are counted, such as training's.
+Each line has one term of its own: a source word that is linked to one word of the reference (by the run's attention),
+to be translated by that word, or by a rarer one to which the same source word is linked elsewhere, such as a synonym or
+another form. A pair of words counts if it is linked more than once, and the target to no source word more often: one
+link alone is often wrong, and what follows a word that is no translation is no fault of the search. `--counted` names
+further pairs in which links are counted, such as training's.
 
-Printed are, of both kinds, and of those lines alone whose translation lacks the term without a glossary: terms as told; chrF2 outside the
-term, with and without the glossary (both without the term or the words that are linked to its source, against the reference without its
-word). Lines without a term are compared with those of a search without a glossary, in one batch with the others.
+Printed are, of both kinds, and of those lines alone whose translation lacks the term without a glossary: terms as told;
+chrF2 outside the term, with and without the glossary (both without the term or the words that are linked to its source,
+against the reference without its word). Lines without a term are compared with those of a search without a glossary, in
+one batch with the others.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def examples(
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     selector = AttentionSelector.of_run(translator.config)
     links = align(translator.model, [tokenize_pair(*pair, tokenizers) for pair in (*pairs, *further)], selector)
-    frequent = {word for word, _ in Counter(word for source, _ in pairs for word in source.split()).most_common(STOP_WORDS)}
+    frequent = {
+        word for word, _ in Counter(word for source, _ in pairs for word in source.split()).most_common(STOP_WORDS)
+    }
     counts = Counter(word for _, target in (*pairs, *further) for word in target.split())
     # of source words and of targets: how often each is linked to which
     known: dict[str, Counter[str]] = defaultdict(Counter)
@@ -71,14 +75,21 @@ def examples(
     for (source, target), pair_links in zip((*pairs, *further), links, strict=True):
         left, right = source.split(), target.split()
         of_source, of_target = Counter(i for i, _ in pair_links), Counter(j for _, j in pair_links)
-        good = [(i, j) for i, j in pair_links if of_source[i] == of_target[j] == left.count(left[i]) == right.count(right[j]) == 1]
+        good = [
+            (i, j)
+            for i, j in pair_links
+            if of_source[i] == of_target[j] == left.count(left[i]) == right.count(right[j]) == 1
+        ]
         single.append(good)
         for i, j in good:
             known[left[i]][right[j]] += 1
             origins[right[j]][left[i]] += 1
 
     def is_term(word: str, target: str) -> bool:
-        """Return whether a word is linked to a source word more than once, and to none more often: one link alone is often wrong."""
+        """Return whether a word is linked to a source word more than once, and to none more often.
+
+        One link alone is often wrong.
+        """
         count = known[word][target]
         return count > 1 and count == max(origins[target].values()) and target.isalpha() and len(target) >= SHORTEST
 
@@ -90,7 +101,11 @@ def examples(
             continue
         i, j = random.choice(good)
         word, own = left[i], right[j]
-        rarer = [other for other in known[word] if counts[other] < counts[own] and other not in right and is_term(word, other)]
+        rarer = [
+            other
+            for other in known[word]
+            if counts[other] < counts[own] and other not in right and is_term(word, other)
+        ]
         synonym = min(rarer, key=lambda other: (-known[word][other], other)) if rarer else None
         told = {"reference": own} | ({"synonym": synonym} if synonym else {})
         if all(UNK not in translator.target_tokenizer.encode(text) for text in told.values()):
@@ -124,7 +139,9 @@ def judge(translator: Translator, drawn: Sequence[Example], kind: str, settings:
         (
             has_terms(best.text, [item.told[kind]]),
             has_terms(before.text, [item.told[kind]]),
-            without(best.text, {best.text.split().index(item.told[kind])} if item.told[kind] in best.text.split() else set()),
+            without(
+                best.text, {best.text.split().index(item.told[kind])} if item.told[kind] in best.text.split() else set()
+            ),
             without(before.text, {target for source, target in pair_links if source == item.position}),
             without(item.reference, {item.reference_index}),
         )
@@ -170,7 +187,10 @@ def main() -> None:
     same = sum(told[row] == plain[row] for row in clean)
     hit = [row for row, text in enumerate(texts) if glossary.find(text)]
     followed = sum(has_terms(told[row][0].text, [term.target for term in glossary.find(texts[row])]) for row in hit)
-    print(f"one glossary of {len(glossary.entries)} terms: {followed:,} of {len(hit):,} lines with terms as told; ", end="")
+    print(
+        f"one glossary of {len(glossary.entries)} terms: {followed:,} of {len(hit):,} lines with terms as told; ",
+        end="",
+    )
     print(f"{same:,} of {len(clean):,} lines without any identical")
 
 

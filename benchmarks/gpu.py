@@ -1,7 +1,8 @@
-"""Additive attention on a GPU: attent, the textbook line eager and under torch.compile, and dot-product attention of the same shape.
+"""Additive attention on a GPU.
 
-Milliseconds forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256. The textbook line is left out where its
-tensor of all sums of a query and a key does not fit into memory.
+attent, the textbook line eager and under torch.compile, and dot-product attention of the same shape. Milliseconds
+forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256. The textbook line is left out where
+its tensor of all sums of a query and a key does not fit into memory.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0)
 def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: bool) -> list[list[str]]:
     """Measure one shape, and return a table row for each side."""
     device = torch.device("cuda")
-    query, key, value = (torch.randn(1, heads, tokens, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    query, key, value = (
+        torch.randn(1, heads, tokens, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3)
+    )
     up = torch.randn(1, heads, tokens, width, device=device, dtype=dtype)
     score = Additive(width, width, width).to(device, dtype)
     assert score.bias is not None and score.v is not None
@@ -65,7 +68,10 @@ def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: b
         compiled = torch.compile(textbook, dynamic=False)
         forward["textbook, torch.compile"] = lambda: compiled(query, key, value, *weights)
         # the sums, their tanh, and the gradients of both
-        if 4 * heads * tokens**2 * width * dtype.itemsize < SHARE * torch.cuda.get_device_properties(device).total_memory:
+        if (
+            4 * heads * tokens**2 * width * dtype.itemsize
+            < SHARE * torch.cuda.get_device_properties(device).total_memory
+        ):
             forward["textbook"] = lambda: textbook(query, key, value, *weights)
     tensors = [query, key, value, *weights]
 
@@ -118,8 +124,14 @@ def errors(dtype: torch.dtype) -> None:
         return [context.detach(), *torch.autograd.grad(context.square().sum(), inputs)]
 
     right = all_of(line, [tensor.detach().double().requires_grad_() for tensor in inputs])
-    for name, work in (("textbook", line), ("attent", lambda inputs: attend(*inputs[:3], score=score, implementation="tanh"))):
-        distance = max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(all_of(work, inputs), right, strict=True))
+    for name, work in (
+        ("textbook", line),
+        ("attent", lambda inputs: attend(*inputs[:3], score=score, implementation="tanh")),
+    ):
+        distance = max(
+            ((a.double() - b).abs().max() / b.abs().max()).item()
+            for a, b in zip(all_of(work, inputs), right, strict=True)
+        )
         print(f"largest relative error of {name}, {dtype}: {distance:.1e}")
 
 

@@ -1,12 +1,15 @@
-"""Imported translators against transformers: logits, and the translations of its `generate`, counted over random models of every layout.
+"""Imported translators against transformers.
+
+Logits, and the translations of its `generate`, counted over random models of every layout.
 
     benchmarks/importing.py [--sources 60] [--ends 0.5] [--length-penalty 0] [--variants "Marian, shared,,NLLB"]
 
-Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are compared: equal;
-other by less than the margin, where either may be the best: 1e-3 between both scores by beam search (nats a token where the penalty is
-1), and between the two best logits greedily; or other. Beam search has early_stopping="never" there, which is the exact stop of ours; its
-translations that reach the longest length are counted by themselves, since transformers ends what has not ended, and ours ends all. Ours
-never writes the padding token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
+Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are
+compared: equal; other by less than the margin, where either may be the best: 1e-3 between both scores by beam search
+(nats a token where the penalty is 1), and between the two best logits greedily; or other. Beam search has
+early_stopping="never" there, which is the exact stop of ours; its translations that reach the longest length are
+counted by themselves, since transformers ends what has not ended, and ours ends all. Ours never writes the padding
+token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
 """
 
 from __future__ import annotations
@@ -35,7 +38,12 @@ MARIAN: dict[str, dict[str, Any]] = {
     "Marian, untied": {"tie_word_embeddings": False},
     "Marian, apart and untied": {"separate": True, "tie_word_embeddings": False, "activation_function": "gelu"},
     "Marian, learned positions": {"learned": True},
-    "Marian, unscaled, 1 + 3 layers": {"scale_embedding": False, "activation_function": "relu", "encoder_layers": 1, "decoder_layers": 3},
+    "Marian, unscaled, 1 + 3 layers": {
+        "scale_embedding": False,
+        "activation_function": "relu",
+        "encoder_layers": 1,
+        "decoder_layers": 3,
+    },
 }
 M2M100: dict[str, dict[str, Any]] = {
     "M2M100": {},
@@ -72,7 +80,9 @@ def compare(name: str, sources: list[str], folder: Path, ends: float, penalty: f
     return cells
 
 
-def outcome(theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None, penalty: float) -> str:
+def outcome(
+    theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None, penalty: float
+) -> str:
     """Return the column that a source is counted in."""
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": penalty} if beam > 1 else {}
     result = theirs.generate(
@@ -97,8 +107,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=60)
     parser.add_argument("--variants", default=",,".join(MARIAN | M2M100), help="separated by two commas")
-    parser.add_argument("--ends", type=float, default=1 / 6, help="share of greedy steps at which the end token is the likeliest")
-    parser.add_argument("--length-penalty", type=float, default=1.0, help="by which lengths' powers scores of beam search are divided")
+    parser.add_argument(
+        "--ends", type=float, default=1 / 6, help="share of greedy steps at which the end token is the likeliest"
+    )
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, help="by which lengths' powers scores of beam search are divided"
+    )
     options = parser.parse_args()
     sources = random_translators.sources(options.sources, seed=1)
     head("Imported translators against transformers")
@@ -108,7 +122,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(compare(name, sources, Path(folder) / "model", options.ends, options.length_penalty))
     totals = [str(sum(int(row[number]) for row in rows)) for number in range(1, 9)]
-    table(["model", *(f"greedy: {column}" for column in COLUMNS), *(f"beam 4: {column}" for column in COLUMNS)], [*rows, ["all", *totals]])
+    table(
+        ["model", *(f"greedy: {column}" for column in COLUMNS), *(f"beam 4: {column}" for column in COLUMNS)],
+        [*rows, ["all", *totals]],
+    )
 
 
 if __name__ == "__main__":

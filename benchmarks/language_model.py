@@ -1,11 +1,14 @@
-"""Training a language model beside plain PyTorch: tokens a second, and the loss after the same updates from the same weights.
+"""Training a language model beside plain PyTorch.
+
+Tokens a second, and the loss after the same updates from the same weights.
 
     benchmarks/language_model.py FILE [--preset tiny] [--pieces 3000] [--tokens 4096] [--window 0] [--rounds 3]
         [--updates 10]
 
-The peer is `nn.TransformerEncoder` with a causal mask, norms before sub-layers and a tied output in the loop of nanoGPT's shape: cross
-entropy of all logits, clipping, AdamW. Both sides learn from the same batches of FILE's lines, or with --window from windows of so many
-tokens of its running text, in float32. Speed is measured with dropout 0.1, sides alternating; losses with none, from weights copied over.
+The peer is `nn.TransformerEncoder` with a causal mask, norms before sub-layers and a tied output in the loop of
+nanoGPT's shape: cross entropy of all logits, clipping, AdamW. Both sides learn from the same batches of FILE's lines,
+or with --window from windows of so many tokens of its running text, in float32. Speed is measured with dropout 0.1,
+sides alternating; losses with none, from weights copied over.
 """
 
 from __future__ import annotations
@@ -78,11 +81,22 @@ class FixedBatch(Processes):
 def our_update(model: LanguageModel, data: LanguageModelExamples) -> Update:
     """Return an update by the loop of `attent train`."""
     settings = TrainingSettings(
-        updates=2**31, batch_tokens=256, schedule="constant", warmup=0, precision="float32", threads=torch.get_num_threads(),
+        updates=2**31, batch_tokens=256, schedule="constant", warmup=0, precision="float32",
+        threads=torch.get_num_threads(),
         learning_rate=RATE, betas=BETAS, epsilon=1e-8, clip=CLIP, label_smoothing=0.0,
     )  # fmt: skip
     source = FixedBatch()
-    training = Training(model, data, settings, dict, lambda record: None, SilentProgress(), None, source, loss=language_model_cross_entropy)
+    training = Training(
+        model,
+        data,
+        settings,
+        dict,
+        lambda record: None,
+        SilentProgress(),
+        None,
+        source,
+        loss=language_model_cross_entropy,
+    )
 
     def update(batch: LanguageModelBatch) -> None:
         source.batch = batch
@@ -109,7 +123,9 @@ def plain_update(model: PlainLanguageModel) -> Update:
     return update
 
 
-def compare_speed(settings: DecoderSettings, data: LanguageModelExamples, size: int, options: argparse.Namespace) -> None:
+def compare_speed(
+    settings: DecoderSettings, data: LanguageModelExamples, size: int, options: argparse.Namespace
+) -> None:
     """Print the tokens a second of both sides: of each round, the best and the middle one."""
     torch.manual_seed(0)
     model = LanguageModel(settings, size, size)
@@ -135,7 +151,9 @@ def compare_speed(settings: DecoderSettings, data: LanguageModelExamples, size: 
     table(["side", "tokens/s, best round", "tokens/s, median", "attent's best / this"], rows)
 
 
-def compare_losses(settings: DecoderSettings, data: LanguageModelExamples, size: int, options: argparse.Namespace) -> None:
+def compare_losses(
+    settings: DecoderSettings, data: LanguageModelExamples, size: int, options: argparse.Namespace
+) -> None:
     """Print the losses of both sides before and after the same updates without dropout."""
     torch.manual_seed(0)
     model = LanguageModel(settings.model_copy(update={"dropout": 0.0}), size, size)
@@ -147,8 +165,14 @@ def compare_losses(settings: DecoderSettings, data: LanguageModelExamples, size:
         with torch.no_grad():
             for side in (model, plain):
                 side.eval()
-            parts = (partial(language_model_cross_entropy, model, label_smoothing=0.0, precision="float32"), partial(plain_loss, plain))
-            means = [sum(float(loss(batch)) * batch.tokens for batch in judged) / sum(batch.tokens for batch in judged) for loss in parts]
+            parts = (
+                partial(language_model_cross_entropy, model, label_smoothing=0.0, precision="float32"),
+                partial(plain_loss, plain),
+            )
+            means = [
+                sum(float(loss(batch)) * batch.tokens for batch in judged) / sum(batch.tokens for batch in judged)
+                for loss in parts
+            ]
             for side in (model, plain):
                 side.train()
         return [f"{mean:.4f}" for mean in means] + [f"{abs(means[0] / means[1] - 1):.2%}"]
@@ -169,12 +193,16 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny", choices=DecoderSettings.presets)
     parser.add_argument("--pieces", type=int, default=3000)
     parser.add_argument("--tokens", type=int, default=4096, help="a batch, padding included")
-    parser.add_argument("--window", type=int, default=0, help="tokens of a window of running text; 0 for lines by themselves")
+    parser.add_argument(
+        "--window", type=int, default=0, help="tokens of a window of running text; 0 for lines by themselves"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=10, help="of each side a round")
     parser.add_argument("--loss-updates", type=int, default=100, help="after which losses are compared")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--process-time", action="store_true", help="count the processor's time, beside other programs; on one thread")
+    parser.add_argument(
+        "--process-time", action="store_true", help="count the processor's time, beside other programs; on one thread"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     limit_heap_fragmentation()
@@ -182,9 +210,14 @@ def main() -> None:
     tokenizer = learn("bpe", lines, options.pieces)
     sequences = Sequences([tokenizer.encode(line) for line in lines])
     data = RunningText(sequences, options.window) if options.window else TextLines(sequences)
-    settings = DecoderSettings.model_validate({"preset": options.preset, "norm": "pre", "position": "sinusoidal", "dropout": 0.1})
+    settings = DecoderSettings.model_validate(
+        {"preset": options.preset, "norm": "pre", "position": "sinusoidal", "dropout": 0.1}
+    )
     title = f"windows of {options.window} tokens" if options.window else "lines"
-    head(f"Training a language model, {options.preset}, {tokenizer.size:,} pieces, batches of {options.tokens:,} tokens, {title}")
+    head(
+        f"Training a language model, {options.preset}, {tokenizer.size:,} pieces, batches of {options.tokens:,} "
+        f"tokens, {title}"
+    )
     compare_speed(settings, data, tokenizer.size, options)
     print()
     compare_losses(settings, data, tokenizer.size, options)

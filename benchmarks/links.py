@@ -1,9 +1,12 @@
-"""Gold links for `attent align`, by a statistical aligner: eflomal (Östling and Tiedemann 2016), which `scripts/peers eflomal` installs.
+"""Gold links for `attent align`, by a statistical aligner.
+
+Eflomal (Östling and Tiedemann 2016), which `scripts/peers eflomal` installs.
 
     scripts/bench links --source SOURCE --target TARGET [--more-source FILE --more-target FILE] > links.txt
 
-The aligner is trained in both directions on the pairs, and on the additional pairs of --more-source and --more-target. Links found in
-both directions are sure, links found in one are possible. Files hold a sentence a line, words separated by spaces, and may be .gz.
+The aligner is trained in both directions on the pairs, and on the additional pairs of --more-source and --more-target.
+Links found in both directions are sure, links found in one are possible. Files hold a sentence a line, words separated
+by spaces, and may be .gz.
 """
 
 from __future__ import annotations
@@ -63,7 +66,9 @@ def eflomal_links(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
         for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
             names[side].write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         files = [item for option, side in zip("stfr", names, strict=True) for item in (f"-{option}", str(names[side]))]
-        subprocess.run([str(python("eflomal")), str(aligner), "--overwrite", "--model", "3", *files], check=True, stdout=sys.stderr)
+        subprocess.run(
+            [str(python("eflomal")), str(aligner), "--overwrite", "--model", "3", *files], check=True, stdout=sys.stderr
+        )
         forward, backward = (names[side].read_text(encoding="utf-8").splitlines() for side in ("forward", "backward"))
         return forward, backward
 

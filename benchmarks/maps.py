@@ -48,7 +48,21 @@ def statistics() -> None:
                 seconds=20,
             )
         rows.append([name, *(f"{time_:.1f} ({time_ / times['attend']:.2f})" for time_ in times.values())])
-    table(["ms (× attend)", "attend", "argmax", "top(5)", "entropy", "received", "distance", "pooled", "pooled max", "grouped by 3"], rows)
+    table(
+        [
+            "ms (× attend)",
+            "attend",
+            "argmax",
+            "top(5)",
+            "entropy",
+            "received",
+            "distance",
+            "pooled",
+            "pooled max",
+            "grouped by 3",
+        ],
+        rows,
+    )
     query = torch.randn(1, 8, 100_000, 64)
     with torch.no_grad():
         _, long = attend(query[:, :, :1], query, query[..., :1], return_map=True)
@@ -87,7 +101,14 @@ def watching() -> None:
         with torch.no_grad():
             times = milliseconds({"plain": work, "watched": watched}, rounds=60, seconds=12)
         more = times["watched"] - times["plain"]
-        rows.append([name, f"{times['plain']:.2f}", f"{times['watched']:.2f}", f"{more:+.2f} ms, {100 * more / times['plain']:+.1f} %"])
+        rows.append(
+            [
+                name,
+                f"{times['plain']:.2f}",
+                f"{times['watched']:.2f}",
+                f"{more:+.2f} ms, {100 * more / times['plain']:+.1f} %",
+            ]
+        )
     table(["", "plain, ms", "watched, ms", "more"], rows)
 
 

@@ -2,10 +2,10 @@
 
     benchmarks/markup.py --dates RUN --reordering FOLDER --captions RUN SOURCE [--documents N] [--seed N]
 
-Documents have nested inline tags around words. Of dates the words of year, month and day are known from the corpus of the run. FOLDER is
-for a made-up corpus that is reordered with known links (benchmarks/_reordering.py), where a run is trained unless FOLDER/run is there,
-and aligns by the attention that is best on its validation. Of captions only the structure is judged. A tag is on the right word if it
-stands around that word alone, in translations that are right.
+Documents have nested inline tags around words. Of dates the words of year, month and day are known from the corpus of
+the run. FOLDER is for a made-up corpus that is reordered with known links (benchmarks/_reordering.py), where a run is
+trained unless FOLDER/run is there, and aligns by the attention that is best on its validation. Of captions only the
+structure is judged. A tag is on the right word if it stands around that word alone, in translations that are right.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def of_words(pairs: Iterable[tuple[str, str | None, dict[int, str]]], random: Ra
         spans = [match.span() for match in re.finditer(r"\S+", source)]
         chosen = sorted(random.sample(range(len(spans) - 1), min(3, len(spans) - 1)))
         html, numbers = tagged(source, [spans[index] for index in chosen], random)
-        expected = {number: counterparts[index] for number, index in zip(numbers, chosen, strict=True) if index in counterparts}
+        expected = {
+            number: counterparts[index] for number, index in zip(numbers, chosen, strict=True) if index in counterparts
+        }
         result.append(Tagged(html, expected, reference))
     return result
 
@@ -158,7 +160,10 @@ def judge(name: str, translator: Translator, documents: Sequence[Tagged]) -> str
     share = f"{100 * right / judged:.1f}" if judged else "–"
     tags = sum(len(TAG.findall(document.html)) for document in documents)
     selector = AttentionSelector.of_run(translator.config)
-    return f"| {name} | {len(documents):,} | {tags:,} | {lost} | {doubled} | {broken} | {correct:,} | {judged:,} | {share} | {selector} |"
+    return (
+        f"| {name} | {len(documents):,} | {tags:,} | {lost} | {doubled} | {broken} | {correct:,} | {judged:,} | "
+        f"{share} | {selector} |"
+    )
 
 
 def main() -> None:
@@ -170,10 +175,16 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    print("| corpus | documents | tags | lost | doubled | not nested | right texts | tags judged | on the right word, % | attention |")
+    print(
+        "| corpus | documents | tags | lost | doubled | not nested | right texts | tags judged | on the right word, % "
+        "| attention |"
+    )
     print("|---|" + "--:|" * 8 + "---|")
     if options.dates:
-        print(judge("dates", load(options.dates), of_dates(options.dates, options.documents, Random(options.seed))), flush=True)
+        print(
+            judge("dates", load(options.dates), of_dates(options.dates, options.documents, Random(options.seed))),
+            flush=True,
+        )
     if options.reordering:
         options.reordering.mkdir(parents=True, exist_ok=True)
         pairs = _reordering.write(options.reordering)[: options.documents]
@@ -181,15 +192,25 @@ def main() -> None:
         if not run.is_dir():
             recipe = options.reordering / "recipe.toml"
             attent = [sys.executable, "-m", "attent"]
-            subprocess.run([*attent, "train", "--config", recipe, "--data", options.reordering, "--out", run], check=True)
+            subprocess.run(
+                [*attent, "train", "--config", recipe, "--data", options.reordering, "--out", run], check=True
+            )
             links = ("--gold", options.reordering / "valid.links", "--best")
-            subprocess.run([*attent, "align", run, options.reordering / "valid.tsv", *links], check=True, stdout=subprocess.DEVNULL)
-        known = ((pair.source, pair.target, {source: pair.target.split()[target] for source, target in pair.links}) for pair in pairs)
+            subprocess.run(
+                [*attent, "align", run, options.reordering / "valid.tsv", *links], check=True, stdout=subprocess.DEVNULL
+            )
+        known = (
+            (pair.source, pair.target, {source: pair.target.split()[target] for source, target in pair.links})
+            for pair in pairs
+        )
         print(judge("reordering", load(run), of_words(known, Random(options.seed))), flush=True)
     if options.captions:
         run, source = options.captions
         lines = islice((line for line in read_lines(source) if len(line.split()) > 3), options.documents)
-        print(judge("captions", load(run), of_words(((line, None, {}) for line in lines), Random(options.seed))), flush=True)
+        print(
+            judge("captions", load(run), of_words(((line, None, {}) for line in lines), Random(options.seed))),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

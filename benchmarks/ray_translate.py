@@ -1,9 +1,11 @@
-"""Ray Data on a cluster of this machine: lines translated by workers, one of which is killed on the way, beside a single process.
+"""Ray Data on a cluster of this machine.
+
+Lines translated by workers, one of which is killed on the way, beside a single process.
 
     scripts/bench ray_translate RUN SOURCES [--lines 200000] [--workers 2] [--batch-rows 512]
 
-SOURCES is a file of texts, a line each, repeated until there are enough. The exit status is 1 unless the translations are complete, in
-order and those of a single process.
+SOURCES is a file of texts, a line each, repeated until there are enough. The exit status is 1 unless the translations
+are complete, in order and those of a single process.
 """
 
 from __future__ import annotations
@@ -88,7 +90,10 @@ def main() -> None:
     ]
     notes = [
         f"Ray {ray.__version__}. Worker {killed} was killed after the first batch had come.",
-        f"Complete and in order: {'yes' if is_ordered else 'NO'}; translations unlike those of one process: {differences}.",
+        (
+            f"Complete and in order: {'yes' if is_ordered else 'NO'}; translations unlike those of one process: "
+            f"{differences}."
+        ),
     ]
     command = shlex.join(["scripts/bench", "ray_translate", *sys.argv[1:]])
     show(Report(f"{len(texts):,} lines by Ray Data", machine_info(), [ResultTable("", columns, sides)], notes, command))

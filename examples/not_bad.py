@@ -2,8 +2,9 @@
 
     python examples/not_bad.py
 
-A classifier is trained on generated reviews in which *not* turns what follows. Then the embeddings of *not* and *bad* are compared, and
-q·k of the two in the head that joins them most: words that belong together need no similar embeddings once there are W_Q and W_K.
+A classifier is trained on generated reviews in which *not* turns what follows. Then the embeddings of *not* and *bad*
+are compared, and q·k of the two in the head that joins them most: words that belong together need no similar embeddings
+once there are W_Q and W_K.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ seed = 1
 def reviews() -> list[str]:
     """Return lines of text, tab and label."""
     lines: list[str] = []
-    for thing, start, negation, adverb, quality, end in product(THINGS, STARTS, ("", "not"), ADVERBS, (*GOOD, *BAD), ENDS):
+    for thing, start, negation, adverb, quality, end in product(
+        THINGS, STARTS, ("", "not"), ADVERBS, (*GOOD, *BAD), ENDS
+    ):
         if thing == "pizza" and adverb == "too":
             continue
         label = "positive" if (quality in GOOD) is not bool(negation) else "negative"
@@ -80,7 +83,10 @@ def main() -> None:
     embeddings = run.model.embedding(torch.tensor([run.tokenizer.encode(text)]))[0]
     cosines = torch.cosine_similarity(embeddings[bad], embeddings, dim=-1).tolist()
     others = [cosine for index, cosine in enumerate(cosines) if index not in (bad, not_)]
-    print(f"\ncosine of the embeddings of bad and not {cosines[not_]:+.2f}, of bad and the other words {sum(others) / len(others):+.2f}")
+    print(
+        f"\ncosine of the embeddings of bad and not {cosines[not_]:+.2f}, of bad and the other words "
+        f"{sum(others) / len(others):+.2f}"
+    )
 
     # the class vector comes first; of all heads the one in which bad gives not the most
     maps = run.maps([text])

@@ -40,7 +40,9 @@ if len(sys.argv) > 1:
     figure = Figure(figsize=(7.0, 5.5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     line = np.linspace(2.0, 4.0, 201)
-    shade = above.scatter(averages, salaries / 1000, c=weights, s=14, cmap="Blues", edgecolors="#999999", linewidths=0.3)
+    shade = above.scatter(
+        averages, salaries / 1000, c=weights, s=14, cmap="Blues", edgecolors="#999999", linewidths=0.3
+    )
     above.plot(line, model.predict(line[:, None]) / 1000, color="#c0392b", label="m(average)")
     above.plot([QUERY], [expected / 1000], "o", color="#c0392b", label=f"{QUERY}: {expected / 1000:.1f}")
     above.set_ylabel("starting salary, thousands (made up)")

@@ -34,7 +34,8 @@ class Share(NamedTuple):
     """How much of the attention to one story lies on its supporting sentences.
 
     Args:
-        answer: of the attention with which the answer's first word is written for the first time, perhaps in a supporting sentence.
+        answer: of the attention with which the answer's first word is written for the first time, perhaps in a
+            supporting sentence.
         all: of the attention with which all words are written.
         chance: the share of the story's words that these sentences have.
     """
@@ -70,12 +71,18 @@ def accuracy(stories: Sequence[Story], is_right: Iterable[bool]) -> dict[str, fl
 
 
 def sentence_numbers(pieces: Sequence[str]) -> list[int]:
-    """Return for each word or sign the number of its sentence, from 0; those of the question come after the last full stop."""
+    """Return for each word or sign the number of its sentence, from 0.
+
+    Those of the question come after the last full stop.
+    """
     return [sum(piece.strip() == "." for piece in pieces[:index]) for index in range(len(pieces))]
 
 
 def support_share(run: Translator, story: Story) -> Share | None:
-    """Return the attention to the supporting sentences; None if the run has no attention to the story, or writes nothing."""
+    """Return the attention to the supporting sentences.
+
+    None if the run has no attention to the story, or writes nothing.
+    """
     target = run.translate(story.text)
     maps = [layer for name, layer in run.map(story.text, target).items() if name.endswith("cross_attention")]
     if not (maps and target):
@@ -99,12 +106,16 @@ def main() -> None:
         stories, rows = read(folder, part), dict[str, dict[str, float]]()
         for name, run in runs.items():
             texts = run.translate([story.text for story in stories])
-            rows[name] = accuracy(stories, (answer_of(text) == story.answer for story, text in zip(stories, texts, strict=True)))
+            rows[name] = accuracy(
+                stories, (answer_of(text) == story.answer for story, text in zip(stories, texts, strict=True))
+            )
             if any("." in text for text in texts):
                 are_right = (text == story.supported_answer for story, text in zip(stories, texts, strict=True))
                 rows[f"{name}, every word"] = accuracy(stories, are_right)
         rows["last place"] = accuracy(stories, (last_place(story) == story.answer for story in stories))
-        rows["most frequent"] = accuracy(stories, (frequent[story.kind].most_common(1)[0][0] == story.answer for story in stories))
+        rows["most frequent"] = accuracy(
+            stories, (frequent[story.kind].most_common(1)[0][0] == story.answer for story in stories)
+        )
         print(f"{'right, ' + part + ', %':28}", *(f"{kind:>8}" for kind in frequent))
         for name, row in rows.items():
             print(f"{name:28}", *(f"{row[kind]:8.1f}" for kind in frequent))

@@ -2,8 +2,9 @@
 
     python examples/without_causal_mask.py
 
-Two Transformers are trained alike on dates (`en | March 3, 2026` → `2026-03-03`), one of them with the causal mask of the decoder
-taken out. Each is judged on dates that it has never seen: by its loss, given the right target, and by what it writes by itself.
+Two Transformers are trained alike on dates (`en | March 3, 2026` → `2026-03-03`), one of them with the causal mask of
+the decoder taken out. Each is judged on dates that it has never seen: by its loss, given the right target, and by what
+it writes by itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Folders of translators with random weights, written by Hugging Face's transformers: what importing is tested and measured with.
+"""Folders of translators with random weights, written by Hugging Face's transformers.
 
-Weights are scaled so that outputs are peaked, and the end token's logit is raised so that translations end at several lengths.
+What importing is tested and measured with. Weights are scaled so that outputs are peaked, and the end token's logit is
+raised so that translations end at several lengths.
 """
 
 from __future__ import annotations
@@ -119,14 +120,20 @@ def marian(
 
     folder.mkdir(parents=True)
     source, target = (learn(folder / f"{side}.spm", "unigram", size) for side in ("source", "target"))
-    files: dict[str, Any] = {"vocab": folder / "vocab.json", "source_spm": folder / "source.spm", "target_spm": folder / "target.spm"}
+    files: dict[str, Any] = {
+        "vocab": folder / "vocab.json",
+        "source_spm": folder / "source.spm",
+        "target_spm": folder / "target.spm",
+    }
     if separate:
         source_ids = write_vocabulary(folder / "vocab.json", [*source, ">>fra<<"], eos)
         ids = write_vocabulary(folder / "target_vocab.json", target[:-20], eos)
         files["target_vocab_file"] = folder / "target_vocab.json"
     else:
         source_ids = ids = write_vocabulary(folder / "vocab.json", [*dict.fromkeys((*source, *target)), ">>fra<<"], eos)
-    MarianTokenizer(**{name: str(file) for name, file in files.items()}, separate_vocabs=separate).save_pretrained(folder)
+    MarianTokenizer(**{name: str(file) for name, file in files.items()}, separate_vocabs=separate).save_pretrained(
+        folder
+    )
     settings: dict[str, Any] = SMALL | {
         "vocab_size": len(source_ids),
         "decoder_vocab_size": len(ids),
@@ -146,7 +153,9 @@ def marian(
         for embedding in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head):
             embedding.weight[embedding.weight.shape[0] - 1] = 0
         stacks = {"encoder": model.model.encoder, "decoder": model.model.decoder}
-        tables: dict[str, Any] = {f"model.{name}.embed_positions.weight": stack.embed_positions.weight for name, stack in stacks.items()}
+        tables: dict[str, Any] = {
+            f"model.{name}.embed_positions.weight": stack.embed_positions.weight for name, stack in stacks.items()
+        }
         for table in tables.values() if learned else ():
             table.normal_(std=0.5)
         model.final_logits_bias[0, eos] += lead(model, eos, ends)
@@ -167,18 +176,30 @@ def marian(
     return model
 
 
-def m2m100(folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, ends: float = 1 / 6, **options: Any) -> Any:
+def m2m100(
+    folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, ends: float = 1 / 6, **options: Any
+) -> Any:
     """Write a folder of M2M100, or of NLLB, with its tokenizer, and return the model; arguments as for `marian`."""
-    from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
+    from transformers import (
+        GenerationConfig,
+        M2M100Config,
+        M2M100ForConditionalGeneration,
+        M2M100Tokenizer,
+        NllbTokenizer,
+    )
 
     folder.mkdir(parents=True)
     spm = folder / "sentencepiece.bpe.model"
     pieces = learn(spm, "bpe", size)
     if nllb:
-        tokenizer = NllbTokenizer.from_pretrained(folder, src_lang="eng_Latn", tgt_lang="fra_Latn", extra_special_tokens=list(LANGUAGES))
+        tokenizer = NllbTokenizer.from_pretrained(
+            folder, src_lang="eng_Latn", tgt_lang="fra_Latn", extra_special_tokens=list(LANGUAGES)
+        )
         count = len(tokenizer)
     else:
-        vocabulary: dict[str, int] = {name: token for token, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *pieces))}
+        vocabulary: dict[str, int] = {
+            name: token for token, name in enumerate(("<s>", "<pad>", "</s>", "<unk>", *pieces))
+        }
         (folder / "vocab.json").write_text(json.dumps(vocabulary), "utf-8")
         tokenizer = M2M100Tokenizer(str(folder / "vocab.json"), str(spm), src_lang="en", tgt_lang="fr")
         count = len(vocabulary) + len(tokenizer.lang_code_to_id) + tokenizer.num_madeup_words
@@ -204,7 +225,13 @@ def lead(model: Any, eos: int, share: float) -> float:
     """Return what the end's logit lacks to be the largest at this share of steps, for some sources at random."""
     ids = torch.randint(4, min(model.config.vocab_size, 250), (32, 9))
     result = model.generate(
-        ids, max_length=25, num_beams=1, suppress_tokens=[eos], output_logits=True, return_dict_in_generate=True, forced_eos_token_id=None
+        ids,
+        max_length=25,
+        num_beams=1,
+        suppress_tokens=[eos],
+        output_logits=True,
+        return_dict_in_generate=True,
+        forced_eos_token_id=None,
     )
     logits = torch.cat(result.logits)
     return float((logits.amax(-1) - logits[:, eos]).quantile(share))
@@ -226,7 +253,15 @@ def scale(model: Any, seed: int) -> None:
             parameter.normal_(std=0.1)
         else:
             # what is read of the source outweighs the token before
-            gain = 1.6 if "q_proj" in name or "k_proj" in name else 3.0 if "encoder_attn" in name else 4.0 if "fc" in name else 1.6
+            gain = (
+                1.6
+                if "q_proj" in name or "k_proj" in name
+                else 3.0
+                if "encoder_attn" in name
+                else 4.0
+                if "fc" in name
+                else 1.6
+            )
             parameter.normal_(std=gain / parameter.shape[1] ** 0.5)
         if name.endswith("fc2.weight"):
             # activations have a mean, which would be in every output
@@ -236,5 +271,7 @@ def scale(model: Any, seed: int) -> None:
     last = stack.layer_norm if hasattr(stack, "layer_norm") else stack.layers[-1].final_layer_norm
     last.weight.normal_(std=2.5)
     if hasattr(model.model, "shared"):
-        for embedding in {id(one): one for one in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens)}.values():
+        for embedding in {
+            id(one): one for one in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens)
+        }.values():
             embedding.weight[model.config.pad_token_id] = 0

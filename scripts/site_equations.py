@@ -14,7 +14,9 @@ EQUATION = re.compile(r'(<(span|div) class="arithmatex">)\\[(\[](.+?)\\[)\]](</\
 
 def on_page_content(html: str, **_: Any) -> str:
     """Return the page with its equations as MathML."""
-    return EQUATION.sub(lambda found: f"{found[1]}{mathml(unescape(found[3]), is_displayed=found[2] == 'div')}{found[4]}", html)
+    return EQUATION.sub(
+        lambda found: f"{found[1]}{mathml(unescape(found[3]), is_displayed=found[2] == 'div')}{found[4]}", html
+    )
 
 
 def mathml(tex: str, *, is_displayed: bool) -> str:

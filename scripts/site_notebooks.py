@@ -1,7 +1,7 @@
 """A MkDocs hook: each page of learn/ as a notebook beside it, with what the page prints as the output of its cells.
 
-A cell is a block of Python, or one command of a console; blocks that the page marks `not run` and all others stay text. A mark
-`page: PATH` before a block names the recorded page, beside the page itself, that the block's last line shows.
+A cell is a block of Python, or one command of a console; blocks that the page marks `not run` and all others stay text.
+A mark `page: PATH` before a block names the recorded page, beside the page itself, that the block's last line shows.
 """
 
 from __future__ import annotations
@@ -81,12 +81,19 @@ def cells_of(path: Path, name: PurePosixPath) -> Iterator[Any]:
             yield from (code_cell(f"%%bash\n{command}", output) for command, output in COMMAND.findall(block["code"]))
         else:
             recorded = RECORDED.search(block["marks"])
-            yield page_cell(block["code"], path.parent / recorded[1]) if recorded else code_cell(block["code"], block["output"])
+            yield (
+                page_cell(block["code"], path.parent / recorded[1])
+                if recorded
+                else code_cell(block["code"], block["output"])
+            )
     yield from text_cell(page[end:], path.parent)
 
 
 def text_cell(text: str, folder: Path) -> Iterator[Any]:
-    """Yield a cell of text that holds its pictures, unless there is none; links lead to other notebooks and to pages of the site."""
+    """Yield a cell of text that holds its pictures, unless there is none.
+
+    Links lead to other notebooks and to pages of the site.
+    """
     text = LINK.sub(moved_link, COMMENT.sub("", text).strip())
     pictures = {Path(address).name: (folder / address).read_bytes() for _, address in PICTURE.findall(text)}
     text = PICTURE.sub(lambda picture: f"{picture[1]}(attachment:{Path(picture[2]).name})", text)

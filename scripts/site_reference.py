@@ -32,7 +32,11 @@ MODULES = ("attent", "attent.attention", "attent.views", "attent.errors", "atten
 INTERNAL = ("attent.integrations.offset_bias", "attent.integrations.score_mod_trace")
 # What public functions return.
 RETURNED = (
-    *("attent.decoding.translator:Translator", "attent.decoding.classifier:Classifier", "attent.decoding.fill_mask:FillMask"),
+    *(
+        "attent.decoding.translator:Translator",
+        "attent.decoding.classifier:Classifier",
+        "attent.decoding.fill_mask:FillMask",
+    ),
     *("attent.decoding.text_generator:TextGenerator", "attent.database.answer:Answer", "attent.views.pages.page:Page"),
     "attent.views.attention_trace:AttentionTrace",
 )
@@ -70,7 +74,8 @@ def paragraphs(text: str) -> str:
     blocks = [block for block in text.split("\n\n") if block.strip()]
     is_code = [block.startswith("    ") or "├──" in block for block in blocks]
     return "\n".join(
-        code(textwrap.dedent(block)) if is_drawn else f"<p>{inline(block)}</p>" for block, is_drawn in zip(blocks, is_code, strict=True)
+        code(textwrap.dedent(block)) if is_drawn else f"<p>{inline(block)}</p>"
+        for block, is_drawn in zip(blocks, is_code, strict=True)
     )
 
 
@@ -133,7 +138,10 @@ def command_parts(command: Any, context: Any, level: int = 2) -> Iterator[str]:
     yield code(" ".join([path, *command.collect_usage_pieces(context)]))
     yield paragraphs(command.help or "")
     records = [record for parameter in command.get_params(context) if (record := parameter.get_help_record(context))]
-    yield table(("argument or option", "what it does"), ((f"<code>{escape(name)}</code>", inline(text)) for name, text in records))
+    yield table(
+        ("argument or option", "what it does"),
+        ((f"<code>{escape(name)}</code>", inline(text)) for name, text in records),
+    )
     for name in getattr(command, "commands", ()):
         subcommand = command.get_command(context, name)
         yield from command_parts(
@@ -145,17 +153,25 @@ def command_parts(command: Any, context: Any, level: int = 2) -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    """Yield the parts of the page of settings: the tables of a recipe, then those of searches and of generated stories."""
+    """Yield the parts of the page of settings.
+
+    The tables of a recipe, then those of searches and of generated stories.
+    """
     from attent.data.stories.settings import StoriesSettings
     from attent.decoding.settings import GenerationSettings, SearchSettings
     from attent.models.settings import SETTINGS
     from attent.tasks.settings import RunSettings
 
     yield "# Every setting"
-    yield "Written from the settings themselves. A recipe is a TOML file of tables; `attent train --set TABLE.NAME=VALUE` sets one value."
+    yield (
+        "Written from the settings themselves. A recipe is a TOML file of tables; `attent train --set "
+        "TABLE.NAME=VALUE` sets one value."
+    )
     yield from settings_parts("A recipe", RunSettings)
     for name, field in RunSettings.model_fields.items():
-        models: list[Any] = [kind for kind in (field.annotation, *typing.get_args(field.annotation)) if is_settings(kind)]
+        models: list[Any] = [
+            kind for kind in (field.annotation, *typing.get_args(field.annotation)) if is_settings(kind)
+        ]
         if name != "model" and models:
             yield from settings_parts(f"[{name}]", models[0])
     for kind, model in SETTINGS.items():
@@ -181,14 +197,25 @@ def settings_parts(title: str, model: type[BaseModel]) -> Iterator[str]:
     rows = []
     for name, field in model.model_fields.items():
         values = "a table" if is_table(field.annotation) else kind_of(field.annotation, field.metadata)
-        default = NO_VALUE if field.is_required() else value_of(field.get_default() if field.default_factory is None else None)
+        default = (
+            NO_VALUE
+            if field.is_required()
+            else value_of(field.get_default() if field.default_factory is None else None)
+        )
         default = "–" if values == "a table" else default
         if not (meaning := field.description or described.get(name)):
-            raise ValueError(f"{model.__module__}.{model.__name__}.{name} has neither a description nor a line under Args")
+            raise ValueError(
+                f"{model.__module__}.{model.__name__}.{name} has neither a description nor a line under Args"
+            )
         rows.append((f"<code>{name}</code>", values, default, inline(meaning)))
     if presets := getattr(model, "presets", None):
         rows.append(
-            ("<code>preset</code>", " or ".join(map(value_of, presets)), "–", "a published size or recipe, whose values the others change")
+            (
+                "<code>preset</code>",
+                " or ".join(map(value_of, presets)),
+                "–",
+                "a published size or recipe, whose values the others change",
+            )
         )
     yield table(("name", "value", "default", "meaning"), rows)
 
@@ -228,7 +255,12 @@ def bounds(constraint: Any) -> Iterator[str]:
     """Yield a constraint in words."""
     for name, sign in (("gt", "&gt;"), ("ge", "≥"), ("lt", "&lt;"), ("le", "≤")):
         if isinstance(
-            constraint, annotated_types.Interval | annotated_types.Gt | annotated_types.Ge | annotated_types.Lt | annotated_types.Le
+            constraint,
+            annotated_types.Interval
+            | annotated_types.Gt
+            | annotated_types.Ge
+            | annotated_types.Lt
+            | annotated_types.Le,
         ):
             limit = getattr(constraint, name, None)
             if limit is not None:
@@ -256,14 +288,21 @@ def modules() -> list[str]:
 
 def public_names(module: Any) -> list[str]:
     """Return what a module offers: its __all__, else the functions and classes that it defines itself."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__ and callable(value)]
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and callable(value)
+    ]
     return sorted(getattr(module, "__all__", [name for name in own if not name.startswith("_")]))
 
 
 def interface() -> Iterator[str]:
     """Yield the parts of the page of the Python interface."""
     yield "# Every public name in Python"
-    yield "Written from the modules themselves. What begins with an underscore or is not on this page may change at any time."
+    yield (
+        "Written from the modules themselves. What begins with an underscore or is not on this page may change at any "
+        "time."
+    )
     for name in modules():
         module = import_module(name)
         yield f"## {name} {{ #{name} }}"
@@ -292,10 +331,14 @@ def member_parts(name: str, member: Any) -> Iterator[str]:
 
 def methods(name: str, owner: type) -> Iterator[str]:
     """Yield the public methods and properties that a class of ours defines."""
-    for key in dict.fromkeys(key for base in owner.__mro__ if base.__module__.startswith("attent.") for key in vars(base)):
+    for key in dict.fromkeys(
+        key for base in owner.__mro__ if base.__module__.startswith("attent.") for key in vars(base)
+    ):
         member = inspect.getattr_static(owner, key)
         is_property = isinstance(member, property)
-        if key.startswith("_") or not (is_property or isinstance(member, classmethod | staticmethod) or inspect.isfunction(member)):
+        if key.startswith("_") or not (
+            is_property or isinstance(member, classmethod | staticmethod) or inspect.isfunction(member)
+        ):
             continue
         yield f"#### `{key}` {{ #{name}.{key} }}"
         yield "" if is_property else signature(key, getattr(owner, key))
@@ -308,7 +351,11 @@ def signature(name: str, member: Callable[..., Any]) -> str:
         given = inspect.signature(member)
     except ValueError:
         return code(f"{name}(…)")
-    parameters = {key: value.replace(annotation=written(value.annotation)) for key, value in given.parameters.items() if key != "self"}
+    parameters = {
+        key: value.replace(annotation=written(value.annotation))
+        for key, value in given.parameters.items()
+        if key != "self"
+    }
     returned = given.empty if inspect.isclass(member) else written(given.return_annotation)
     text = name + str(given.replace(parameters=list(parameters.values()), return_annotation=returned))
     if len(text) > WIDTH:

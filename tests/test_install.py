@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the package index has builds without CUDA alone")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the package index has builds without CUDA alone"
+)
 ROOT = Path(__file__).parents[1]
 CPU = "torch==2.5.1+cpu"
-# An interpreter that writes down what it is asked, and whose pip finds what FOUND says; the version that it installed stands in a file.
+# An interpreter that writes down what it is asked, and whose pip finds what FOUND says; the version that it installed
+# stands in a file.
 PYTHON = """#!/bin/sh
 echo "$*" >> asked
 version() { [ -e installed ] && cat installed; }
@@ -40,14 +43,22 @@ def installed(folder: Path, found: str, *, gpu: bool = False, before: str | None
     if before is not None:
         (folder / "installed").write_text(f"{before}\n", encoding="utf-8")
     environment = os.environ | {"FOUND": found, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
-    done = subprocess.run([folder / "scripts" / "install", "plot"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [folder / "scripts" / "install", "plot"], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    asked = [line.split()[-1] for line in (folder / "asked").read_text(encoding="utf-8").splitlines() if "pip install" in line]
+    asked = [
+        line.split()[-1]
+        for line in (folder / "asked").read_text(encoding="utf-8").splitlines()
+        if "pip install" in line
+    ]
     return asked, done.stdout.splitlines()
 
 
-no_gpu = pytest.mark.skipif(any(Path("/dev").glob("nvidia*")) or shutil.which("nvidia-smi") is not None, reason="there is a GPU here")
+no_gpu = pytest.mark.skipif(
+    any(Path("/dev").glob("nvidia*")) or shutil.which("nvidia-smi") is not None, reason="there is a GPU here"
+)
 
 
 @no_gpu
@@ -59,7 +70,9 @@ no_gpu = pytest.mark.skipif(any(Path("/dev").glob("nvidia*")) or shutil.which("n
         ("nowhere", [CPU, CPU, "torch"], "PyTorch 2.5.1: the build of the package index, as pip found none for CPUs"),
     ],
 )
-def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(tmp_path: Path, found: str, asked: list[str], said: str) -> None:
+def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(
+    tmp_path: Path, found: str, asked: list[str], said: str
+) -> None:
     packages, lines = installed(tmp_path, found)
     assert packages == [*asked, ".[plot]"]
     assert said in lines

@@ -25,7 +25,20 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "attent"
 
 # There, or not the same, on Linux alone, on Unix alone, or everywhere but on Windows.
-MODULES_OF_ONE_SYSTEM = {"fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "winreg"}
+MODULES_OF_ONE_SYSTEM = {
+    "fcntl",
+    "grp",
+    "msvcrt",
+    "posix",
+    "pty",
+    "pwd",
+    "readline",
+    "resource",
+    "syslog",
+    "termios",
+    "tty",
+    "winreg",
+}
 NAMES_OF_ONE_SYSTEM = {
     "os": {
         *(
@@ -42,7 +55,17 @@ NAMES_OF_ONE_SYSTEM = {
             "getuid",
             "killpg",
         ),
-        *("mkfifo", "nice", "posix_fadvise", "posix_fallocate", "pread", "pwrite", "sched_getaffinity", "sched_setaffinity", "sendfile"),
+        *(
+            "mkfifo",
+            "nice",
+            "posix_fadvise",
+            "posix_fallocate",
+            "pread",
+            "pwrite",
+            "sched_getaffinity",
+            "sched_setaffinity",
+            "sendfile",
+        ),
         *("setpgid", "setsid", "startfile", "statvfs", "sync", "sysconf", "uname", "wait4", "waitpid"),
     },
     "signal": {
@@ -61,7 +84,8 @@ def python(code: str) -> None:
 
 def test_importing_does_no_work() -> None:
     python(
-        "import attent, sys; assert not {'torch', 'numpy'} & set(sys.modules); attent.errors.ShapeError; assert 'torch' not in sys.modules"
+        "import attent, sys; assert not {'torch', 'numpy'} & set(sys.modules); attent.errors.ShapeError; assert "
+        "'torch' not in sys.modules"
     )
     python("import attent, sys; assert not [name for name in sys.modules if name.startswith('attent.')]")
 
@@ -119,7 +143,9 @@ def of_one_system(node: ast.AST) -> bool:
         case ast.Import(names=names):
             return any(alias.name.split(".")[0] in MODULES_OF_ONE_SYSTEM for alias in names)
         case ast.ImportFrom(module=str(module), names=names, level=0):
-            return module in MODULES_OF_ONE_SYSTEM or any(alias.name in NAMES_OF_ONE_SYSTEM.get(module, ()) for alias in names)
+            return module in MODULES_OF_ONE_SYSTEM or any(
+                alias.name in NAMES_OF_ONE_SYSTEM.get(module, ()) for alias in names
+            )
         case ast.Attribute(value=ast.Name(id=module), attr=name):
             return name in NAMES_OF_ONE_SYSTEM.get(module, ())
         case ast.Constant(value=str(text)):
@@ -131,11 +157,16 @@ def of_one_system(node: ast.AST) -> bool:
 def unguarded(source: str) -> list[int]:
     module = ast.parse(source)
     parents = {child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)}
-    return [getattr(node, "lineno", 0) for node in ast.walk(module) if of_one_system(node) and not guarded(node, parents)]
+    return [
+        getattr(node, "lineno", 0) for node in ast.walk(module) if of_one_system(node) and not guarded(node, parents)
+    ]
 
 
 def test_nothing_needs_one_operating_system() -> None:
-    found = {path.relative_to(ROOT).as_posix(): unguarded(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    found = {
+        path.relative_to(ROOT).as_posix(): unguarded(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
@@ -156,7 +187,11 @@ def test_what_needs_one_operating_system_is_recognised(source: str, lines: list[
 
 def test_every_extra_that_is_asked_for_is_there() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    asked = {name for file in PACKAGE.rglob("*.py") for name in re.findall(r"attent\[([a-z]\w*)\]", file.read_text(encoding="utf-8"))}
+    asked = {
+        name
+        for file in PACKAGE.rglob("*.py")
+        for name in re.findall(r"attent\[([a-z]\w*)\]", file.read_text(encoding="utf-8"))
+    }
     asked |= set(re.findall(r"\| `\[(\w+)\]` \|", page))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert asked == extras.keys() - {"dev"}
@@ -215,7 +250,11 @@ def test_the_compiled_library_serves_every_python(tmp_path: Path) -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    stated = dict(re.findall(r'^(version|license): "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    stated = dict(
+        re.findall(
+            r'^(version|license): "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert stated == {"version": project["version"], "license": project["license"]}
 

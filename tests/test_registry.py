@@ -34,7 +34,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "slots"
 
 
-@pytest.mark.parametrize(("name", "expected"), [("dot", "Dot"), ("scaled_dot", "ScaledDot"), ("entmax15", "Entmax15"), ("top_k", "TopK")])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("dot", "Dot"), ("scaled_dot", "ScaledDot"), ("entmax15", "Entmax15"), ("top_k", "TopK")]
+)
 def test_a_files_name_gives_its_class(name: str, expected: str) -> None:
     assert registry.class_name(name) == expected
 
@@ -49,7 +51,10 @@ def test_parts_are_found_by_reading_the_folder(folder: str) -> None:
 def test_a_part_is_an_attribute_of_its_folder(folder: str) -> None:
     found = registry.parts(folder, leave_out=("table",))
     package = sys.modules[folder]
-    assert {name: part for name, part in vars(package).items() if isinstance(part, type)} == {"Hard": found["hard"], "TopK": found["top_k"]}
+    assert {name: part for name, part in vars(package).items() if isinstance(part, type)} == {
+        "Hard": found["hard"],
+        "TopK": found["top_k"],
+    }
 
 
 # A part of each slot, whose file is all there is of it.
@@ -83,7 +88,9 @@ def test_a_file_is_all_that_a_new_part_of_any_slot_needs(tmp_path: Path) -> None
         lines = f"from attent.attention.base import {base}\n\n\nclass New{slot.title()}({base}):\n    {body}\n"
         (tmp_path / "attent" / "attention" / slot / f"new_{slot}.py").write_text(lines, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", NEW_PARTS_IN_USE], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", NEW_PARTS_IN_USE], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -135,10 +142,15 @@ def test_the_current_folder_is_searched_last_where_asked_and_for_parts_alone(
 
 def test_python_that_keeps_the_current_folder_out_keeps_it_out(tmp_path: Path) -> None:
     (tmp_path / "own_part_file.py").write_text("class Part: ...", encoding="utf-8")
-    lines = "from attent import registry\nwith registry.current_folder_searched():\n    registry.find('score', 'own_part_file:Part', {})"
+    lines = (
+        "from attent import registry\nwith registry.current_folder_searched():\n"
+        "    registry.find('score', 'own_part_file:Part', {})"
+    )
     source = str(Path(registry.__file__).parents[1])
     for options, code in (((), 0), (("-P",), 1)):
-        ended = subprocess.run([sys.executable, *options, "-c", lines], cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, check=False)
+        ended = subprocess.run(
+            [sys.executable, *options, "-c", lines], cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, check=False
+        )
         assert ended.returncode == code
 
 
@@ -148,19 +160,30 @@ def test_an_unknown_name_says_which_there_are() -> None:
 
 
 def test_a_dot_in_the_place_of_the_colon_is_told() -> None:
-    for look_up in (lambda: registry.check("score", "mypart.Diag"), lambda: registry.find("score", "mypart.Diag", {"dot": int})):
+    for look_up in (
+        lambda: registry.check("score", "mypart.Diag"),
+        lambda: registry.find("score", "mypart.Diag", {"dot": int}),
+    ):
         with pytest.raises(ArgumentError, match="a score of your own is written with a colon, mypart:Diag"):
             look_up()
 
 
-@pytest.mark.parametrize(("name", "imported"), [("dot", False), ("scaled_dot", False), ("my.module:Class", True), (":", True)])
+@pytest.mark.parametrize(
+    ("name", "imported"), [("dot", False), ("scaled_dot", False), ("my.module:Class", True), (":", True)]
+)
 def test_names_that_import_a_module_are_known_before_it_happens(name: str, imported: bool) -> None:
     assert registry.is_imported(name) is imported
 
 
 @pytest.mark.parametrize(
     ("kind", "package"),
-    [("score", scores), ("normalizer", normalizers), ("mask", masks), ("position", positions), ("weighting", weightings)],
+    [
+        ("score", scores),
+        ("normalizer", normalizers),
+        ("mask", masks),
+        ("position", positions),
+        ("weighting", weightings),
+    ],
 )
 def test_names_are_known_without_importing_the_parts(kind: str, package: ModuleType) -> None:
     table = registry.with_aliases(registry.parts(package))

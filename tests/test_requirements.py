@@ -36,7 +36,9 @@ def test_the_oldest_versions_are_those_of_the_package() -> None:
 
 
 def test_an_old_version_is_one_clear_line() -> None:
-    with pytest.raises(VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1: pip install --upgrade '[^\n]*'$"):
+    with pytest.raises(
+        VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1: pip install --upgrade '[^\n]*'$"
+    ):
         check_version("transformers", "4.57.1")
     assert issubclass(VersionError, ImportError) and issubclass(VersionError, AttentError)
 
@@ -44,7 +46,9 @@ def test_an_old_version_is_one_clear_line() -> None:
 OLD_TORCH = "import torch; torch.__version__ = '2.4.0'; "
 
 
-@pytest.mark.parametrize("code", ["import attent; attent.attend", "import attent.models.build", "from attent.attention import masks"])
+@pytest.mark.parametrize(
+    "code", ["import attent; attent.attend", "import attent.models.build", "from attent.attention import masks"]
+)
 def test_an_old_torch_is_told_of_at_import(code: str) -> None:
     done = subprocess.run([sys.executable, "-c", OLD_TORCH + code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(

@@ -1,4 +1,7 @@
-"""A run folder from elsewhere: what docs/security.md promises of it, with nothing imported, nothing outside it touched."""
+"""A run folder from elsewhere.
+
+What docs/security.md promises of it, with nothing imported, nothing outside it touched.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,8 @@ def everything(folder: Path) -> dict[str, bytes | str]:
     """What lies in a folder at any depth, links as where they lead."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
     return {
-        name: str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else "" for name, path in paths.items()
+        name: str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else ""
+        for name, path in paths.items()
     }
 
 
@@ -80,7 +84,9 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "load": attent.load,
     "explore": load_run,
     "resume": lambda run: resume(run, {"updates": 3}, progress=silence()),
-    "init_from": lambda run: follow(parse(CORPUS, "own.toml"), run.parent / "another", init_from=run, progress=silence()),
+    "init_from": lambda run: follow(
+        parse(CORPUS, "own.toml"), run.parent / "another", init_from=run, progress=silence()
+    ),
     "export": lambda run: export(run, "onnx"),
 }
 
@@ -89,11 +95,16 @@ LOADERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("loader", list(LOADERS))
 def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even from itself, where Python looks for modules in it."""
-    (run / "stranger.py").write_text(f"open({str(run.parent / 'imported')!r}, 'w').close()\nclass Part: ...\n", encoding="utf-8")
+    (run / "stranger.py").write_text(
+        f"open({str(run.parent / 'imported')!r}, 'w').close()\nclass Part: ...\n", encoding="utf-8"
+    )
     change(run, "model", **{slot: "stranger:Part"})
     monkeypatch.syspath_prepend(run)
     before = everything(run.parent)
-    says = rf"config\.json: model\.{slot} = 'stranger:Part' would import and run the module stranger; trust_code=True \(--trust-code\)"
+    says = (
+        rf"config\.json: model\.{slot} = 'stranger:Part' would import and run the module stranger; trust_code=True "
+        r"\(--trust-code\)"
+    )
     with pytest.raises(RunError, match=says):
         LOADERS[loader](run)
     assert everything(run.parent) == before
@@ -107,7 +118,11 @@ def test_the_command_searches_the_current_folder_for_what_is_trusted_alone(
     (here / "current_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
     change(run, "model", score="current_stranger:Part")
     monkeypatch.chdir(here)
-    for words in (["translate", str(run), "a"], ["describe", str(run)], ["train", "--resume", str(run), "--updates", "3"]):
+    for words in (
+        ["translate", str(run), "a"],
+        ["describe", str(run)],
+        ["train", "--resume", str(run), "--updates", "3"],
+    ):
         assert command(words) == 2
         assert "would import and run the module current_stranger" in capsys.readouterr().err
         assert not mark.exists()
@@ -136,12 +151,20 @@ def brackets(file: Path) -> None:
     file.write_text("[" * 100_000 + "]" * 100_000, encoding="utf-8")
 
 
-FILES = ["config.json", "source.tokenizer.json", "target.tokenizer.json", "model.safetensors", "checkpoints/00000002/state.json"]
+FILES = [
+    "config.json",
+    "source.tokenizer.json",
+    "target.tokenizer.json",
+    "model.safetensors",
+    "checkpoints/00000002/state.json",
+]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no names in the file system here")
 @pytest.mark.parametrize("spoil", [pipe, zeros, holes, brackets])
-@pytest.mark.parametrize("name", [*FILES, "checkpoints/00000002/model.safetensors", "checkpoints/00000002/optimizer.safetensors"])
+@pytest.mark.parametrize(
+    "name", [*FILES, "checkpoints/00000002/model.safetensors", "checkpoints/00000002/optimizer.safetensors"]
+)
 def test_files_that_have_no_end_are_refused_at_once(run: Path, name: str, spoil: Callable[[Path], None]) -> None:
     spoil(run / name)
     read = resume if name.startswith("checkpoints") else attent.load
@@ -155,13 +178,18 @@ def test_files_that_have_no_end_are_refused_at_once(run: Path, name: str, spoil:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"encoder_layers": 9_000}, r"config\.json is damaged: model: encoder_layers = 9,000, and model\.safetensors has \d+ tensors"),
+        (
+            {"encoder_layers": 9_000},
+            r"config\.json is damaged: model: encoder_layers = 9,000, and model\.safetensors has \d+ tensors",
+        ),
         ({"width": 8192}, r"model\.safetensors is damaged: \S+ must be \(\d+, 8192\), got \(\d+, 8\)"),
         ({"width": 10**30}, r"config\.json is damaged: model: sizes that no memory holds"),
     ],
 )
 @pytest.mark.parametrize("loader", ["load", "resume", "init_from"])
-def test_sizes_that_the_weights_do_not_have_are_refused(run: Path, loader: str, changes: dict[str, int], says: str) -> None:
+def test_sizes_that_the_weights_do_not_have_are_refused(
+    run: Path, loader: str, changes: dict[str, int], says: str
+) -> None:
     change(run, "model", **changes)
     start = time.monotonic()
     with pytest.raises(RunError, match=says):
@@ -201,7 +229,9 @@ def averaged(run: Path) -> None:
         ("tensorboard", "photos"),
     ],
 )
-def test_nothing_is_written_through_a_link(run: Path, photos: Path, change: Callable[[Path], None], name: str, target: str) -> None:
+def test_nothing_is_written_through_a_link(
+    run: Path, photos: Path, change: Callable[[Path], None], name: str, target: str
+) -> None:
     if (run / name).is_dir():
         shutil.rmtree(run / name)
     if name == "config.json":
@@ -237,7 +267,9 @@ def test_only_checkpoints_are_evicted(run: Path) -> None:
 def test_no_name_of_a_run_leaves_its_folder(run: Path, name: str) -> None:
     for changes in ({"files": [name]}, {"task": "classify", "tokenizers": {name: "char"}, "sizes": [5, 2]}):
         change(run, **changes)
-        with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '") as caught:
+        with pytest.raises(
+            RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '"
+        ) as caught:
             attent.load(run)
         assert repr(name) in str(caught.value)
         with pytest.raises(RunError, match="must lie in the run folder"):
@@ -269,7 +301,9 @@ ESCAPE = "\x1b]0;owned\x07\x9b31m"
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts whose labels hold escapes, and a run that was trained on them beside."""
     texts = tmp_path_factory.mktemp("labelled") / "texts.tsv"
-    texts.write_text("".join(f"text {number}\t{('dog', ESCAPE)[number % 2]}\n" for number in range(20)), encoding="utf-8")
+    texts.write_text(
+        "".join(f"text {number}\t{('dog', ESCAPE)[number % 2]}\n" for number in range(20)), encoding="utf-8"
+    )
     follow(parse(CLASSES.format(file=json.dumps(str(texts))), "classes.toml"), texts.parent / "run", progress=silence())
     return texts
 
@@ -285,7 +319,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["describe", "RUN"],
     ],
 )
-def test_labels_with_escapes_are_made_visible(labelled: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_with_escapes_are_made_visible(
+    labelled: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     named = {"RUN": str(labelled.parent / "run"), "TEXTS": str(labelled)}
     assert command([named.get(word, word) for word in arguments]) == 0
     written = capsys.readouterr()
@@ -294,7 +330,9 @@ def test_labels_with_escapes_are_made_visible(labelled: Path, arguments: list[st
 
 
 @pytest.mark.parametrize("arguments", [["translate"], ["translate", "--format", "jsonl"], ["show"], ["walk"]])
-def test_translations_with_escapes_are_made_visible(run: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_translations_with_escapes_are_made_visible(
+    run: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     file = run / "target.tokenizer.json"
     content = json.loads(file.read_text(encoding="utf-8"))
     content["characters"] = [chr(0x80 + place) if place else "\x1b" for place in range(len(content["characters"]))]
@@ -323,7 +361,9 @@ def test_weights_that_are_not_finite_or_no_floats_are_refused(run: Path, loader:
             LOADERS[loader](run)
 
 
-@pytest.mark.parametrize("arguments", [["translate", "en | 3/3/2026"], ["show", "en | 3/3/2026"], ["describe"], ["evaluate"]])
+@pytest.mark.parametrize(
+    "arguments", [["translate", "en | 3/3/2026"], ["show", "en | 3/3/2026"], ["describe"], ["evaluate"]]
+)
 def test_what_reads_a_run_writes_nothing(run: Path, arguments: list[str]) -> None:
     before = everything(run.parent)
     name, *words = arguments

@@ -1,4 +1,7 @@
-"""check_part finds each fault, by one part that has it, and passes parts that have none; the house's own are in the contract test."""
+"""check_part finds each fault, by one part that has it, and passes parts that have none.
+
+The house's own are in the contract test.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,9 @@ class Places(Score):
 class Own(Normalizer):
     """A normalizer made of a function."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], *, distribution: bool = False, shift_invariant: bool = False) -> None:
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], *, distribution: bool = False, shift_invariant: bool = False
+    ) -> None:
         self.function = function
         self.is_distribution, self.shift_invariant = distribution, shift_invariant  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -225,7 +230,10 @@ FAULTY: dict[str, tuple[Any, str]] = {
         "a score must return (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)",
     ),
     "a score's own shape": (OneHead(), "forward of float64 must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)"),
-    "a score's dtype": (lambda query, key: (query @ key.mT).float(), "forward of float64 must be torch.float64, got torch.float32"),
+    "a score's dtype": (
+        lambda query, key: (query @ key.mT).float(),
+        "forward of float64 must be torch.float64, got torch.float32",
+    ),
     "a score's steps": (Steps(), "the last of its steps must be what forward returns: they differ by up to 1"),
     "a score's last step": (Unnamed(), "its steps must end in 'scores', got 'products'"),
     "a lowered form": (Lowered(), "lower_query and lower_key must make what forward returns"),
@@ -243,14 +251,23 @@ FAULTY: dict[str, tuple[Any, str]] = {
         "a sequence's scores must not depend on its batch neighbors",
     ),
     "a score of places": (Places(), "in another order of the keys the scores must be the same"),
-    "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must be that of differences"),
-    "a lowered form's gradient": (Detached(), "the gradient of key must be the formula's, by tiled: they differ by up to"),
+    "a score's gradient": (
+        lambda query, key: Wrong.apply(query) @ key.mT,
+        "the gradient of query must be that of differences",
+    ),
+    "a lowered form's gradient": (
+        Detached(),
+        "the gradient of key must be the formula's, by tiled: they differ by up to",
+    ),
     "a score's memory": (
         lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT,
         "a row's scores must grow linearly with the keys",
     ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
-    "an center of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by reference"),
+    "an center of hidden keys": (
+        Centred(),
+        "must not depend on a key that no query sees, of which NaN was made, by reference",
+    ),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
     "a normalizer's shape": (
         Own(lambda scores: scores.sum(-1, keepdim=True)),
@@ -264,13 +281,19 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Own(lambda scores: scores.sigmoid(), distribution=True),
         "it says distribution, but its rows sum to",
     ),
-    "rows below zero": (Own(lambda scores: 2 * scores.softmax(-1) - 1 / scores.shape[-1], distribution=True), "with a least weight of -0."),
+    "rows below zero": (
+        Own(lambda scores: 2 * scores.softmax(-1) - 1 / scores.shape[-1], distribution=True),
+        "with a least weight of -0.",
+    ),
     "rows that are none where some is hidden": (
         Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True),
         "but its rows of what is seen sum to",
     ),
     "a shift that is seen": (Own(lambda scores: scores.sigmoid(), shift_invariant=True), "it says shift_invariant"),
-    "a normalizer over queries": (Own(lambda scores: scores.softmax(-2)), "a row's weights must depend on the row alone"),
+    "a normalizer over queries": (
+        Own(lambda scores: scores.softmax(-2)),
+        "a row's weights must depend on the row alone",
+    ),
     "a normalizer of places": (
         Own(lambda scores: scores.cumsum(-1).sigmoid()),
         "in another order of the keys the weights must be the same",
@@ -298,19 +321,34 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a short reach": (Neighbourly(key_range=loose(0, 1)), "key_range leaves out 30 of 84 pairs that may attend"),
     "a short span": (Neighbourly(key_range=Window(1, 0).key_range), "key_range leaves out"),
     "a wide span": (Neighbourly(key_range=Window(2, 1).key_range), "an exact key_range holds"),
-    "unseen keys": (Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2), "visible_keys leaves out keys that one of"),
+    "unseen keys": (
+        Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2),
+        "visible_keys leaves out keys that one of",
+    ),
     "a mask alone": (Alone(1, 0), "for_sequence must mask sequence 0 as the batch does"),
     "a position of nothing": (Position(), "it must say turns or biases"),
-    "a bias that is infinite": (Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)), "bias must be finite numbers"),
-    "a bias of tiles": (Added(lambda pairs: apart(pairs) - apart(pairs).mean()), "bias of some rows and keys must be those of all"),
+    "a bias that is infinite": (
+        Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)),
+        "bias must be finite numbers",
+    ),
+    "a bias of tiles": (
+        Added(lambda pairs: apart(pairs) - apart(pairs).mean()),
+        "bias of some rows and keys must be those of all",
+    ),
     "a bias by offset": (Apart(), "bias_by_offset must be what bias adds to pairs so far apart"),
-    "a turn's dtype": (Turned(lambda features, places: features.float()), "turn of float64 must be torch.float64, got torch.float32"),
+    "a turn's dtype": (
+        Turned(lambda features, places: features.float()),
+        "turn of float64 must be torch.float64, got torch.float32",
+    ),
     "a turn by neighbours": (
         Turned(lambda features, places: features - features.mean(-2, keepdim=True)),
         "a token must turn by its own position",
     ),
     "a factor below zero": (Factors(lambda pairs: 1 - apart(pairs)), "factors must be finite and ≥ 0, got -"),
-    "factors of tiles": (Factors(lambda pairs: apart(pairs) / apart(pairs).amax()), "factors of some rows and keys must be those of all"),
+    "factors of tiles": (
+        Factors(lambda pairs: apart(pairs) / apart(pairs).amax()),
+        "factors of some rows and keys must be those of all",
+    ),
 }
 
 
@@ -341,7 +379,9 @@ GOOD = {
 @pytest.mark.parametrize("name", GOOD)
 def test_a_part_without_faults_passes_unchanged(name: str) -> None:
     part = GOOD[name]
-    before = {key: (one.clone(), one.dtype) for key, one in part.named_parameters()} if isinstance(part, nn.Module) else {}
+    before = (
+        {key: (one.clone(), one.dtype) for key, one in part.named_parameters()} if isinstance(part, nn.Module) else {}
+    )
     state = torch.get_rng_state()
     assert check_part(part) is None
     assert torch.equal(torch.get_rng_state(), state)

@@ -1,6 +1,7 @@
-"""The words of the house, counted: literary names, class names that stand twice, riddling docstrings, splits that serve no reader.
+"""The words of the house, counted.
 
-Each count has a budget, which may only fall: who brings a count down lowers its budget, and nobody raises one.
+Literary names, class names that stand twice, riddling docstrings, splits that serve no reader. Each count has a budget,
+which may only fall: who brings a count down lowers its budget, and nobody raises one.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def trees() -> dict[Path, ast.Module]:
 
 @cache
 def modules() -> dict[str, Path]:
-    return {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in trees()}
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in trees()
+    }
 
 
 def literary_names(tree: ast.Module) -> list[str]:
@@ -115,7 +119,9 @@ def imported_modules(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {full if (full := f"{node.module}.{alias.name}") in modules() else node.module for alias in node.names}
+            names |= {
+                full if (full := f"{node.module}.{alias.name}") in modules() else node.module for alias in node.names
+            }
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return names & modules().keys()
@@ -155,7 +161,11 @@ def count_double_class_names() -> list[str]:
 
 
 def count_native_imports() -> list[str]:
-    return [name for name, imports in import_graph().items() if "attent.ops.native" in imports and not name.startswith("attent.ops")]
+    return [
+        name
+        for name, imports in import_graph().items()
+        if "attent.ops.native" in imports and not name.startswith("attent.ops")
+    ]
 
 
 def count_import_circles() -> list[str]:

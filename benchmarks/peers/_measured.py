@@ -1,7 +1,8 @@
 """Code shared by the peers' scripts, which run in the environments of other projects, without attent.
 
-The scripts read the files of benchmarks/_peers.py: source.txt and target.txt hold the names of pieces, a sentence a line, in the order of
-attent's own batches; batches.json the number of lines of each batch; vocabulary.txt the pieces by id; model.json attent's settings.
+The scripts read the files of benchmarks/_peers.py: source.txt and target.txt hold the names of pieces, a sentence a
+line, in the order of attent's own batches; batches.json the number of lines of each batch; vocabulary.txt the pieces by
+id; model.json attent's settings.
 """
 
 from __future__ import annotations

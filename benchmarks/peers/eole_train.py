@@ -63,7 +63,9 @@ def settings(options: Namespace, out: Path) -> dict[str, Any]:
         "tgt_vocab_size": pieces,
         "vocab_size_multiple": 1,
         "report_every": 10**6,
-        "data": {"pairs": {"path_src": str(options.folder / "source.txt"), "path_tgt": str(options.folder / "target.txt")}},
+        "data": {
+            "pairs": {"path_src": str(options.folder / "source.txt"), "path_tgt": str(options.folder / "target.txt")}
+        },
         "training": training,
         "model": model,
     }

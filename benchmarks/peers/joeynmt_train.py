@@ -1,4 +1,7 @@
-"""JoeyNMT's own training loop, on attent's own batches: its Transformer, or its recurrent network with Bahdanau's attention."""
+"""JoeyNMT's own training loop, on attent's own batches.
+
+Its Transformer, or its recurrent network with Bahdanau's attention.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ def transformer(like: dict[str, Any]) -> dict[str, Any]:
 def rnn(like: dict[str, Any]) -> dict[str, Any]:
     """Return settings of a recurrent network with Bahdanau's attention as large as attent's, as far as JoeyNMT allows.
 
-    Its attention is only as wide as the decoder's state, and its output layer reads an attentional vector as Luong's does.
+    Its attention is only as wide as the decoder's state, and its output layer reads an attentional vector as Luong's
+    does.
     """
     layers = {
         "type": "recurrent",
@@ -48,7 +52,12 @@ def rnn(like: dict[str, Any]) -> dict[str, Any]:
         "dropout": 0.0,
         "embeddings": {"embedding_dim": like["embedding_width"], "dropout": like["embedding_dropout"]},
     }
-    decoder = {"attention": "bahdanau", "hidden_dropout": like["output_dropout"], "init_hidden": "bridge", "input_feeding": True}
+    decoder = {
+        "attention": "bahdanau",
+        "hidden_dropout": like["output_dropout"],
+        "init_hidden": "bridge",
+        "input_feeding": True,
+    }
     return {
         "tied_embeddings": False,
         "tied_softmax": True,
@@ -133,7 +142,13 @@ def main() -> None:
         with quietly():
             train(options, clock)
     except Enough:
-        say("joeynmt", tokens_per_second=clock.rate, tokens=clock.tokens, updates=options.updates, threads=options.threads)
+        say(
+            "joeynmt",
+            tokens_per_second=clock.rate,
+            tokens=clock.tokens,
+            updates=options.updates,
+            threads=options.threads,
+        )
 
 
 if __name__ == "__main__":

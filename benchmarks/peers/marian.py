@@ -64,14 +64,24 @@ def main() -> None:
         for update in count():
             source, target, expected = batches[update % len(batches)]
             clock.begin(int((source != PAD).sum() + (expected != PAD).sum()))
-            output = model(input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target, use_cache=False)
-            loss = F.cross_entropy(output.logits.flatten(0, 1), expected.flatten(), ignore_index=PAD, label_smoothing=0.1)
+            output = model(
+                input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target, use_cache=False
+            )
+            loss = F.cross_entropy(
+                output.logits.flatten(0, 1), expected.flatten(), ignore_index=PAD, label_smoothing=0.1
+            )
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
     except Enough:
-        say("transformers", tokens_per_second=clock.rate, tokens=clock.tokens, updates=options.updates, threads=options.threads)
+        say(
+            "transformers",
+            tokens_per_second=clock.rate,
+            tokens=clock.tokens,
+            updates=options.updates,
+            threads=options.threads,
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Hugging Face's `generate` of a Marian model as large as attent's Transformer, with random weights.
 
-Such a model does not learn when to stop: each batch takes as many steps as the longest of attent's own translations of its lines.
+Such a model does not learn when to stop: each batch takes as many steps as the longest of attent's own translations of
+its lines.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def speeds(options: Namespace) -> dict[str, dict[str, float]]:
         for name, search in searches.items():
             seconds(model, lines[:WARM], search["steps"][:WARM], WARM, search["beam"])
             rates[name] = {
-                str(batch): len(lines) / seconds(model, lines, search["steps"], batch, search["beam"]) for batch in search["batches"]
+                str(batch): len(lines) / seconds(model, lines, search["steps"], batch, search["beam"])
+                for batch in search["batches"]
             }
     return rates
 

@@ -32,12 +32,22 @@ def main(
     seed: Annotated[int, typer.Option(help="Of all cases.")] = 1,
     cases: Annotated[int, typer.Option(min=1, help="How many.")] = 250,
     case: Annotated[int | None, typer.Option(min=0, help="Run only this case, and keep its folder.")] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="Instead, requests to a live server, hostile ones beside valid ones.")] = None,
-    documents: Annotated[int | None, typer.Option(min=1, help="Instead, random documents, and each kind that grows.")] = None,
-    replacements: Annotated[int | None, typer.Option(min=1, help="Instead, a run replaced so often while it is served.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="Instead, requests to a live server, hostile ones beside valid ones.")
+    ] = None,
+    documents: Annotated[
+        int | None, typer.Option(min=1, help="Instead, random documents, and each kind that grows.")
+    ] = None,
+    replacements: Annotated[
+        int | None, typer.Option(min=1, help="Instead, a run replaced so often while it is served.")
+    ] = None,
     kind: Annotated[str, typer.Option(help="Of --documents: only kinds that grow whose names contain it.")] = "",
-    kills: Annotated[int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")] = os.cpu_count() or 1,
+    kills: Annotated[
+        int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")
+    ] = os.cpu_count() or 1,
     seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
     megabytes: Annotated[float, typer.Option(help="The same of memory, above what imports take.")] = Limits.megabytes,
 ) -> None:
@@ -46,7 +56,9 @@ def main(
     is_kept = case is not None
     try:
         if requests is not None:
-            failures = _print(attack(PAIRS, material, seed, [*range(requests)] if case is None else [case], verbose=is_kept))
+            failures = _print(
+                attack(PAIRS, material, seed, [*range(requests)] if case is None else [case], verbose=is_kept)
+            )
         elif documents is not None:
             failures = _documents(seed, [*range(documents)], kind, jobs, case, material)
         elif replacements is not None:
@@ -54,11 +66,20 @@ def main(
         elif kills is not None:
             preload()
             wrong = differences(kills, seed, material, print)
-            print("\n".join(wrong or ["the same weights, optimizer, log, results and translations; nothing left behind"]))
+            print(
+                "\n".join(wrong or ["the same weights, optimizer, log, results and translations; nothing left behind"])
+            )
             failures = len(wrong)
         else:
             preload()
-            failures = _fuzz(seed, [*range(cases)] if case is None else [case], material, jobs, Limits(seconds, megabytes), verbose=is_kept)
+            failures = _fuzz(
+                seed,
+                [*range(cases)] if case is None else [case],
+                material,
+                jobs,
+                Limits(seconds, megabytes),
+                verbose=is_kept,
+            )
         # of a server what its log says
         is_kept |= bool(failures) and (requests or replacements) is not None
     finally:
@@ -76,7 +97,10 @@ def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limi
     for finding in findings(numbers, partial(_drawn, seed, material), run, material, jobs, limits):
         outcome = finding.outcome
         codes[outcome.code] += 1
-        slowest, largest = max(slowest, (outcome.seconds, finding.number)), max(largest, (outcome.megabytes, finding.number))
+        slowest, largest = (
+            max(slowest, (outcome.seconds, finding.number)),
+            max(largest, (outcome.megabytes, finding.number)),
+        )
         if finding.faults:
             failures += 1
             print(failure(finding, seed), flush=True)
@@ -85,8 +109,8 @@ def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limi
             print(f"{outcome.out}{outcome.err}its folder: {finding.folder}")
     ended = ", ".join(f"{count} with {code}" for code, count in sorted(codes.items()))
     print(
-        f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest[0]:.1f} s (case {slowest[1]}) "
-        f"and {largest[0]:.0f} MB (case {largest[1]}); {time.monotonic() - began:.0f} s in all"
+        f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest[0]:.1f} s (case "
+        f"{slowest[1]}) and {largest[0]:.0f} MB (case {largest[1]}); {time.monotonic() - began:.0f} s in all"
     )
     return failures
 
@@ -112,7 +136,10 @@ def _documents(seed: int, numbers: list[int], kind: str, jobs: int, case: int | 
         if wrong:
             print("\n".join(wrong), flush=True)
     seconds = time.monotonic() - began
-    print(f"{len(kinds)} kinds that grow, {len(numbers):,} documents of seed {seed}: {failures} failures; {seconds:.0f} s in all")
+    print(
+        f"{len(kinds)} kinds that grow, {len(numbers):,} documents of seed {seed}: {failures} failures; {seconds:.0f} "
+        "s in all"
+    )
     return failures
 
 

@@ -22,7 +22,24 @@ from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate
 COMMANDS = Path(__file__).with_name("commands.txt")
 LARGE = ("1" + "0" * 30, "1" + "0" * 5000)
 TOML_VALUES = (
-    *("true", "0", "-1", "nan", "inf", "1e308", *LARGE, "0.5", '""', "[]", "{}", "1979-05-27", '"é"', "[1, 2]", "[[[]]]", '"a.b"'),
+    *(
+        "true",
+        "0",
+        "-1",
+        "nan",
+        "inf",
+        "1e308",
+        *LARGE,
+        "0.5",
+        '""',
+        "[]",
+        "{}",
+        "1979-05-27",
+        '"é"',
+        "[1, 2]",
+        "[[[]]]",
+        '"a.b"',
+    ),
     *('"../outside"', '"no_module:Class"', r'"\u001b]0;owned\u0007"', f'"{"x" * 100_000}"', "[" * DEEP + "]" * DEEP),
 )
 NUMBERS = ("xyz", "1.5", "", "-1", "0", *LARGE, "\udcff", "nan", "inf", "-inf", "1e400", "１", "0x10", "1_0")
@@ -60,7 +77,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Sources of a random case: random numbers, the fixtures, the case's own folder, and a canary folder for links to lead to."""
+    """Sources of a random case.
+
+    Random numbers, the fixtures, the case's own folder, and a canary folder for links to lead to.
+    """
 
     dice: random.Random
     fixtures: Path
@@ -139,14 +159,21 @@ def _run(drawing: Drawing) -> Case:
     checkpoints = sorted(run.glob("checkpoints/*/*"))
     if dice.random() < 0.7:
         # commands read the config more than any other file
-        file = dice.choice([run / "config.json", *files] + (checkpoints if "--resume" in arguments or "average" in arguments else []))
+        file = dice.choice(
+            [run / "config.json", *files] + (checkpoints if "--resume" in arguments or "average" in arguments else [])
+        )
         mutation = mutate_file(file, dice)
     else:
         planted = [run / name for name in (".config.json.part", ".model.safetensors.part", ".checkpoints.part")]
-        planted += [run / "checkpoints" / name for name in ("²", "99990000", "00000001", "00000004", "00000006", ".00000006.part")]
+        planted += [
+            run / "checkpoints" / name
+            for name in ("²", "99990000", "00000001", "00000004", "00000006", ".00000006.part")
+        ]
         file = dice.choice([*files, *checkpoints, run / "checkpoints", *planted])
         mutation = replace_file(file, drawing.canary, dice)
-    culprits = [part.removesuffix("s") for part in file.relative_to(run).parts] + [file.name.removeprefix(".").removesuffix(".part")]
+    culprits = [part.removesuffix("s") for part in file.relative_to(run).parts] + [
+        file.name.removeprefix(".").removesuffix(".part")
+    ]
     if file.name == "config.json" or file.name.endswith(".tokenizer.json"):
         # sizes that do not fit the weights are reported by the tensor that differs
         culprits += [" must be (", " is missing", " has no place in the model", "as its tokenizers say"]
@@ -175,9 +202,17 @@ def _input(drawing: Drawing) -> Case:
         mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
     else:
         # a map of pieces by pieces takes memory by the square
-        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] in ("align", "export") or "--alignments" in arguments else 1000
+        giant = (
+            10**7
+            if arguments[0] == "train"
+            else 300
+            if arguments[0] in ("align", "export") or "--alignments" in arguments
+            else 1000
+        )
         mutation = mutate_file(file, dice, giant)
-    return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin)
+    return Case(
+        arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin
+    )
 
 
 def _recipe(drawing: Drawing) -> Case:
@@ -241,7 +276,9 @@ def _option(drawing: Drawing) -> Case:
     # an empty path is that of the working directory
     culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
     # of two that exclude each other either may be named
-    culprits += [word for word in arguments if arguments[0] == "evaluate" and word in ("--source", "--text", "--labelled")]
+    culprits += [
+        word for word in arguments if arguments[0] == "evaluate" and word in ("--source", "--text", "--labelled")
+    ]
     return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", tuple(culprits)))
 
 
@@ -254,5 +291,7 @@ def _options(command: str) -> list[tuple[str, bool]]:
         kinds = {hint, *get_args(hint)} | {kind for inner in get_args(hint) for kind in get_args(inner)}
         information = next((option for option in kinds if isinstance(option, OptionInfo)), None)
         if information is not None and bool not in kinds:
-            options.append(((information.param_decls or (f"--{name.replace('_', '-')}",))[0], not kinds.isdisjoint((int, float))))
+            options.append(
+                ((information.param_decls or (f"--{name.replace('_', '-')}",))[0], not kinds.isdisjoint((int, float)))
+            )
     return options

@@ -1,4 +1,7 @@
-"""Documents of every format that is translated: kinds that grow with a number, random ones that are well-formed, and spoilt ones."""
+"""Documents of every format that is translated.
+
+Kinds that grow with a number, random ones that are well-formed, and spoilt ones.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def archive(entries: Mapping[str, bytes | str]) -> bytes:
             data = content.encode() if isinstance(content, str) else content
             if name.endswith(".xml") and len(data) > 2**19:
                 data += b"<!--" + dice.randbytes(len(data) // 150).hex().encode() + b"-->"
-            file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
+            file.writestr(
+                zipfile.ZipInfo(name), data, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED
+            )
     return stream.getvalue()
 
 
@@ -51,7 +56,9 @@ def unpacked(content: bytes) -> dict[str, bytes]:
 
 def word(body: str, types: str = "", **entries: str) -> bytes:
     """Return a .docx of a body's XML, with further content types and entries."""
-    content_types = f'<Types xmlns="{TYPES}"><Override PartName="/word/document.xml" ContentType="{MAIN}"/>{types}</Types>'
+    content_types = (
+        f'<Types xmlns="{TYPES}"><Override PartName="/word/document.xml" ContentType="{MAIN}"/>{types}</Types>'
+    )
     document = f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
     return archive({"[Content_Types].xml": content_types, "word/document.xml": document, **entries})
 
@@ -100,8 +107,24 @@ def _text(inner: str) -> bytes:
 
 
 BALANCED: dict[str, tuple[tuple[str, str], ...]] = {
-    ".md": (("*a ", "a_ "), ("_a ", "a* "), ("[", "]"), ("[a", "](b)"), ("<b>", "</b>"), ("(", ")"), ("`", "``"), ("> ", "a\n")),
-    ".html": (("<b>", "</b>"), ("<b>a ", "a</b> "), ("<p>", "</p>"), ("<div>a", "</div>"), ("<a>", "</p>"), ("<table>", "</b>")),
+    ".md": (
+        ("*a ", "a_ "),
+        ("_a ", "a* "),
+        ("[", "]"),
+        ("[a", "](b)"),
+        ("<b>", "</b>"),
+        ("(", ")"),
+        ("`", "``"),
+        ("> ", "a\n"),
+    ),
+    ".html": (
+        ("<b>", "</b>"),
+        ("<b>a ", "a</b> "),
+        ("<p>", "</p>"),
+        ("<div>a", "</div>"),
+        ("<a>", "</p>"),
+        ("<table>", "</b>"),
+    ),
 }
 # Kinds of archives, with the number that they begin to grow from.
 ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
@@ -125,7 +148,10 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
         "nested fields": (500, lambda n: _paragraph(FIELD.format("begin") * n + RUN + FIELD.format("end") * n)),
         "fields": (250, lambda n: _paragraph((FIELD.format("begin") + RUN + FIELD.format("end")) * n)),
         "fields that never end": (500, lambda n: _paragraph(f"{FIELD.format('begin')}{RUN}" * n)),
-        "nested links around texts": (250, lambda n: _paragraph(_nested("<w:hyperlink>", RUN * n, "</w:hyperlink>", 40))),
+        "nested links around texts": (
+            250,
+            lambda n: _paragraph(_nested("<w:hyperlink>", RUN * n, "</w:hyperlink>", 40)),
+        ),
         "links": (250, lambda n: _paragraph(f"<w:hyperlink>{RUN}</w:hyperlink>" * n)),
         "bookmarks": (500, lambda n: _paragraph(RUN + '<w:bookmarkStart w:id="1"/><w:bookmarkEnd w:id="1"/>' * n)),
         "breaks and texts": (500, lambda n: _paragraph("<w:r><w:t>a b</w:t><w:br/></w:r>" * n)),
@@ -134,9 +160,15 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
         "cells": (500, lambda n: word(f"<w:tbl>{ROW * n}</w:tbl>")),
         "attributes": (1000, lambda n: word(f"<w:p {_numbered(ATTRIBUTE, n)}>{RUN}</w:p>")),
         "namespaces": (500, lambda n: word(f"<w:p {_numbered(NAMESPACE, n)}>{RUN * 50}</w:p>")),
-        "nested namespaces": (500, lambda n: word(_numbered('<w:sdt xmlns:a#="a">', 200) + f"<w:p>{RUN * n}</w:p>" + "</w:sdt>" * 200)),
+        "nested namespaces": (
+            500,
+            lambda n: word(_numbered('<w:sdt xmlns:a#="a">', 200) + f"<w:p>{RUN * n}</w:p>" + "</w:sdt>" * 200),
+        ),
         "headers": (100, _parts),
-        "entries": (100, lambda n: word(f"<w:p>{RUN}</w:p>", **{f"word/media/{number}": "a" * 1000 for number in range(n)})),
+        "entries": (
+            100,
+            lambda n: word(f"<w:p>{RUN}</w:p>", **{f"word/media/{number}": "a" * 1000 for number in range(n)}),
+        ),
         "content types": (1000, lambda n: word(f"<w:p>{RUN}</w:p>", '<Override PartName="/a" ContentType="b"/>' * n)),
     },
     ".odt": {
@@ -145,8 +177,14 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
             250,
             lambda n: _text(_nested('<text:span text:style-name="' + "a" * n + '">', "a", "</text:span>")),
         ),
-        "nested spans around texts": (250, lambda n: _text(_nested('<text:span text:style-name="a">', "a<text:tab/>" * n, "</text:span>"))),
-        "nested spans with texts": (250, lambda n: _text(f"<text:span>{'a<text:tab/>' * n}" * 40 + "</text:span>" * 40)),
+        "nested spans around texts": (
+            250,
+            lambda n: _text(_nested('<text:span text:style-name="a">', "a<text:tab/>" * n, "</text:span>")),
+        ),
+        "nested spans with texts": (
+            250,
+            lambda n: _text(f"<text:span>{'a<text:tab/>' * n}" * 40 + "</text:span>" * 40),
+        ),
         "spans": (250, lambda n: _text("a " + f"{_span('b', 'a')} " * n)),
         "spans of different styles": (250, lambda n: _text(_numbered(_span("s#", "a "), n))),
         "spans of long styles": (100, lambda n: _text(_span("a" * 5000, "a ") * n)),
@@ -155,10 +193,16 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
         "lines of a paragraph": (500, lambda n: _text("a<text:line-break/>" * n)),
         "paragraphs": (1000, lambda n: open_document("<text:p>a</text:p>" * n)),
         "nested paragraphs": (1000, lambda n: open_document(_nested("<text:p>", "a<text:tab/>" * n, "</text:p>"))),
-        "nested paragraphs with texts": (50, lambda n: open_document(f"<text:p>{'a<text:tab/>' * n}" * 200 + "</text:p>" * 200)),
+        "nested paragraphs with texts": (
+            50,
+            lambda n: open_document(f"<text:p>{'a<text:tab/>' * n}" * 200 + "</text:p>" * 200),
+        ),
         "nested links": (250, lambda n: _text(_nested("<text:a>", "a<text:tab/>" * n, "</text:a>", 40))),
         "links": (250, lambda n: _text("<text:a>a</text:a> " * n)),
-        "notes": (250, lambda n: _text("a<text:note><text:note-body><text:p>b</text:p></text:note-body></text:note>" * n)),
+        "notes": (
+            250,
+            lambda n: _text("a<text:note><text:note-body><text:p>b</text:p></text:note-body></text:note>" * n),
+        ),
         "a long text": (10_000, lambda n: _text("a " * n)),
         "bookmarks": (500, lambda n: _text("a" + '<text:bookmark-start text:name="a"/>' * n)),
     },
@@ -167,13 +211,16 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
 
 def growing() -> dict[str, tuple[str, int, Make]]:
     """Return ending, first number and generator of every kind, by its name."""
-    kinds = {f"{ending} of {name}": (ending, *kind) for ending, named in ARCHIVES.items() for name, kind in named.items()}
+    kinds = {
+        f"{ending} of {name}": (ending, *kind) for ending, named in ARCHIVES.items() for name, kind in named.items()
+    }
     for ending, units in UNITS.items():
         kinds |= {f"{ending} of {unit!r}": (ending, 2000, partial(repeated, unit)) for unit in units}
     # as many openings of one kind as closings of another
     for ending, pairs in BALANCED.items():
         kinds |= {
-            f"{ending} of {opening!r} and {closing!r}": (ending, 1000, partial(_balanced, opening, closing)) for opening, closing in pairs
+            f"{ending} of {opening!r} and {closing!r}": (ending, 1000, partial(_balanced, opening, closing))
+            for opening, closing in pairs
         }
     return kinds
 
@@ -188,7 +235,14 @@ def _balanced(opening: str, closing: str, n: int) -> bytes:
 
 
 SPACES, GAPS = (" ", " ", " ", " ", "  ", ""), (" ", " ", " ", "")
-TAGS = (("<b>", "</b>"), ("<i>", "</i>"), ("<u>", "</u>"), ('<a href="x">', "</a>"), ('<span class="y">', "</span>"), ("<code>", "</code>"))
+TAGS = (
+    ("<b>", "</b>"),
+    ("<i>", "</i>"),
+    ("<u>", "</u>"),
+    ('<a href="x">', "</a>"),
+    ('<span class="y">', "</span>"),
+    ("<code>", "</code>"),
+)
 BLOCKS = ("<p>{}</p>", "<h1>{}</h1>", "<ul><li>{}</li></ul>", "<div>{}<br>\n</div>", "{}<hr>", "<!-- c --><p>{}</p>")
 LINES = ("# {}", "{}", "- {}", "> {}", "1. {}", "```\na b\n```\n\n{}", "| {} | b |\n|---|---|\n| a | b |")
 MARKS = (("**", "**"), ("*", "*"), ("`", "`"), ("[", "](https://example.org)"))
@@ -200,11 +254,17 @@ def _inline(dice: random.Random, wraps: tuple[tuple[str, str], ...], depth: int 
     for _ in range(dice.randint(1, 4)):
         if wraps and depth and dice.random() < 0.4:
             opening, closing = dice.choice(wraps)
-            inner = " ".join(dice.choices(WORDS, k=dice.randint(1, 3))) if opening in "`[" else _inline(dice, wraps, depth - 1)
+            inner = (
+                " ".join(dice.choices(WORDS, k=dice.randint(1, 3)))
+                if opening in "`["
+                else _inline(dice, wraps, depth - 1)
+            )
             pieces.append(f"{opening}{inner.strip()}{closing}")
         else:
             pieces.append(dice.choice(SPACES).join(dice.choices(WORDS, k=dice.randint(1, 6))))
-    return "".join(piece + dice.choice(GAPS if wraps is TAGS else (" ",)) for piece in pieces).strip() + dice.choice((".", "", "!", "?"))
+    return "".join(piece + dice.choice(GAPS if wraps is TAGS else (" ",)) for piece in pieces).strip() + dice.choice(
+        (".", "", "!", "?")
+    )
 
 
 def _runs(dice: random.Random) -> str:
@@ -224,7 +284,9 @@ def _spans(dice: random.Random, depth: int = 2) -> str:
     for _ in range(dice.randint(1, 4)):
         inner = _inline(dice, ()) if not depth or dice.random() < 0.6 else _spans(dice, depth - 1)
         more = dice.choice(("", " ", " ", " ", "<text:tab/>", '<text:s text:c="2"/>', "<text:line-break/>"))
-        pieces.append(dice.choice((inner, _span("a", inner), _span("b", inner), f'<text:a href="x">{inner}</text:a>')) + more)
+        pieces.append(
+            dice.choice((inner, _span("a", inner), _span("b", inner), f'<text:a href="x">{inner}</text:a>')) + more
+        )
     return "".join(pieces)
 
 
@@ -239,13 +301,19 @@ def well_formed(dice: random.Random) -> tuple[str, bytes]:
         case ".html":
             return ".html", "\n".join(dice.choice(BLOCKS).format(_inline(dice, TAGS)) for _ in range(count)).encode()
         case ".md":
-            return ".md", "".join(dice.choice(LINES).format(_inline(dice, MARKS)) + "\n\n" for _ in range(count)).encode()
+            return ".md", "".join(
+                dice.choice(LINES).format(_inline(dice, MARKS)) + "\n\n" for _ in range(count)
+            ).encode()
         case ".srt":
             cue = "{number}\n00:00:0{number},000 --> 00:00:0{number},900\n{text}\n\n"
-            return ".srt", "".join(cue.format(number=number, text=_inline(dice, TAGS[:2])) for number in range(count)).encode()
+            return ".srt", "".join(
+                cue.format(number=number, text=_inline(dice, TAGS[:2])) for number in range(count)
+            ).encode()
         case _:
             ends = dice.choice(("\n", "\r\n", "\n\n"))
-            return ".txt", ends.join(_inline(dice, ()) for _ in range(count)).encode(dice.choice(("utf-8", "utf-8-sig", "utf-16")))
+            return ".txt", ends.join(_inline(dice, ()) for _ in range(count)).encode(
+                dice.choice(("utf-8", "utf-8-sig", "utf-16"))
+            )
 
 
 def spoilt(dice: random.Random) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""Exchanges with a server: valid requests whose answers are known, and what strangers send: slow, endless, huge, many, nested, spoilt."""
+"""Exchanges with a server: valid ones, and what strangers send: slow, endless, huge, many, nested, spoilt."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import NamedTuple
 from fuzzing.documents import ARCHIVES, UNITS, spoilt, well_formed
 from fuzzing.live_server import json_request, request, upload
 from fuzzing.mutators import HOSTILE_JSON, JUNK, mutate_bytes, mutate_json
+from fuzzing.valid_requests import FORM, TEXTS, VALID_DOCUMENTS
 
-# Texts of the run that is served, and parameters beside them.
-TEXTS = ("one two three", "four five. six seven.", "two <b>three</b> four", "seven one\nsix", "three & four {name}", "ｆive two", " ")
 ROUTES = (
     *(
         "/",
@@ -41,9 +40,7 @@ ROUTES = (
         "//health",
     ),
 )
-GETS = ("/languages", "/frontend/settings", "/v1/models", "/health", "/ready", "/spec", "/docs", "/")
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PATCH", "PRI", "get", "X" * 40)
-FORM = "application/x-www-form-urlencoded"
 KINDS = (
     "application/json",
     FORM,
@@ -62,9 +59,8 @@ GARBAGE = (
 )
 # Bytes that are sent of what has no end, unless the server ends it before.
 ENDLESS = 12 * 2**20
-# The share of sizes that are the largest, and of valid requests that are documents; and how many of these there are, at the end.
+# The share of sizes that are the largest, and of valid requests that are documents.
 LARGE = 0.02
-VALID_DOCUMENTS = 6
 
 
 class Exchange(NamedTuple):
@@ -75,7 +71,8 @@ class Exchange(NamedTuple):
         pieces: bytes to send, and seconds to wait between them.
         expected: numbers of the valid requests whose answers must come, in order.
         answers: how many are read where none is known.
-        ends: what becomes of the connection: it is kept, closed, broken off, or closed for writing before anything is read.
+        ends: what becomes of the connection: it is kept, closed, broken off, or closed for writing before anything is
+            read.
         statuses: that an answer may have; all but errors of the server where there are none.
         seconds: after which the client gives up.
     """
@@ -87,30 +84,6 @@ class Exchange(NamedTuple):
     ends: str = "keep"
     statuses: frozenset[int] = frozenset()
     seconds: float = 60.0
-
-
-def valid_requests() -> list[bytes]:
-    """Return valid requests; the answer to each is asked for alone before anything else happens."""
-    pair: dict[str, object] = {"source": "en", "target": "de"}
-    values: list[dict[str, object]] = [{"q": text} for text in TEXTS]
-    values += [{"q": list(TEXTS[:4])}, {"q": "one two three", "alternatives": 2}, {"q": "six five four", "alignment": True}]
-    values.extend({"q": f"<p>one <b>two</b> {text}</p>", "format": "html"} for text in TEXTS[:3])
-    values += [
-        {"q": "one two", "source": "auto"},
-        {"q": " ".join(TEXTS[:4]), "stream": True},
-        {"q": "one two", "glossary": {"two": "zwei"}},
-        {"q": "\U0001f600"},
-    ]
-    requests = [json_request(pair | value) for value in values]
-    encoded = urllib.parse.urlencode(pair | {"q": "one two\r\nthree"})
-    requests += [request("POST", "/translate", encoded.encode(), FORM), request("POST", f"/translate?{encoded}", kind="text/plain")]
-    requests += [request("POST", "/detect", b"q=one+two", FORM), *(request("GET", path) for path in GETS)]
-    requests += [
-        json_request({"model": "", "input": ["one", "two six"], "source_language": "en", "target_language": "de"}, "/v1/translations")
-    ]
-    dice = random.Random(0)
-    documents = dict(well_formed(dice) for _ in range(40))
-    return requests + [upload(content, f"a{ending}") for ending, content in sorted(documents.items())]
 
 
 def draw(seed: int, number: int, valid: Sequence[bytes]) -> Exchange:
@@ -166,7 +139,9 @@ def _spoilt_bytes(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
         return Exchange("spoilt bytes", [mutate_bytes(head, dice)[0] + b"\r\n\r\n" + body], ends="half", seconds=3)
     kind = dice.choice((head.rpartition(b"Content-Type: ")[2].split(b"\r\n")[0].decode(), *KINDS))
     method, path, _ = head.decode().split(" ", 2)
-    return Exchange("a spoilt body", [request(method, path, mutate_bytes(body, dice)[0], kind)], ends="close", seconds=10)
+    return Exchange(
+        "a spoilt body", [request(method, path, mutate_bytes(body, dice)[0], kind)], ends="close", seconds=10
+    )
 
 
 def _shape(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
@@ -196,25 +171,42 @@ def _shape(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
         " " * size,
     )
     values: dict[str, object] = {"q": "one", "source": "en", "target": "de"}
-    values[dice.choice(("q", "q", "source", "target", "format", "alternatives", "alignment", "glossary", "stream", "api_key", "x"))] = (
-        dice.choice(texts)
+    values[
+        dice.choice(
+            ("q", "q", "source", "target", "format", "alternatives", "alignment", "glossary", "stream", "api_key", "x")
+        )
+    ] = dice.choice(texts)
+    return Exchange(
+        "a shape of JSON",
+        [json_request(values, dice.choice(("/translate", "/translate", "/detect", "/v1/translations")))],
     )
-    return Exchange("a shape of JSON", [json_request(values, dice.choice(("/translate", "/translate", "/detect", "/v1/translations")))])
 
 
 def _query(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     size = _size(dice, 15_000)
     names = dice.choice(
-        (map(str, range(size)), ["q"] * size, ["%zz"] * size, ["q=%F0%9F"] * size, ["a=b;c"] * size, ["="] * size, [""] * size)
+        (
+            map(str, range(size)),
+            ["q"] * size,
+            ["%zz"] * size,
+            ["q=%F0%9F"] * size,
+            ["a=b;c"] * size,
+            ["="] * size,
+            [""] * size,
+        )
     )
-    return Exchange("a query of many names", [request("POST", f"/translate?{'&'.join(names)}")], ends="close", seconds=30)
+    return Exchange(
+        "a query of many names", [request("POST", f"/translate?{'&'.join(names)}")], ends="close", seconds=30
+    )
 
 
 def _form(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     size = _size(dice, 100_000)
     unit = dice.choice(("a=b&", "q=one&", "&", "%", "+", "=", "%00", "q=\r\n&", "source=en&target=de&q=one&"))
     return Exchange(
-        "a form", [request("POST", dice.choice(("/translate", "/detect", "/suggest")), (unit * size).encode(), FORM)], seconds=30
+        "a form",
+        [request("POST", dice.choice(("/translate", "/detect", "/suggest")), (unit * size).encode(), FORM)],
+        seconds=30,
     )
 
 
@@ -231,13 +223,22 @@ def _multipart(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
                 "--a\r\nA: b\r\n" * size,
                 "--a" * size,
             ),
-            *("--a\r\n\r\n" * size, field[:-5] * size, f"--a\r\nContent-Disposition: form-data; name={'a' * size}\r\n\r\n", "\r\n" * size),
+            *(
+                "--a\r\n\r\n" * size,
+                field[:-5] * size,
+                f"--a\r\nContent-Disposition: form-data; name={'a' * size}\r\n\r\n",
+                "\r\n" * size,
+            ),
         )
     )
-    body += dice.choice(("--a--\r\n", "", "--a", '--a\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n--a--\r\n'))
+    body += dice.choice(
+        ("--a--\r\n", "", "--a", '--a\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n--a--\r\n')
+    )
     boundary = dice.choice(("a", "a", "a", "", '"a"', "a" * 500, "\u00e9"))
     return Exchange(
-        "a form of parts", [request("POST", "/translate_file", body.encode(), f"multipart/form-data; boundary={boundary}")], seconds=30
+        "a form of parts",
+        [request("POST", "/translate_file", body.encode(), f"multipart/form-data; boundary={boundary}")],
+        seconds=30,
     )
 
 
@@ -259,12 +260,28 @@ def _document(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
             content = (dice.choice(UNITS[ending]) * _size(dice, 20_000)).encode()
         case kind:
             ending, content = spoilt(dice) if kind == "spoilt" else well_formed(dice)
-    return Exchange("a document", [upload(content, f"a{ending}", *dice.choice((("en", "de"), ("en", "de"), ("auto", "de"), ("de", "en"))))])
+    return Exchange(
+        "a document",
+        [upload(content, f"a{ending}", *dice.choice((("en", "de"), ("en", "de"), ("auto", "de"), ("de", "en"))))],
+    )
 
 
 def _download(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     name = dice.choice(
-        ("a.txt", "../serve.log", "..%2f..%2fetc/passwd", "%00", "a" * _size(dice, 20_000), "%", "é", ".", "", "a/b", "%c0%ae/a", "\\..")
+        (
+            "a.txt",
+            "../serve.log",
+            "..%2f..%2fetc/passwd",
+            "%00",
+            "a" * _size(dice, 20_000),
+            "%",
+            "é",
+            ".",
+            "",
+            "a/b",
+            "%c0%ae/a",
+            "\\..",
+        )
     )
     key = f"{dice.getrandbits(128):032x}"
     key = f"{key[:8]}-{key[8:12]}-4{key[13:16]}-8{key[17:20]}-{key[20:]}"
@@ -275,7 +292,14 @@ def _download(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 def _route(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     path = dice.choice(ROUTES) + dice.choice(("", "", "", "/", "?a=b", "#a", "%2f", "/" * _size(dice, 5_000)))
     more = dice.choice(
-        ("", "", "Range: bytes=0-\r\n", "Expect: 100-continue\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n", "If-None-Match: *\r\n")
+        (
+            "",
+            "",
+            "Range: bytes=0-\r\n",
+            "Expect: 100-continue\r\n",
+            "Upgrade: websocket\r\nConnection: Upgrade\r\n",
+            "If-None-Match: *\r\n",
+        )
     )
     return Exchange("a route", [request(dice.choice(METHODS), path, more=more)], ends="close", seconds=10)
 
@@ -303,21 +327,32 @@ def _headers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
         "Transfer-Encoding: gzip, chunked\r\n",
         "Transfer-Encoding: chunked, identity\r\n",
     )
-    more = dice.choice((*lines, *framing)) + dice.choice(("", "Authorization: Bearer \r\n", f"X-Forwarded-For: {'1.1.1.1, ' * 20}\r\n"))
+    more = dice.choice((*lines, *framing)) + dice.choice(
+        ("", "Authorization: Bearer \r\n", f"X-Forwarded-For: {'1.1.1.1, ' * 20}\r\n")
+    )
     data = f"{dice.choice(('GET /health', 'POST /translate'))} HTTP/1.1\r\nHost: a\r\n{more}\r\nabc"
     return Exchange("headers", [data.encode()], ends=dice.choice(("half", "close")), seconds=2)
 
 
 def _trailers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     size = _size(dice, 40_000)
-    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     ends = (
         "0\r\n" + "A: b\r\n" * size + "\r\n",
         f"0\r\nA: {'b' * size}\r\n\r\n",
         f"1;{'a' * size}\r\na\r\n0\r\n\r\n",
         "1\r\na\r\n" * size + "0\r\n\r\n",
     )
-    ends += ("-1\r\n\r\n", "FFFFFFFFFFFFFFFFF\r\n", "zz\r\n", "0" * size, "1\r\nab\r\n", "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n")
+    ends += (
+        "-1\r\n\r\n",
+        "FFFFFFFFFFFFFFFFF\r\n",
+        "zz\r\n",
+        "0" * size,
+        "1\r\nab\r\n",
+        "0\r\n\r\nGET /health HTTP/1.1\r\n\r\n",
+    )
     return Exchange("trailers", [head + dice.choice(ends).encode()], ends=dice.choice(("half", "close")), seconds=2)
 
 
@@ -337,21 +372,34 @@ def _garbage(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 def _gone(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     """A client that goes, in the middle of its request or while it is answered."""
-    data = dice.choice((dice.choice(valid), upload(b"one two. " * _size(dice, 200_000), "a.txt"), b"".join(dice.choices(valid, k=20))))
+    data = dice.choice(
+        (dice.choice(valid), upload(b"one two. " * _size(dice, 200_000), "a.txt"), b"".join(dice.choices(valid, k=20)))
+    )
     data = data[: dice.randrange(1, len(data))] if dice.random() < 0.5 else data
-    return Exchange("a client that goes", [data, dice.choice((0, 0.01, 0.05))], answers=0, ends=dice.choice(("close", "abort")), seconds=5)
+    return Exchange(
+        "a client that goes",
+        [data, dice.choice((0, 0.01, 0.05))],
+        answers=0,
+        ends=dice.choice(("close", "abort")),
+        seconds=5,
+    )
 
 
 def _slow(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     data = dice.choice(valid)[: dice.randrange(10, 40)]
     return Exchange(
-        "a slow client", [part for index in range(len(data)) for part in (data[index : index + 1], 0.1)], answers=0, ends="close"
+        "a slow client",
+        [part for index in range(len(data)) for part in (data[index : index + 1], 0.1)],
+        answers=0,
+        ends="close",
     )
 
 
 def _endless(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     """Headers, a path, trailers or a body without end; or one larger than anything needs."""
-    chunked = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = (
+        b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     long = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 10400000\r\n\r\n"
     begin, unit = dice.choice(
         (
@@ -361,7 +409,12 @@ def _endless(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
                 (b"GET /", b"a"),
                 (b"POST /translate?", b"a&"),
             ),
-            *((chunked + b"0\r\n", b"A: b\r\n"), (chunked, b"10\r\n" + b"a" * 16 + b"\r\n"), (chunked + b"1;", b"a"), (chunked, b"0" * 8)),
+            *(
+                (chunked + b"0\r\n", b"A: b\r\n"),
+                (chunked, b"10\r\n" + b"a" * 16 + b"\r\n"),
+                (chunked + b"1;", b"a"),
+                (chunked, b"0" * 8),
+            ),
             *(
                 (long + b'{"q":"', b"a"),
                 (long + b'{"q":[', b"[],"),
@@ -375,9 +428,9 @@ def _endless(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 
 def _hostile_json(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    body = dice.choice((*HOSTILE_JSON, '{"q":' * 5000, '{"q":"one","q":["two"]}', '{"q":"\\ud800"}', '{"q":NaN}', '{"q":1e999}')).encode(
-        "utf-8", "replace"
-    )
+    body = dice.choice(
+        (*HOSTILE_JSON, '{"q":' * 5000, '{"q":"one","q":["two"]}', '{"q":"\\ud800"}', '{"q":NaN}', '{"q":1e999}')
+    ).encode("utf-8", "replace")
     return Exchange("no object", [request("POST", "/translate", body)])
 
 
@@ -395,5 +448,15 @@ DRAWN: dict[Callable[[random.Random, Sequence[bytes]], Exchange], float] = {
         _document: 4,
         _download: 5,
     },
-    **{_route: 6, _headers: 5, _trailers: 4, _key: 4, _garbage: 4, _gone: 3, _slow: 0.2, _endless: 0.3, _hostile_json: 3},
+    **{
+        _route: 6,
+        _headers: 5,
+        _trailers: 4,
+        _key: 4,
+        _garbage: 4,
+        _gone: 3,
+        _slow: 0.2,
+        _endless: 0.3,
+        _hostile_json: 3,
+    },
 }

@@ -17,7 +17,9 @@ from fuzzing.fork import Child, Limits
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 LINES = [" ".join(WORDS[(row * step + row) % len(WORDS)] for step in range(2 + row % 4)) for row in range(40)]
-TRAINING = 'updates = 4\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 2\nkeep_last = 2\nwarmup = 1\n'
+TRAINING = (
+    'updates = 4\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 2\nkeep_last = 2\nwarmup = 1\n'
+)
 TRANSFORMER = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 8\nheads = 2\n"
 RECURRENT = 'kind = "rnn"\nembedding_width = 5\nwidth = 6\n'
 ENCODER = "layers = 1\nwidth = 8\nfeed_forward = 8\nheads = 2\n"
@@ -51,7 +53,9 @@ def write(folder: Path) -> None:
     _bombs(folder)
     for name, recipe in RECIPES.items():
         (folder / f"{name}.toml").write_text(f"{recipe}[training]\n{TRAINING}")
-    training = {name: Child(_training(name), folder / "runs" / name, Limits(120, 4096)) for name in _folders(folder / "runs")}
+    training = {
+        name: Child(_training(name), folder / "runs" / name, Limits(120, 4096)) for name in _folders(folder / "runs")
+    }
     for name, child in training.items():
         if (outcome := child.wait()).code != 0:
             raise RuntimeError(f"the run {name} could not be trained: {outcome.err}")
@@ -78,14 +82,18 @@ def _without_times(run_folder: Path) -> None:
         values = [json.loads(line) for line in lines]
         # other files, such as tokenizers, stay to the byte: the weights name their digests
         if (timeless := _timeless(values)) != values:
-            file.write_text("\n".join(json.dumps(value, indent=None if len(lines) > 1 else 2) for value in timeless) + "\n")
+            file.write_text(
+                "\n".join(json.dumps(value, indent=None if len(lines) > 1 else 2) for value in timeless) + "\n"
+            )
 
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, list):
         return [_timeless(item) for item in value]
     if isinstance(value, dict):
-        return {key: 1.5 if isinstance(item, float) and "second" in key else _timeless(item) for key, item in value.items()}
+        return {
+            key: 1.5 if isinstance(item, float) and "second" in key else _timeless(item) for key, item in value.items()
+        }
     return value
 
 
@@ -93,19 +101,26 @@ def write_texts(folder: Path) -> None:
     """Write corpora, lines to read, and word vectors."""
     pairs = [(line, " ".join(reversed(line.split()))) for line in LINES]
     (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    (folder / "pairs.jsonl").write_text("".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs))
+    (folder / "pairs.jsonl").write_text(
+        "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+    )
     (folder / "pairs.tsv.gz").write_bytes(gzip.compress((folder / "pairs.tsv").read_bytes(), mtime=0))
     (folder / "sources.txt").write_text("".join(f"{source}\n" for source, _ in pairs))
     (folder / "targets.txt").write_text("".join(f"{target}\n" for _, target in pairs))
     (folder / "lines.txt").write_text("".join(f"{line} .\n" for line in LINES))
     (folder / "blanks.txt").write_text("".join(f"[MASK] {line} .\n" for line in LINES[:5]))
     (folder / "gold.txt").write_text("0-0 1?1\n" * len(LINES))
-    (folder / "labelled.tsv").write_text("".join(f"{line}\t{'even' if len(line.split()) % 2 == 0 else 'odd'}\n" for line in LINES))
+    (folder / "labelled.tsv").write_text(
+        "".join(f"{line}\t{'even' if len(line.split()) % 2 == 0 else 'odd'}\n" for line in LINES)
+    )
     numbers = [[(row * 7 + column) % 10 / 10 for column in range(8)] for row in range(len(WORDS))]
     rows = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, numbers, strict=True)]
     (folder / "words.txt").write_text("".join(rows))
     (folder / "words.vec.gz").write_bytes(gzip.compress(f"{len(WORDS)} 8\n{''.join(rows)}".encode(), mtime=0))
-    binary = b"".join(word.encode() + b" " + numpy.array(row, "<f4").tobytes() + b"\n" for word, row in zip(WORDS, numbers, strict=True))
+    binary = b"".join(
+        word.encode() + b" " + numpy.array(row, "<f4").tobytes() + b"\n"
+        for word, row in zip(WORDS, numbers, strict=True)
+    )
     (folder / "words.bin").write_bytes(f"{len(WORDS)} 8\n".encode() + binary)
 
 

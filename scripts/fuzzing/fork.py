@@ -106,7 +106,9 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         seconds = time.monotonic() - self._started
-        out, err = (path.read_bytes().decode(errors="backslashreplace") if path.exists() else "" for path in self._printed)
+        out, err = (
+            path.read_bytes().decode(errors="backslashreplace") if path.exists() else "" for path in self._printed
+        )
         return Outcome(os.waitstatus_to_exitcode(status), seconds, self._largest, out, err)
 
     def wait(self) -> Outcome:
@@ -117,6 +119,9 @@ class Child:
 
 
 def anonymous(pid: int) -> float:
-    """Return the resident memory of a process without mapped files, in megabytes; a forked process starts with its parent's."""
+    """Return the resident memory of a process without mapped files, in megabytes.
+
+    A forked process starts with its parent's.
+    """
     resident, of_files = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
     return (resident - of_files) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

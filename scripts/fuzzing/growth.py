@@ -1,4 +1,7 @@
-"""Documents read and rendered, each in a process of its own: kinds that grow, random ones whose text must stay, spoilt ones."""
+"""Documents read and rendered, each in a process of its own.
+
+Kinds that grow, random ones whose text must stay, spoilt ones.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class Cost(NamedTuple):
         """What is wrong with it."""
         wrong = [self.outcome] if self.outcome.startswith("fault: ") else []
         wrong += [f"took {self.seconds:.1f} s, more than {SECONDS:g}"] if self.seconds > SECONDS else []
-        return wrong + ([f"took {self.megabytes:.0f} MB, more than {MEGABYTES:g}"] if self.megabytes > MEGABYTES else [])
+        return wrong + (
+            [f"took {self.megabytes:.0f} MB, more than {MEGABYTES:g}"] if self.megabytes > MEGABYTES else []
+        )
 
 
 def identity(line: Element) -> AlignedText:
@@ -77,7 +82,11 @@ def measured(action: Callable[[], str]) -> Cost:
         printed = pipe.read()
     _, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    outcome = json.loads(printed) if printed else f"fault: ended by {signal.Signals(-code).name if code < 0 else f'code {code}'}"
+    outcome = (
+        json.loads(printed)
+        if printed
+        else f"fault: ended by {signal.Signals(-code).name if code < 0 else f'code {code}'}"
+    )
     return Cost(outcome, usage.ru_utime + usage.ru_stime, max(usage.ru_maxrss / 1024 - begin, 0.0))
 
 
@@ -91,7 +100,11 @@ def _run(action: Callable[[], str], writing: int) -> None:
         if "torch" in sys.modules:
             outcome = "fault: torch was imported"
     except DataError as error:
-        outcome = f"refused: {error}" if len(str(error)) < 1000 and "\n" not in str(error) else f"fault: a long error {str(error)[:80]!r}…"
+        outcome = (
+            f"refused: {error}"
+            if len(str(error)) < 1000 and "\n" not in str(error)
+            else f"fault: a long error {str(error)[:80]!r}…"
+        )
     except BaseException as error:
         outcome = f"fault: {type(error).__name__}: {str(error)[:200]}"
     finally:
@@ -119,17 +132,21 @@ def growth(half: Cost, whole: Cost) -> list[str]:
     return wrong
 
 
-def judged(half: bytes, whole: bytes, ending: str, before: Cost, measure: Callable[[bytes, str], Cost]) -> tuple[Cost, list[str]]:
+def judged(
+    half: bytes, whole: bytes, ending: str, before: Cost, measure: Callable[[bytes, str], Cost]
+) -> tuple[Cost, list[str]]:
     """Return the cost of a document, and what is wrong with it beside that of one half as large.
 
-    A second look is taken before a growth is believed, since a machine does other things too: at the greater cost of the half and the
-    smaller one of the whole.
+    A second look is taken before a growth is believed, since a machine does other things too: at the greater cost of
+    the half and the smaller one of the whole.
     """
     cost = measure(whole, ending)
     if cost.faults or not growth(before, cost):
         return cost, cost.faults
     before, after = measure(half, ending), measure(whole, ending)
-    return cost, growth(before, Cost(after.outcome, min(cost.seconds, after.seconds), min(cost.megabytes, after.megabytes)))
+    return cost, growth(
+        before, Cost(after.outcome, min(cost.seconds, after.seconds), min(cost.megabytes, after.megabytes))
+    )
 
 
 def grown(kind: str, measure: Callable[[bytes, str], Cost] = cost_of) -> list[str]:
@@ -161,8 +178,13 @@ def document_faults(seed: int, number: int) -> tuple[str, bytes, list[str]]:
         if kind == "spoilt" or (before := text_of(ending, content)) == (after := text_of(ending, rendered)):
             return "rendered"
         what = "text" if "".join(before.split()) != "".join(after.split()) else "white space"
-        place = next((index for index, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))
-        return f"fault: other {what}: {before[max(place - 20, 0) : place + 20]!r} became {after[max(place - 20, 0) : place + 20]!r}"
+        place = next(
+            (index for index, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before)
+        )
+        return (
+            f"fault: other {what}: {before[max(place - 20, 0) : place + 20]!r} became "
+            f"{after[max(place - 20, 0) : place + 20]!r}"
+        )
 
     cost = measured(compare)
     is_refused = kind == "well-formed" and cost.outcome.startswith("refused")

@@ -22,7 +22,16 @@ from fuzzing.oracle import changes, faults, snapshot
 
 # Modules that only a GPU or another library needs, and third-party ones that commands import when they need them.
 WITHOUT = ("triton", "_compiled", "integrations", "__main__")
-LATE = ("PIL.Image", "PIL.PngImagePlugin", "sklearn.datasets", "ctranslate2", "sentencepiece", "sacrebleu", "babel.dates", "torch._dynamo")
+LATE = (
+    "PIL.Image",
+    "PIL.PngImagePlugin",
+    "sklearn.datasets",
+    "ctranslate2",
+    "sentencepiece",
+    "sacrebleu",
+    "babel.dates",
+    "torch._dynamo",
+)
 CASE, CANARY = "case", "canary"
 OWN = (CASE, f"{CASE}.out", f"{CASE}.err")
 
@@ -97,8 +106,12 @@ class Attempt:
         return Finding(self._number, case, outcome, wrong, self._workspace / CASE)
 
 
-def findings(numbers: Sequence[int], draw: Draw, command: Command, folder: Path, jobs: int, limits: Limits) -> Iterator[Finding]:
-    """Run cases, several at a time, and yield the finding of each; a case that took too long among others runs again by itself.
+def findings(
+    numbers: Sequence[int], draw: Draw, command: Command, folder: Path, jobs: int, limits: Limits
+) -> Iterator[Finding]:
+    """Run cases, several at a time, and yield the finding of each.
+
+    A case that took too long among others runs again by itself.
 
     Args:
         numbers: of the cases.

@@ -16,7 +16,10 @@ from fuzzing import fixtures
 from fuzzing.fork import Child, Limits, Outcome
 
 # Many enough that the training between two kills is short compared to the whole.
-TRAINING = 'updates = {updates}\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 50\nsave_every = 5\nwarmup = 1\n'
+TRAINING = (
+    'updates = {updates}\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 50\nsave_every = 5\n'
+    "warmup = 1\n"
+)
 UPDATES_PER_KILL = 20
 LIMITS = Limits(seconds=600, megabytes=4096)
 # Keys that depend on the clock: times, speeds, and in a checkpoint the bytes of the log, which holds such numbers.
@@ -27,8 +30,8 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     """Train twice, once undisturbed and once killed, and return a line for everything that differs.
 
     Args:
-        kills: how often the second training gets SIGKILL, at random times; it is then resumed, or started again if there was no run
-            folder yet.
+        kills: how often the second training gets SIGKILL, at random times; it is then resumed, or started again if
+            there was no run folder yet.
         seed: of these times.
         folder: where recipe, runs and output are written.
         say: prints a line for each kill.
@@ -41,12 +44,15 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     if whole.code != 0:
         return [f"the training that is not killed fails: {whole.err}"]
     for kill in range(1, kills + 1):
-        # half of the kills come while files are read and tokenizers are learnt; after all of them some training is left to do
+        # half of the kills come while files are read and tokenizers are learnt; after all of them some training is left
+        # to do
         is_early = kill <= kills // 4 or dice.random() < 0.3
         delay = dice.random() * begins if is_early else begins + 1.2 * dice.random() * whole.seconds / kills
         outcome = _killed(folder, delay)
         if outcome.code != -signal.SIGKILL:
-            return [f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"]
+            return [
+                f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"
+            ]
         say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
     for draft in (*folder.glob(".*.part/log.jsonl"), *folder.glob(".*.part")):
         # as old as one that no process can be about to lock
@@ -54,9 +60,16 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     last = _train(folder, "killed").wait()
     if last.code != 0:
         return [f"the last resume fails: {last.err}"]
-    texts = [Child(lambda name=name: run(["translate", name, "sources.txt"]), folder, LIMITS).wait().out for name in ("whole", "killed")]
+    texts = [
+        Child(lambda name=name: run(["translate", name, "sources.txt"]), folder, LIMITS).wait().out
+        for name in ("whole", "killed")
+    ]
     wrong = [] if texts[0] == texts[1] != "" else ["differs: what it translates"]
-    return wrong + compared(folder / "whole", folder / "killed") + [f"left behind: {path.name}" for path in folder.rglob(".*.part")]
+    return (
+        wrong
+        + compared(folder / "whole", folder / "killed")
+        + [f"left behind: {path.name}" for path in folder.rglob(".*.part")]
+    )
 
 
 def _whole(folder: Path) -> tuple[Outcome, float]:
@@ -103,7 +116,9 @@ def _newest(run_folder: Path) -> str:
 
 def compared(whole: Path, killed: Path) -> list[str]:
     """Return a line for each file of two runs that differs by more than the clock."""
-    names = sorted({path.relative_to(folder) for folder in (whole, killed) for path in folder.rglob("*") if not path.is_dir()})
+    names = sorted(
+        {path.relative_to(folder) for folder in (whole, killed) for path in folder.rglob("*") if not path.is_dir()}
+    )
     return [f"differs: {name}" for name in names if _content(whole / name) != _content(killed / name)]
 
 

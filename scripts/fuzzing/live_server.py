@@ -1,4 +1,7 @@
-"""A live `attent serve` on loopback: what its processes hold, what it logs, how it ends; and requests. Linux only: /proc is read."""
+"""A live `attent serve` on loopback: what its processes hold, what it logs, how it ends; and requests.
+
+Linux only: /proc is read.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ from typing import NamedTuple, Self
 START, END = 120.0, 10.0
 # Bytes of an answer's head, and of an answer, that are read.
 MAX_HEAD, MAX_ANSWER = 2**16, 2**26
-# A traceback, its last line, uvicorn's announcement of one (not of what it gives up at its end), and an error that attent names so.
-COMPLAINT = re.compile(r"^ERROR(?!: +Cancel \d+ running)|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)")
+# A traceback, its last line, uvicorn's announcement of one (not of what it gives up at its end), and an error that
+# attent names so.
+COMPLAINT = re.compile(
+    r"^ERROR(?!: +Cancel \d+ running)|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)"
+)
 
 
 class Answer(NamedTuple):
@@ -92,7 +98,9 @@ class LiveServer:
     @property
     def last_line(self) -> str:
         """The last line of its log, which is a traceback's error."""
-        return next((line for line in reversed(self.log.read_text(errors="replace").splitlines()) if line.strip()), "")[:300]
+        return next((line for line in reversed(self.log.read_text(errors="replace").splitlines()) if line.strip()), "")[
+            :300
+        ]
 
     def stop(self) -> str:
         """Send SIGTERM, and return what is wrong with its end; empty if nothing is."""
@@ -133,7 +141,9 @@ def proportional(pids: Sequence[int]) -> float:
 
 
 class Connection:
-    """A connection to a server on which requests are sent as bytes; opened with the first, and again after it was closed.
+    """A connection to a server on which requests are sent as bytes.
+
+    Opened with the first, and again after it was closed.
 
     Args:
         host: of the server.
@@ -218,6 +228,9 @@ def upload(content: bytes, name: str, source: str = "en", target: str = "de", bo
         f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in (("source", source), ("target", target))
     )
-    fields += f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\nContent-Type: text/plain\r\n\r\n'
+    fields += (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+        "Content-Type: text/plain\r\n\r\n"
+    )
     body = fields.encode() + content + f"\r\n--{boundary}--\r\n".encode()
     return request("POST", "/translate_file", body, f"multipart/form-data; boundary={boundary}")

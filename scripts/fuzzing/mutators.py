@@ -16,12 +16,48 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-JUNK = (b"\0", b"\xff\xfe", b"\xc3", b"\r", b"\t", b"\n\n", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\x1b]0;owned\x07", b"9" * 5000)
+JUNK = (
+    b"\0",
+    b"\xff\xfe",
+    b"\xc3",
+    b"\r",
+    b"\t",
+    b"\n\n",
+    b"\xe2\x80\xa8",
+    b"\xef\xbb\xbf",
+    b"\x1b]0;owned\x07",
+    b"9" * 5000,
+)
 DEEP = 100_000
 # As JSON writes them; Python's parser knows NaN and Infinity too.
 HOSTILE_JSON = (
-    *("null", "true", "0", "-1", "0.5", "1e308", "1e999", "NaN", "-Infinity", "1" + "0" * 30, "1" + "0" * 5000, "10000000", "8192"),
-    *('""', "[]", "{}", "[1, 2, 3]", '{"a": 1}', '["a"]', '"../outside"', '"/dev/zero"', '"evilmod:Class"', '"unittest.__main__:x"'),
+    *(
+        "null",
+        "true",
+        "0",
+        "-1",
+        "0.5",
+        "1e308",
+        "1e999",
+        "NaN",
+        "-Infinity",
+        "1" + "0" * 30,
+        "1" + "0" * 5000,
+        "10000000",
+        "8192",
+    ),
+    *(
+        '""',
+        "[]",
+        "{}",
+        "[1, 2, 3]",
+        '{"a": 1}',
+        '["a"]',
+        '"../outside"',
+        '"/dev/zero"',
+        '"evilmod:Class"',
+        '"unittest.__main__:x"',
+    ),
     *('"."', '"é"', r'"\ud800"', r'"\u001b]0;owned\u0007"', r'"a\u0000b"', f'"{"x" * 1_000_000}"'),
     *("[" * DEEP + "]" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP),
 )
@@ -64,10 +100,17 @@ def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ...]]:
-    """Return a JSON text with one value replaced, removed or added; a description; and its key with its old and its new text."""
+    """Return a JSON text with one value replaced, removed or added.
+
+    A description; and its key with its old and its new text.
+    """
     document = json.loads(text)
     holder, key, path = dice.choice(list(entries(document)))
-    keys, spot, value = tuple(part for part in path if isinstance(part, str))[-1:], ".".join(map(str, path)), holder[key]
+    keys, spot, value = (
+        tuple(part for part in path if isinstance(part, str))[-1:],
+        ".".join(map(str, path)),
+        holder[key],
+    )
     keys += (value,) if isinstance(value, str) and 2 < len(value) < ENCODED else ()
     match dice.choice(("replace", "replace", "replace", "replace", "remove", "add", "repeat")):
         case "remove":
@@ -114,8 +157,13 @@ def mutate_safetensors(data: bytes, dice: random.Random) -> tuple[bytes, str]:
             dtype = dice.choice((b"I32", b"U32", b"F64", b"X32"))
             return data[:8] + header.replace(b"F32", dtype) + body, f"F32 called {dtype.decode()}"
         case "numbers":
-            number, position = dice.choice((float("nan"), float("inf"), -float("inf"), 3e38)), 4 * dice.randrange(len(body) // 4)
-            return data[: 8 + size] + body[:position] + struct.pack("<f", number) + body[position + 4 :], f"{number} at byte {position}"
+            number, position = (
+                dice.choice((float("nan"), float("inf"), -float("inf"), 3e38)),
+                4 * dice.randrange(len(body) // 4),
+            )
+            return data[: 8 + size] + body[:position] + struct.pack("<f", number) + body[
+                position + 4 :
+            ], f"{number} at byte {position}"
     return mutate_bytes(data, dice)
 
 
@@ -128,7 +176,10 @@ def mutate_text(data: bytes, dice: random.Random, giant: int) -> tuple[bytes, st
             lines[row] = lines[row].replace(b"\t", b" ")
             return b"".join(lines), f"line {row + 1} without a tab"
         case "giant":
-            length, unit = dice.choice((min(2000, giant), min(2 * 10**6, giant), giant)), dice.choice((b"x", b"one ", b"a\tb ", b"1 "))
+            length, unit = (
+                dice.choice((min(2000, giant), min(2 * 10**6, giant), giant)),
+                dice.choice((b"x", b"one ", b"a\tb ", b"1 ")),
+            )
             lines[row] = lines[row].rstrip(b"\n") + unit * (length // len(unit)) + b"\n"
             return b"".join(lines), f"line {row + 1} has {length} bytes more"
         case "empty lines":
@@ -151,7 +202,9 @@ def mutate_archive(data: Path, dice: random.Random) -> tuple[bytes, str]:
         case "bytes":
             return mutate_bytes(data.read_bytes(), dice)
         case "header":
-            shape = dice.choice(("(10000000000,)", "(1000, 1000, 1000000)", "(-1,)", "()", "(0, 3, 5)", "[" * 5000, "(True,)", "(1e9,)"))
+            shape = dice.choice(
+                ("(10000000000,)", "(1000, 1000, 1000000)", "(-1,)", "()", "(0, 3, 5)", "[" * 5000, "(True,)", "(1e9,)")
+            )
             kind = dice.choice(("<f4", "|O", "<c16", "<U9", "<M8[s]", "<f8", "|b1"))
             header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
             done = f"{name} said to be {kind} {shape[:20]}"
@@ -209,7 +262,9 @@ def replace_file(file: Path, canary: Path, dice: random.Random, *, may_block: bo
         "a FIFO": lambda: os.mkfifo(file),
         "a link to /dev/zero": lambda: file.symlink_to("/dev/zero"),
         "a link to a file elsewhere": lambda: file.symlink_to(os.path.relpath(canary / "notes.txt", file.parent)),
-        "a link to a folder elsewhere": lambda: file.symlink_to(os.path.relpath(canary / "photos", file.parent), target_is_directory=True),
+        "a link to a folder elsewhere": lambda: file.symlink_to(
+            os.path.relpath(canary / "photos", file.parent), target_is_directory=True
+        ),
         "a link to itself": lambda: file.symlink_to(file.name),
         "a folder": lambda: file.mkdir(),
         "a file of a terabyte of nothing": lambda: (file.touch(), os.truncate(file, 10**12)),

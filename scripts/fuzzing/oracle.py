@@ -44,7 +44,9 @@ def faults(outcome: Outcome, culprits: Sequence[str], limits: Limits, *, is_json
         wrong.append("a terminal escape in the output")
     if is_json and not all(map(_is_json, outcome.out.splitlines())):
         wrong.append("output that is not JSON")
-    return wrong + (_of_message(outcome.err.splitlines(), culprits) if outcome.code == 2 and TRACEBACK not in printed else [])
+    return wrong + (
+        _of_message(outcome.err.splitlines(), culprits) if outcome.code == 2 and TRACEBACK not in printed else []
+    )
 
 
 def _of_message(lines: Sequence[str], culprits: Sequence[str]) -> list[str]:
@@ -57,13 +59,21 @@ def _of_message(lines: Sequence[str], culprits: Sequence[str]) -> list[str]:
     if errors[0].startswith(PREFIX + UNEXPECTED):
         wrong.append("an unexpected error")
     if not any(spelling in errors[0] for culprit in culprits for spelling in _spellings(culprit)):
-        wrong.append(f"no culprit in the message, expected one of {', '.join(ascii(culprit)[1:-1] for culprit in culprits)}")
+        wrong.append(
+            f"no culprit in the message, expected one of {', '.join(ascii(culprit)[1:-1] for culprit in culprits)}"
+        )
     return wrong
 
 
 def _spellings(name: str) -> tuple[str, ...]:
     """A name as messages write it: in one line, and with escapes for what cannot be printed."""
-    return name, " ".join(name.split()), repr(name)[1:-1], json.dumps(name)[1:-1], name.encode("utf-8", "backslashreplace").decode()
+    return (
+        name,
+        " ".join(name.split()),
+        repr(name)[1:-1],
+        json.dumps(name)[1:-1],
+        name.encode("utf-8", "backslashreplace").decode(),
+    )
 
 
 def _is_json(line: str) -> bool:
@@ -78,10 +88,16 @@ def _is_json(line: str) -> bool:
 
 
 def snapshot(folder: Path, skip: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return mode, size, time and content of everything in a folder but the entries to skip, by path; links are not followed."""
+    """Return mode, size, time and content of everything in a folder but the entries to skip, by path.
+
+    Links are not followed.
+    """
     entries: dict[str, tuple[object, ...]] = {}
     tops = [path for path in folder.iterdir() if path.name not in skip]
-    for path in (*tops, *(Path(root) / name for top in tops for root, folders, files in os.walk(top) for name in (*folders, *files))):
+    for path in (
+        *tops,
+        *(Path(root) / name for top in tops for root, folders, files in os.walk(top) for name in (*folders, *files)),
+    ):
         status = path.lstat()
         content = b""
         if stat.S_ISREG(status.st_mode):
@@ -95,4 +111,8 @@ def snapshot(folder: Path, skip: Sequence[str] = ()) -> dict[str, tuple[object, 
 
 def changes(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:
     """Return a line for each path that differs between two snapshots."""
-    return [f"changed outside its folder: {path}" for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    return [
+        f"changed outside its folder: {path}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    ]

@@ -1,4 +1,7 @@
-"""A run under service, replaced in every order and at every moment while clients ask: each answer must be that of one whole run."""
+"""A run under service, replaced in every order and at every moment while clients ask.
+
+Each answer must be that of one whole run.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,18 @@ from fuzzing.fixtures import LINES, TRANSFORMER
 from fuzzing.fork import Child, Limits
 from fuzzing.live_server import Answer, Connection, LiveServer, json_request
 
-# Runs that differ in their weights and in the words of their target language, so that a mixture of two does not answer as either.
+# Runs that differ in their weights and in the words of their target language, so that a mixture of two does not answer
+# as either.
 LANGUAGES = (
     ("uno", "dos", "tres", "cuatro", "cinco", "seis", "siete"),
     ("eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"),
     ("ichi", "ni", "san", "shi", "go", "roku", "nana"),
 )
 WORDS = ("one", "two", "three", "four", "five", "six", "seven")
-TRAINING = 'updates = 40\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nwarmup = 4\nlearning_rate = 0.02\nvalidate_every = 40\n'
+TRAINING = (
+    'updates = 40\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nwarmup = 4\nlearning_rate = 0.02\n'
+    "validate_every = 40\n"
+)
 TEXTS = [" ".join(WORDS[(start + step) % 7] for step in range(4)) for start in range(7)]
 # Clients, and seconds between the requests of each.
 CLIENTS, INTERVAL = 3, 0.02
@@ -41,9 +48,15 @@ def train(folder: Path) -> list[Path]:
         own = folder / f"training-{number}"
         own.mkdir()
         names: dict[str, str] = dict(zip(WORDS, words[number:] + words[:number], strict=True))
-        pairs = [(line, " ".join(names[word] for word in (line.split() if number else reversed(line.split())))) for line in LINES]
+        pairs = [
+            (line, " ".join(names[word] for word in (line.split() if number else reversed(line.split()))))
+            for line in LINES
+        ]
         (own / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-        recipe = f'[text]\ntrain = "pairs.tsv"\ntokenizer = "word"\n[model]\n{TRANSFORMER.replace("8", "64")}[training]\n{TRAINING}'
+        recipe = (
+            f'[text]\ntrain = "pairs.tsv"\ntokenizer = "word"\n[model]\n{TRANSFORMER.replace("8", "64")}[training]\n'
+            f"{TRAINING}"
+        )
         (own / "recipe.toml").write_text(recipe)
         arguments = ["train", "--config", "recipe.toml", "--out", "run", "--set", f"training.seed={number}"]
         children.append(Child(lambda arguments=arguments: attent(arguments), own, Limits(300, 4096)))
@@ -77,7 +90,13 @@ class Replacing:
             "cp": lambda run: self._call("cp", "-r", f"{run}/.", f"{served}/"),
         }
         if shutil.which("rsync"):
-            for options in (("-a",), ("-a", "--inplace"), ("-a", "--delay-updates"), ("-a", "--delete-before", "--bwlimit=200"), ("-rc",)):
+            for options in (
+                ("-a",),
+                ("-a", "--inplace"),
+                ("-a", "--delay-updates"),
+                ("-a", "--delete-before", "--bwlimit=200"),
+                ("-rc",),
+            ):
                 self.ways[f"rsync {' '.join(options)}"] = lambda run, options=options: self._call(
                     "rsync", *options, f"{run}/", f"{served}/"
                 )
@@ -209,9 +228,13 @@ class Asking:
         self.count += 1
         texts = _texts(answer.body) if answer.status == 200 else []
         if texts not in self._answers:
-            self.faults.append(f"{self.step}: an answer of no whole run: {answer.status} {answer.body[:200].decode(errors='replace')}")
+            self.faults.append(
+                f"{self.step}: an answer of no whole run: {answer.status} {answer.body[:200].decode(errors='replace')}"
+            )
         elif (number := self._answers.index(texts)) not in allowed | self.allowed:
-            self.faults.append(f"{self.step}: an answer of run {number}, but {sorted(self.allowed)} are what was served last")
+            self.faults.append(
+                f"{self.step}: an answer of run {number}, but {sorted(self.allowed)} are what was served last"
+            )
             self.allowed = self.allowed | {number}
         else:
             self.last = number
@@ -231,7 +254,9 @@ def _texts(body: bytes) -> list[str]:
     return json.loads(body)["translatedText"]
 
 
-async def _replaced(server: LiveServer, served: Path, runs: list[Path], answers: list[list[str]], seed: int, count: int) -> Asking:
+async def _replaced(
+    server: LiveServer, served: Path, runs: list[Path], answers: list[list[str]], seed: int, count: int
+) -> Asking:
     asking, current = Asking(server, answers), 0
     clients = [asyncio.create_task(asking.ask()) for _ in range(CLIENTS)]
     replacing = Replacing(served, random.Random(seed))

@@ -1,4 +1,7 @@
-"""Requests against a live server: strangers' beside valid ones, and what is judged: answers, log, memory, descriptors, its end."""
+"""Requests against a live server.
+
+strangers' beside valid ones, and what is judged: answers, log, memory, descriptors, its end.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fuzzing.exchanges import Exchange, draw, valid_requests
+from fuzzing.exchanges import Exchange, draw
 from fuzzing.live_server import Answer, Connection, LiveServer, request
+from fuzzing.valid_requests import valid_requests
 
 # Connections at the same time.
 WORKERS = 16
@@ -64,7 +68,9 @@ class Attack:
         monitor.cancel()
 
     async def _work(self, worker: int, numbers: Iterable[int], *, verbose: bool) -> None:
-        stranger, client = (Connection(self.server.host, self.server.port, source) for source in (STRANGERS[worker % 8], VALID))
+        stranger, client = (
+            Connection(self.server.host, self.server.port, source) for source in (STRANGERS[worker % 8], VALID)
+        )
         for number in numbers:
             exchange = draw(self.seed, number, self._requests)
             self._under_way[worker] = number
@@ -73,7 +79,10 @@ class Attack:
             answers, problem = await self._exchange(exchange, client if exchange.expected else stranger)
             self._judge(number, exchange, answers, problem)
             if verbose:
-                print(f"{exchange.kind}: {sum(len(piece) for piece in exchange.pieces if isinstance(piece, bytes)):,} bytes; {problem}")
+                print(
+                    f"{exchange.kind}: {sum(len(piece) for piece in exchange.pieces if isinstance(piece, bytes)):,} "
+                    f"bytes; {problem}"
+                )
                 print(*(f"{answer.status} {answer.body[:2000]!r}" for answer in answers), sep="\n")
         self._under_way.pop(worker, None)
         stranger.close()
@@ -85,7 +94,11 @@ class Attack:
         is_head = isinstance(exchange.pieces[0], bytes) and exchange.pieces[0].startswith(b"HEAD ")
         try:
             async with asyncio.timeout(exchange.seconds):
-                if len(exchange.pieces) == 1 and exchange.ends == "keep" and isinstance(data := exchange.pieces[0], bytes):
+                if (
+                    len(exchange.pieces) == 1
+                    and exchange.ends == "keep"
+                    and isinstance(data := exchange.pieces[0], bytes)
+                ):
                     answers.append(await connection.ask(data))
                 else:
                     # what is known must not meet the end of a connection that nothing came on for a while
@@ -141,9 +154,15 @@ class Attack:
                 for answer, known in zip(answers, expected, strict=False)
                 if answer.status not in BUSY and (answer.status, answer.body) != (known.status, known.body)
             ]
-        wrong += [f"an error of {len(answer.body)} bytes" for answer in answers if answer.status >= 400 and len(answer.body) > MAX_ERROR]
+        wrong += [
+            f"an error of {len(answer.body)} bytes"
+            for answer in answers
+            if answer.status >= 400 and len(answer.body) > MAX_ERROR
+        ]
         if wrong:
-            self.faults.append(f"--requests {number + 1} --seed {self.seed} --case {number}: {exchange.kind}: {'; '.join(wrong)}")
+            self.faults.append(
+                f"--requests {number + 1} --seed {self.seed} --case {number}: {exchange.kind}: {'; '.join(wrong)}"
+            )
 
     async def _monitor(self) -> None:
         """Look at health, memory and log twice a second, and name what was under way where something is wrong."""
@@ -161,11 +180,16 @@ class Attack:
             wrong += [f"the log: {self.server.last_line}"] if complaints > self._complaints else []
             self._complaints = complaints
             if wrong:
-                self.faults.append(f"{'; '.join(wrong)}, while cases {sorted(self._under_way.values())} of seed {self.seed} were under way")
+                self.faults.append(
+                    f"{'; '.join(wrong)}, while cases {sorted(self._under_way.values())} of seed {self.seed} were "
+                    "under way"
+                )
             if memory > FATAL_MEGABYTES:
                 self.server.kill()
             await asyncio.sleep(0.5)
-        self.faults.append(f"the server ended while cases {sorted(self._under_way.values())} of seed {self.seed} were under way")
+        self.faults.append(
+            f"the server ended while cases {sorted(self._under_way.values())} of seed {self.seed} were under way"
+        )
 
 
 def settled(server: LiveServer, megabytes: float, descriptors: int, seconds: float = SETTLING) -> list[str]:
@@ -180,14 +204,17 @@ def settled(server: LiveServer, megabytes: float, descriptors: int, seconds: flo
         time.sleep(1)
 
 
-def attack(run: Path, folder: Path, seed: int, numbers: Sequence[int], *, verbose: bool = False) -> tuple[list[str], str]:
+def attack(
+    run: Path, folder: Path, seed: int, numbers: Sequence[int], *, verbose: bool = False
+) -> tuple[list[str], str]:
     """Send requests to a server of its own, and return what is wrong, and a summary.
 
     Args:
         run: the run folder.
         folder: for the server's log and files.
         seed: of the requests.
-        numbers: of the requests; memory is first measured after a tenth of them, or some more, once the server has seen every kind.
+        numbers: of the requests; memory is first measured after a tenth of them, or some more, once the server has seen
+            every kind.
         verbose: whether each exchange is printed.
     """
     keys = folder / "keys"
@@ -216,9 +243,13 @@ def attack(run: Path, folder: Path, seed: int, numbers: Sequence[int], *, verbos
             this.faults.append(f"the log: {server.last_line}")
     if this.refused > MAX_REFUSED * this.valid:
         this.faults.append(f"{this.refused} of {this.valid} valid requests were refused")
-    health, counts = sorted(this.health), ", ".join(f"{name}: {count:,}" for name, count in sorted(this.statuses.items()))
+    health, counts = (
+        sorted(this.health),
+        ", ".join(f"{name}: {count:,}" for name, count in sorted(this.statuses.items())),
+    )
     return this.faults, (
-        f"{len(numbers):,} requests of seed {seed}: {len(this.faults)} failures; {this.valid:,} valid, {this.refused} refused; "
-        f"{counts}; /health p50 {1000 * health[len(health) // 2]:.0f} ms, at most {1000 * health[-1]:.0f} ms; memory {before[0]:.0f} MB, "
-        f"{this.peak:.0f} at most, {memory:.0f} in the end; {time.monotonic() - begin:.0f} s in all"
+        f"{len(numbers):,} requests of seed {seed}: {len(this.faults)} failures; {this.valid:,} valid, {this.refused} "
+        f"refused; {counts}; /health p50 {1000 * health[len(health) // 2]:.0f} ms, at most {1000 * health[-1]:.0f} "
+        f"ms; memory {before[0]:.0f} MB, {this.peak:.0f} at most, {memory:.0f} in the end; "
+        f"{time.monotonic() - begin:.0f} s in all"
     )

@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 
 from attent.errors import AttentError, UnknownNameError
-from gallery import alignment, digits, elsewhere, exchanged, heads, length, positions, registrar, salary, self_attention, sentences, stories
+from gallery import (
+    alignment,
+    digits,
+    elsewhere,
+    exchanged,
+    heads,
+    length,
+    positions,
+    registrar,
+    salary,
+    self_attention,
+    sentences,
+    stories,
+)
 from gallery.encoder import Encoder
 from gallery.examples import example
 from gallery.plates import Plate, page, write
@@ -19,7 +32,11 @@ from gallery.runs import DATES, DATES_RNN, DIGITS, STORIES, run
 
 ROOT = Path(__file__).parents[2]
 PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
-DATA, RUNS, COMPARED = ROOT.parent / "shared" / "data", ROOT / "runs" / "gallery", ROOT / "docs" / "compare" / "length.json"
+DATA, RUNS, COMPARED = (
+    ROOT.parent / "shared" / "data",
+    ROOT / "runs" / "gallery",
+    ROOT / "docs" / "compare" / "length.json",
+)
 DOG = "When he saw his owner, the dog was happy, so he wagged his tail"
 SENTENCES = {
     "dog": (DOG, (("happy", "tail"), ("##gged", "tail"))),
@@ -59,10 +76,16 @@ def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], 
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these plates; the others stay as they are.")] = None,
-    data: Annotated[Path, typer.Option(envvar="ATTENT_DATA", help="The folder of corpora, with multi30k in it.")] = DATA,
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these plates; the others stay as they are.")
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(envvar="ATTENT_DATA", help="The folder of corpora, with multi30k in it.")
+    ] = DATA,
     runs: Annotated[Path, typer.Option(help="Trained runs; missing ones are trained, which takes minutes.")] = RUNS,
-    compared: Annotated[Path, typer.Option(help="JSON of `attent compare length`; without it a short comparison is run.")] = COMPARED,
+    compared: Annotated[
+        Path, typer.Option(help="JSON of `attent compare length`; without it a short comparison is run.")
+    ] = COMPARED,
 ) -> None:
     """Draw every plate into docs/gallery, and write docs/gallery.md."""
     drawings = plates(data, runs, compared)

@@ -48,13 +48,19 @@ def plate(run: Path) -> Plate:
         "alignment",
         Words(
             "Bahdanau's alignment",
-            "A matrix for each date, characters written by characters read, dark where it looked; frames are the gold links.",
-            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(examples)} "
-            "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
+            (
+                "A matrix for each date, characters written by characters read, dark where it looked; frames are the "
+                "gold links."
+            ),
+            "An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); "
+            f"{len(examples)} dates held out, each with its right answer given. Row t holds the weights of the step "
+            "that writes the character t.",
             f"{'; '.join(readings)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for "
-            f"{total.precision:.1%} of the {total.predicted:,} rows of digits; the alignment error rate is {total.error_rate:.3f}.",
-            "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
-            "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
+            f"{total.precision:.1%} of the {total.predicted:,} rows of digits; the alignment error rate is "
+            f"{total.error_rate:.3f}.",
+            "That the darkest place is all that was read: the encoder's states have read the whole text in both "
+            "directions, so a row may look beside what it needs and know it all the same. Words of other corpora have "
+            "no such links.",
         ),
         drawing,
         build_scene(translator.map(examples[0].source, examples[0].target), title=examples[0].source),
@@ -63,7 +69,9 @@ def plate(run: Path) -> Plate:
 
 def first(pairs: Sequence[Pair], locale: str) -> Pair | None:
     """Return the first pair of a locale whose text is neither short nor long."""
-    return next((pair for pair in pairs if pair.source.startswith(f"{locale} | ") and LONG < len(pair.source) < LONGEST), None)
+    return next(
+        (pair for pair in pairs if pair.source.startswith(f"{locale} | ") and LONG < len(pair.source) < LONGEST), None
+    )
 
 
 def _draw(axes: Any, translator: Translator, pair: Pair) -> None:

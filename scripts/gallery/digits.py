@@ -30,7 +30,10 @@ KINDS = {"mean": "all heads of the last layer", "rolled out": "rolled out throug
 
 
 def plate(run: Path) -> Plate:
-    """Draw a test picture of each class, and the weights of the class token: of the last layer, and rolled out through all layers."""
+    """Draw a test picture of each class, and the weights of the class token.
+
+    Of the last layer, and rolled out through all layers.
+    """
     classifier = load(run)
     inputs = classifier.inputs.inputs
     corpus = image_corpus(ImagesSettings.model_validate(read_config(run).corpus["images"]))
@@ -39,9 +42,18 @@ def plate(run: Path) -> Plate:
     grid = patch_grid(inputs.height, inputs.width, inputs.patch)
     rows = [int(np.flatnonzero(classes == number)[0]) for number in range(len(classifier.labels))]
     predictions = classifier.classify(pixels)
-    right = float(np.mean([prediction.label == classifier.labels[number] for prediction, number in zip(predictions, classes, strict=True)]))
+    right = float(
+        np.mean(
+            [
+                prediction.label == classifier.labels[number]
+                for prediction, number in zip(predictions, classes, strict=True)
+            ]
+        )
+    )
     weights = {row: patch_weights(classifier, pixels[row]) for row in {*rows, *range(min(AVERAGED, len(pixels)))}}
-    average = {name: torch.stack([weights[row][name] for row in range(min(AVERAGED, len(pixels)))]).mean(0) for name in KINDS}
+    average = {
+        name: torch.stack([weights[row][name] for row in range(min(AVERAGED, len(pixels)))]).mean(0) for name in KINDS
+    }
     columns = [*(weights[row] for row in rows), average]
     drawing = sheet(9.0, 2.9)
     panels = drawing.subplots(len(KINDS) + 1, len(columns))
@@ -66,17 +78,19 @@ def plate(run: Path) -> Plate:
         "digits",
         Words(
             "Where a Vision Transformer looks in digits",
-            f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where the vector in "
-            "front looks.",
-            f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` by its number of updates; the first test "
-            f"picture of each class, with what it is told to be, and the mean of {AVERAGED} test pictures. It tells {right:.1%} of the "
-            f"{len(pixels)} test pictures right.",
-            f"How the vector in front weighs the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each row with its own "
-            f"scale. Two of the ten maps have {common[0]:.2f} of their weight in common places on average in the last layer, and "
-            f"{common[1]:.2f} rolled out, where 1 is the same map; the last column is what a map looks like whatever the digit. In the "
-            f"last layer {np.mean(dark):.2f} of the weight on patches lies on those darker than the picture's mean.",
-            "That the dark patches are why it said so: the vector in front has itself and the residual stream to go by, patches have "
-            "looked at each other before, and no patch was taken away to see whether the answer changes.",
+            f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where "
+            "the vector in front looks.",
+            f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` by its number of updates; "
+            f"the first test picture of each class, with what it is told to be, and the mean of {AVERAGED} test "
+            f"pictures. It tells {right:.1%} of the {len(pixels)} test pictures right.",
+            f"How the vector in front weighs the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each "
+            f"row with its own scale. Two of the ten maps have {common[0]:.2f} of their weight in common places on "
+            f"average in the last layer, and {common[1]:.2f} rolled out, where 1 is the same map; the last column is "
+            f"what a map looks like whatever the digit. In the last layer {np.mean(dark):.2f} of the weight on "
+            "patches lies on those darker than the picture's mean.",
+            "That the dark patches are why it said so: the vector in front has itself and the residual stream to go "
+            "by, patches have looked at each other before, and no patch was taken away to see whether the answer "
+            "changes.",
         ),
         drawing,
         scene_of_example(classifier, pixels, rows[OPENED], title=f"a written {classifier.labels[OPENED]}"),

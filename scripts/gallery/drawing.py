@@ -1,4 +1,7 @@
-"""Drawing code shared by the plates: a figure, a labeled matrix, and colors that people with color blindness can tell apart."""
+"""Drawing code shared by the plates.
+
+A figure, a labeled matrix, and colors that people with color blindness can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,13 @@ def matrix(
     for axis, labels in ((axes.xaxis, columns), (axes.yaxis, rows)):
         texts = [label_of(label) for label in labels]
         is_rotated = axis is axes.xaxis and not upright and max(map(len, texts), default=0) > 2
-        axis.set_ticks(range(len(texts)), texts, fontsize=size, fontfamily=list(fonts("".join(texts))), rotation=90 if is_rotated else 0)
+        axis.set_ticks(
+            range(len(texts)),
+            texts,
+            fontsize=size,
+            fontfamily=list(fonts("".join(texts))),
+            rotation=90 if is_rotated else 0,
+        )
         axis.set_tick_params(length=0)
     axes.set_title(label_of(title), fontsize=9, loc="left", fontfamily=list(fonts(title)))
     for row, column in marked:

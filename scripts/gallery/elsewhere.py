@@ -1,4 +1,7 @@
-"""Weights of heads at the same offset in other sentences: the baseline that separates a head's words from its offset."""
+"""Weights of heads at the same offset in other sentences.
+
+The baseline that separates a head's words from its offset.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ def captions(data: Path) -> list[str]:
     """
     file = data / CAPTIONS
     if not file.is_file():
-        raise DataError(f"{file} is not there: `attent data multi30k --out {data / 'multi30k'}` fetches it, --data names another folder")
+        raise DataError(
+            f"{file} is not there: `attent data multi30k --out {data / 'multi30k'}` fetches it, --data names another "
+            "folder"
+        )
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [line.strip() for line in lines if line.strip()]
 

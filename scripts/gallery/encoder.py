@@ -47,7 +47,11 @@ class Encoder:
 
     def read(self, sentences: Sequence[str]) -> list[Reading]:
         """Return the weights of every head for each sentence."""
-        return [reading for start in range(0, len(sentences), BATCH) for reading in self._batch(sentences[start : start + BATCH])]
+        return [
+            reading
+            for start in range(0, len(sentences), BATCH)
+            for reading in self._batch(sentences[start : start + BATCH])
+        ]
 
     def lengths(self, sentences: Sequence[str]) -> list[int]:
         """Return the number of pieces of each sentence."""
@@ -66,6 +70,10 @@ class Encoder:
         weights = torch.stack([layer.dense() for layer in maps.values()], 1)  # (B, layers, H, T, T)
         lengths = inputs["attention_mask"].sum(-1).tolist()
         return [
-            Reading(sentence, tuple(self.tokenizer.convert_ids_to_tokens(ids[:length])), matrices[..., :length, :length].clone())
+            Reading(
+                sentence,
+                tuple(self.tokenizer.convert_ids_to_tokens(ids[:length])),
+                matrices[..., :length, :length].clone(),
+            )
             for sentence, ids, matrices, length in zip(sentences, inputs["input_ids"], weights, lengths, strict=True)
         ]

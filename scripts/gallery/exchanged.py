@@ -16,7 +16,10 @@ LOOKING, FIRST, SECOND = "sat", "cat", "mat"
 
 
 def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
-    """Draw two heads in both sentences: the largest weight from *sat* to *cat*, and the largest excess over the mean at that offset."""
+    """Draw two heads in both sentences.
+
+    The largest weight from *sat* to *cat*, and the largest excess over the mean at that offset.
+    """
     words = [(LOOKING, FIRST), (LOOKING, SECOND)]
     sentences = [pairs(encoder, captions, sentence, words) for sentence in SENTENCES]
     subject = sentences[0][0]
@@ -29,22 +32,32 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
             reading = sentence[0].reading
             cells = [pair.cell for pair in sentence]
             title = f"layer {layer}, head {head}"
-            matrix(axes, reading.weights[layer, head], reading.pieces, reading.pieces, title, digits=2, marked=cells, size=7)
+            matrix(
+                axes,
+                reading.weights[layer, head],
+                reading.pieces,
+                reading.pieces,
+                title,
+                digits=2,
+                marked=cells,
+                size=7,
+            )
         _bars(row[2], [pair for sentence in sentences for pair in sentence], layer, head)
     largest, excess = (_describe(sentences, layer, head) for layer, head in (subject.best, beyond))
     return Plate(
         "cat-and-mat",
         Words(
             f"*{SENTENCES[0]}*, and with *{FIRST}* and *{SECOND}* exchanged",
-            "For each of two heads its matrix in both sentences, and bars of what it gives the two words in each beside the same "
-            "offset elsewhere.",
-            f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k nearest to them in "
-            "length for the offsets.",
+            "For each of two heads its matrix in both sentences, and bars of what it gives the two words in each "
+            "beside the same offset elsewhere.",
+            f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k "
+            "nearest to them in length for the offsets.",
             f"Of all heads *{subject.title}* is given the most by {largest} "
             f"The most beyond its mean at this offset it is given by {excess}",
-            "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives the same offset "
-            "whatever stands there, the columns who else looks at the word. The second head was picked for its difference, the largest "
-            "of all, which some head always has; and two sentences that differ in two words are one comparison.",
+            "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives "
+            "the same offset whatever stands there, the columns who else looks at the word. The second head was "
+            "picked for its difference, the largest of all, which some head always has; and two sentences that differ "
+            "in two words are one comparison.",
         ),
         drawing,
     )
@@ -53,7 +66,9 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
 def _bars(axes: Any, pairs: Sequence[Pair], layer: int, head: int) -> None:
     """Draw a head's weight for each pair of words, and its mean at the same offset in other sentences."""
     for number, pair in enumerate(pairs):
-        weight, mean, high = (float(values[layer, head]) for values in (pair.weights, pair.others.mean, pair.others.high))
+        weight, mean, high = (
+            float(values[layer, head]) for values in (pair.weights, pair.others.mean, pair.others.high)
+        )
         axes.barh(number - 0.17, weight, height=0.3, color=BLUE, label="here")
         axes.barh(number + 0.17, mean, height=0.3, color=GREEN, label="same offset elsewhere, mean")
         axes.plot([mean, high], [number + 0.17] * 2, color=RED, linewidth=1.2, label="up to one pair in twenty")
@@ -64,19 +79,23 @@ def _bars(axes: Any, pairs: Sequence[Pair], layer: int, head: int) -> None:
     axes.axhline(1.5, color=GRAY, linewidth=0.6)
     handles, labels = axes.get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
-    axes.legend(entries.values(), entries.keys(), frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.4, 1.0))
+    axes.legend(
+        entries.values(), entries.keys(), frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.4, 1.0)
+    )
     plain(axes, "weight; above the line the first sentence", "")
 
 
 def _describe(sentences: Sequence[Sequence[Pair]], layer: int, head: int) -> str:
     """Describe a head's weights for both words in both sentences, and whether it follows the word or the position."""
-    (cat, mat), (cat_moved, mat_moved) = ([float(pair.weights[layer, head]) for pair in sentence] for sentence in sentences)
+    (cat, mat), (cat_moved, mat_moved) = (
+        [float(pair.weights[layer, head]) for pair in sentence] for sentence in sentences
+    )
     follows = "the place before the verb" if mat_moved > cat_moved else "the word"
     near, far = (float(pair.others.mean[layer, head]) for pair in sentences[0])
     subject = sentences[0][0]
     return (
-        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* and "
-        f"{mat_moved:.2f} to *{SECOND}*, so that it goes more with {follows}. Between other words it gives {near:.2f} at the nearer "
-        f"offset and {far:.2f} at the farther; the other words of the first sentence give *{FIRST}* "
-        f"{subject.from_others(layer, head):.2f}."
+        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* "
+        f"and {mat_moved:.2f} to *{SECOND}*, so that it goes more with {follows}. Between other words it gives "
+        f"{near:.2f} at the nearer offset and {far:.2f} at the farther; the other words of the first sentence give "
+        f"*{FIRST}* {subject.from_others(layer, head):.2f}."
     )

@@ -25,7 +25,8 @@ def kinds(reading: Reading) -> dict[str, Tensor]:
     """Return each head's mean weight over the words, by target, (layers, H)."""
     words = reading.weights[:, :, 1:-1]  # (layers, H, words, T)
     near = {
-        name: words.diagonal(offset, -2, -1).mean(-1) for name, offset in (("the piece before", 0), ("itself", 1), ("the piece after", 2))
+        name: words.diagonal(offset, -2, -1).mean(-1)
+        for name, offset in (("the piece before", 0), ("itself", 1), ("the piece after", 2))
     }
     return {"[CLS]": words[..., 0].mean(-1), "[SEP]": words[..., -1].mean(-1)} | near
 
@@ -53,16 +54,19 @@ def grid(encoder: Encoder) -> Plate:
         "heads",
         Words(
             "Every head at once",
-            f"{layers} rows of {heads} thumbnails, one for each head, rows of pieces that look at columns of pieces; dark is a large "
-            "weight.",
+            f"{layers} rows of {heads} thumbnails, one for each head, rows of pieces that look at columns of pieces; "
+            "dark is a large weight.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading *{SENTENCE}*; above each thumbnail layer.head.",
-            f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit that does not ask "
-            f"which words they are. Of {layers * heads} heads: {summary}.",
-            "That a head with a habit is idle, or that one without it has found grammar: what a head does elsewhere, and what comes of "
-            "its values, is not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
+            f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit "
+            f"that does not ask which words they are. Of {layers * heads} heads: {summary}.",
+            "That a head with a habit is idle, or that one without it has found grammar: what a head does elsewhere, "
+            "and what comes of its values, is not seen here. Weight on [CLS] or [SEP] often means that there was "
+            "nothing to look for.",
         ),
         drawing,
-        build_scene({f"layer.{layer}": weights for layer, weights in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
+        build_scene(
+            {f"layer.{layer}": weights for layer, weights in enumerate(reading.weights)}, reading.pieces, title=SENTENCE
+        ),
     )
 
 
@@ -75,20 +79,26 @@ def cross(run: Path) -> Plate:
     panels = drawing.subplots(len(cross_maps), heads, sharey=True)
     for layer, heat_map in enumerate(cross_maps.values()):
         for head, axes in enumerate(panels[layer]):
-            matrix(axes, heat_map.weights[0, head], heat_map.rows, heat_map.columns, f"layer {layer}, head {head}", size=6)
+            matrix(
+                axes, heat_map.weights[0, head], heat_map.rows, heat_map.columns, f"layer {layer}, head {head}", size=6
+            )
     bar(drawing, list(panels.flatten()))
     largest = torch.cat([heat_map.weights[0] for heat_map in cross_maps.values()]).amax(-1).mean(-1).tolist()
     return Plate(
         "cross-attention",
         Words(
             "Several heads of a translator",
-            f"A grid of {len(cross_maps)} by {heads} matrices, characters written by characters read; dark is a large weight.",
-            f"A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then `{DATE}`; each row "
-            "is about the character that it writes.",
-            "Heads of a layer divide the work: they look at different places for the same row, and not all are equally sharp. The "
-            f"largest weight of a row is on average {', '.join(f'{share:.2f}' for share in largest)}, in the order of layers and heads.",
-            "That the sharpest head did the translating: the decoder adds up all heads of both layers and what it wrote before. "
-            "Another seed numbers and divides them otherwise.",
+            (
+                f"A grid of {len(cross_maps)} by {heads} matrices, characters written by characters read; dark is a "
+                "large weight."
+            ),
+            "A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then "
+            f"`{DATE}`; each row is about the character that it writes.",
+            "Heads of a layer divide the work: they look at different places for the same row, and not all are "
+            "equally sharp. The largest weight of a row is on average "
+            f"{', '.join(f'{share:.2f}' for share in largest)}, in the order of layers and heads.",
+            "That the sharpest head did the translating: the decoder adds up all heads of both layers and what it "
+            "wrote before. Another seed numbers and divides them otherwise.",
         ),
         drawing,
         build_scene(maps, title=DATE),

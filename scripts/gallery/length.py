@@ -49,16 +49,22 @@ def plate(values: Mapping[str, Any]) -> Plate:
             axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
         axes.set_ylim(bottom=0)
         plain(axes, figure["x"], figure["y"], figure["title"].split(":")[0])
-    drawing.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=4)
+    drawing.legend(
+        *panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=4
+    )
     return Plate(
         "quality-by-length",
         Words(
             "Quality by source length",
-            "Lines of a score over the source's length, one for each model, each within a band; a panel for each corpus.",
+            (
+                "Lines of a score over the source's length, one for each model, each within a band; a panel for each "
+                "corpus."
+            ),
             f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
             " ".join(_describe(figure) for figure in figures),
-            "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
-            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would is not in them.",
+            "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are "
+            "small models, trained briefly and alike. The bands say how much the sentences matter; how much another "
+            "seed would is not in them.",
         ),
         drawing,
     )
@@ -67,7 +73,9 @@ def plate(values: Mapping[str, Any]) -> Plate:
 def _describe(figure: Mapping[str, Any]) -> str:
     """Describe the lowest, the highest and the last point of each line."""
     lines = {series["name"]: [point["y"] for point in series["points"]] for series in figure["series"]}
-    ranges = "; ".join(f"{name} {min(heights):.0f}, {max(heights):.0f} and {heights[-1]:.0f}" for name, heights in lines.items())
+    ranges = "; ".join(
+        f"{name} {min(heights):.0f}, {max(heights):.0f} and {heights[-1]:.0f}" for name, heights in lines.items()
+    )
     longest = figure["series"][0]["points"][-1]["x"]
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
     return f"{corpus}, {measure} at the worst length, at the best and at the longest, {longest:.0f} {unit}: {ranges}."
@@ -80,5 +88,7 @@ def _trained(values: Mapping[str, Any]) -> str:
         updates = sorted(float(row["updates"]) for row in table["rows"])
         seeds = len(figure["series"][0]["points"][0]["by_seed"])
         span = f"{updates[0]:,.0f}" if updates[0] == updates[-1] else f"{updates[0]:,.0f} to {updates[-1]:,.0f}"
-        trainings.append(f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+        trainings.append(
+            f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+        )
     return "; ".join(trainings)

@@ -108,7 +108,8 @@ def page(folder: Path, order: Sequence[str]) -> str:
             text = entries[name]
             opened = f"[{OPENED}]({folder.name}/{name}.html)\n\n" if (folder / f"{name}.html").is_file() else ""
             parts.append(
-                f"## {text.title}\n\n[![{text.alt}]({folder.name}/{name}.png)]({folder.name}/{name}.png)\n\n{opened}"
-                f"**What was run.** {text.ran}\n\n**What is seen.** {text.seen}\n\n**What must not be concluded.** {text.caution}\n"
+                f"## {text.title}\n\n[![{text.alt}]({folder.name}/{name}.png)]({folder.name}/{name}.png)\n\n"
+                f"{opened}**What was run.** {text.ran}\n\n**What is seen.** {text.seen}\n\n"
+                f"**What must not be concluded.** {text.caution}\n"
             )
     return "\n".join(parts)

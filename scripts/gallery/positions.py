@@ -33,7 +33,14 @@ def plate() -> Plate:
     plain(above, "position", "value")
     for position, style in zip(FROM, ("-", "--", ":"), strict=True):
         offsets = torch.arange(LENGTH) - position
-        below.plot(offsets.numpy(), products[position].numpy(), color=BLUE, linestyle=style, linewidth=1.3, label=f"from {position}")
+        below.plot(
+            offsets.numpy(),
+            products[position].numpy(),
+            color=BLUE,
+            linestyle=style,
+            linewidth=1.3,
+            label=f"from {position}",
+        )
     below.axvline(0, color=GRAY, linewidth=0.6)
     below.legend(frameon=False, fontsize=8)
     plain(below, "offset", "PE(p)·PE(p + offset) / (E/2)")
@@ -42,15 +49,19 @@ def plate() -> Plate:
         "positions",
         Words(
             "The sinusoidal position matrix",
-            "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot product of rows by "
-            "offset, highest at 0.",
-            f"`attent.attention.positions.sinusoidal.waves` for {LENGTH} positions and {WIDTH} features; nothing is trained.",
-            "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two rows depends on "
-            f"their offset alone: at an offset of 5 it differs by at most {deviation:.0e} between places, and the three curves lie on one "
-            f"another where they overlap. A row with itself has 1, with the next {products[0, 1]:.2f}, with the tenth "
-            f"{products[0, 10]:.2f}.",
-            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and W_K, learnt, and "
-            "the words' own features. Nor does the curve fall steadily: it rises again at some offsets.",
+            "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot "
+            "product of rows by offset, highest at 0.",
+            (
+                f"`attent.attention.positions.sinusoidal.waves` for {LENGTH} positions and {WIDTH} features; nothing "
+                "is trained."
+            ),
+            "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two "
+            f"rows depends on their offset alone: at an offset of 5 it differs by at most {deviation:.0e} between "
+            "places, and the three curves lie on one another where they overlap. A row with itself has 1, with the "
+            f"next {products[0, 1]:.2f}, with the tenth {products[0, 10]:.2f}.",
+            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and "
+            "W_K, learnt, and the words' own features. Nor does the curve fall steadily: it rises again at some "
+            "offsets.",
         ),
         drawing,
     )

@@ -23,7 +23,11 @@ def plate(majors: Mapping[str, str]) -> Plate:
     names = list(majors)
     lookups = {
         "exact: a mask, key = query": (EXACT, names, attent.lookup(EXACT, majors)),
-        "exact, turned round: equal keys share": (TURNED, [*majors.values()], attent.lookup(TURNED, majors, inverse=True)),
+        "exact, turned round: equal keys share": (
+            TURNED,
+            [*majors.values()],
+            attent.lookup(TURNED, majors, inverse=True),
+        ),
         "soft: softmax over similar spelling": (SOFT, names, attent.lookup(SOFT, majors, method="soft")),
     }
     drawing = sheet(9.0, 5.4)
@@ -35,19 +39,22 @@ def plate(majors: Mapping[str, str]) -> Plate:
     bar(drawing, list(panels))
     soft = lookups["soft: softmax over similar spelling"][2]
     votes = [soft.votes(row, 1)[0] for row in range(len(SOFT))]
-    summary = ", ".join(f"*{query}* puts {vote.weight:.3f} on {vote.key}" for query, vote in zip(SOFT, votes, strict=True))
+    summary = ", ".join(
+        f"*{query}* puts {vote.weight:.3f} on {vote.key}" for query, vote in zip(SOFT, votes, strict=True)
+    )
     return Plate(
         "registrar",
         Words(
             "A database asked exactly and softly",
-            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, turned round with "
-            "shared weights, and soft.",
-            "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its answer, each column "
-            "an entry.",
-            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; turned round, "
-            f"students of one major share it. Softly, every key answers as much as its spelling fits: {summary}.",
-            "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a stranger too "
-            f"(*{SOFT[-1]}*), and those weights sum to one like any others.",
+            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, "
+            "turned round with shared weights, and soft.",
+            "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its "
+            "answer, each column an entry.",
+            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; "
+            "turned round, students of one major share it. Softly, every key answers as much as its spelling fits: "
+            f"{summary}.",
+            "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a "
+            f"stranger too (*{SOFT[-1]}*), and those weights sum to one like any others.",
         ),
         drawing,
     )

@@ -22,8 +22,8 @@ def run(name: str, folder: Path, updates: int | None = None) -> Path:
     """Return a run folder; train it if it is missing, resume it if it is unfinished.
 
     Args:
-        name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention), `digits` (in patches of 2 x 2 pixels) or `stories`,
-            which are made beside the run.
+        name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention), `digits` (in patches of 2 x 2 pixels) or
+            `stories`, which are made beside the run.
         folder: of all runs.
         updates: number of updates; None for the recipe's.
     """

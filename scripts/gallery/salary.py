@@ -22,16 +22,16 @@ def plate() -> Plate:
         "salary",
         Words(
             "Grade point average to salary",
-            "Above salaries over averages, shaded by their weight, with the regression's curve; below the weight of each average for "
-            "the query.",
-            "`attent.AttentionRegressor` (Nadaraya and Watson) on the 400 made-up graduates of `examples/salary.py`, its bandwidth "
-            "learnt by leaving one out.",
-            f"For an average of {query} it expects {values['expected']:,.0f}, with a bandwidth of {values['model'].bandwidth_[0]:.3f}. "
-            f"The weights lie on those nearby: {summary}. There are not equally many graduates of each average, so the weight of all of "
-            "one differs more than that of each.",
+            "Above salaries over averages, shaded by their weight, with the regression's curve; below the weight of "
+            "each average for the query.",
+            "`attent.AttentionRegressor` (Nadaraya and Watson) on the 400 made-up graduates of `examples/salary.py`, "
+            "its bandwidth learnt by leaving one out.",
+            f"For an average of {query} it expects {values['expected']:,.0f}, with a bandwidth of "
+            f"{values['model'].bandwidth_[0]:.3f}. The weights lie on those nearby: {summary}. There are not equally "
+            "many graduates of each average, so the weight of all of one differs more than that of each.",
             "Anything about graduates: they are made up. The typical error, left out one at a time, is "
-            f"{values['model'].loo_score_ ** 0.5:,.0f}, so the curve is a mean, not a prediction for a person; and at either end, where "
-            "all neighbors stand on one side, such means are known to be drawn towards the middle.",
+            f"{values['model'].loo_score_ ** 0.5:,.0f}, so the curve is a mean, not a prediction for a person; and at "
+            "either end, where all neighbors stand on one side, such means are known to be drawn towards the middle.",
         ),
         values["figure"],
     )

@@ -37,20 +37,23 @@ def plate(encoder: Encoder) -> Plate:
     panels[3].legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=1)
     plain(panels[3], "", "share of the row on its diagonal")
     summary = "; ".join(
-        f"{name} {shares.mean():.2f} on average, from {shares.min():.2f} to {shares.max():.2f}" for name, shares in diagonals.items()
+        f"{name} {shares.mean():.2f} on average, from {shares.min():.2f} to {shares.max():.2f}"
+        for name, shares in diagonals.items()
     )
     return Plate(
         "self-attention",
         Words(
             "softmax(ssᵀ)s and its diagonal",
-            "Three matrices over the pieces of a sentence, without a scale, with it, and with projections; bars of what lies on the "
-            "diagonals.",
-            '`attent.attend(s, s, s, score="dot")` and `"scaled_dot"`, s being what the first layer of all-MiniLM-L6-v2 is given for '
+            "Three matrices over the pieces of a sentence, without a scale, with it, and with projections; bars of "
+            "what lies on the diagonals.",
+            '`attent.attend(s, s, s, score="dot")` and `"scaled_dot"`, s being what the first layer of '
+            "all-MiniLM-L6-v2 is given for "
             f"*{SENTENCE}* (E = {s.shape[1]}); and that layer's own heads.",
-            f"The share of each row on its diagonal: {summary}. A vector is more like itself than like any other of about its length, so "
-            "without projections a word looks at itself, and softmax(ssᵀ)s is nearly s. W_Q and W_K let it look for something else.",
-            "That self-attention without projections can do nothing: where vectors are short, or a scale makes them so, weight leaves "
-            "the diagonal for words that are alike. Nor is weight off the diagonal good in itself.",
+            f"The share of each row on its diagonal: {summary}. A vector is more like itself than like any other of "
+            "about its length, so without projections a word looks at itself, and softmax(ssᵀ)s is nearly s. W_Q and "
+            "W_K let it look for something else.",
+            "That self-attention without projections can do nothing: where vectors are short, or a scale makes them "
+            "so, weight leaves the diagonal for words that are alike. Nor is weight off the diagonal good in itself.",
         ),
         drawing,
     )

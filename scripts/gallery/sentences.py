@@ -15,9 +15,9 @@ NAMED = 3
 # The most pieces for which a matrix has room for numbers.
 FEW = 10
 CAUTION = (
-    "The head was picked because its weight is the largest of all heads', and some head always has the largest. Above the dashed line "
-    "it gives these words more than their offset explains, which is not yet what the words mean; a weight does not say what was passed "
-    "on, nor that the model used it. One sentence is an example, not a finding."
+    "The head was picked because its weight is the largest of all heads', and some head always has the largest. Above "
+    "the dashed line it gives these words more than their offset explains, which is not yet what the words mean; a "
+    "weight does not say what was passed on, nor that the model used it. One sentence is an example, not a finding."
 )
 
 
@@ -70,10 +70,12 @@ class Pair:
         distance = f"{abs(offset)} {'piece' if abs(offset) == 1 else 'pieces'} {'on' if offset > 0 else 'back'}"
         above, heads = int((self.weights > self.others.high).sum()), self.weights.numel()
         return (
-            f"*{self.title}*, {distance}: layer {layer}, head {head} gives it {self.weights[layer, head]:.2f}; between other words at this "
-            f"offset {self.others.mean[layer, head]:.2f} on average, and more than {self.others.high[layer, head]:.2f} for one pair in "
-            f"twenty; *{self.target}* gets {self.from_others(layer, head):.2f} from each other word of the sentence. {above} of {heads} "
-            f"heads give *{self.title}* more than they give 19 of 20 pairs elsewhere; of words like any others {heads / 20:.1f} would."
+            f"*{self.title}*, {distance}: layer {layer}, head {head} gives it {self.weights[layer, head]:.2f}; "
+            f"between other words at this offset {self.others.mean[layer, head]:.2f} on average, and more than "
+            f"{self.others.high[layer, head]:.2f} for one pair in twenty; *{self.target}* gets "
+            f"{self.from_others(layer, head):.2f} from each other word of the sentence. {above} of {heads} heads give "
+            f"*{self.title}* more than they give 19 of 20 pairs elsewhere; of words like any others {heads / 20:.1f} "
+            "would."
         )
 
 
@@ -83,11 +85,14 @@ def pairs(encoder: Encoder, captions: Sequence[str], sentence: str, words: Seque
     others = of_similar_length(encoder, captions, len(reading.pieces))
     cells = [(reading.find(source), reading.find(target)) for source, target in words]
     return [
-        Pair(reading, source, target, elsewhere(others, column - row)) for (source, target), (row, column) in zip(words, cells, strict=True)
+        Pair(reading, source, target, elsewhere(others, column - row))
+        for (source, target), (row, column) in zip(words, cells, strict=True)
     ]
 
 
-def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, words: Sequence[tuple[str, str]]) -> Plate:
+def plate(
+    name: str, encoder: Encoder, captions: Sequence[str], sentence: str, words: Sequence[tuple[str, str]]
+) -> Plate:
     """Draw the head with the largest weight for each pair of words, and all heads as a scatter plot.
 
     The scatter plot has the heads here and in other sentences.
@@ -101,7 +106,15 @@ def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, w
         title = f"layer {layer}, head {head}: most from {pair.title} (framed)"
         pieces = pair.reading.pieces
         is_short = len(pieces) <= FEW
-        matrix(left, pair.reading.weights[layer, head], pieces, pieces, title, digits=2 if is_short else None, marked=[pair.cell])
+        matrix(
+            left,
+            pair.reading.weights[layer, head],
+            pieces,
+            pieces,
+            title,
+            digits=2 if is_short else None,
+            marked=[pair.cell],
+        )
         left.set_xlabel("rows look at columns", fontsize=8)
         if not is_short:
             bar(drawing, left)
@@ -112,13 +125,13 @@ def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, w
         name,
         Words(
             f"*{sentence}*",
-            f"For {titles} a matrix of the head that looks so most, and a scatter of all heads: the weight here against the mean at the "
-            "same offset elsewhere.",
-            f"`attent.watch` on all-MiniLM-L6-v2 reading the sentence, and the {NUMBER} captions of Multi30k nearest to it in length, "
-            f"which have {_number(word_pairs)} pairs of words at the same offsets.",
-            "Each dot is a head: upward what it gives the two words here, to the right what it gives two other words that stand as far "
-            "apart; the line to its right ends where one pair of twenty is above. On the dashed line a head looks here as it does "
-            f"anywhere. {summary}",
+            f"For {titles} a matrix of the head that looks so most, and a scatter of all heads: the weight here "
+            "against the mean at the same offset elsewhere.",
+            f"`attent.watch` on all-MiniLM-L6-v2 reading the sentence, and the {NUMBER} captions of Multi30k nearest "
+            f"to it in length, which have {_number(word_pairs)} pairs of words at the same offsets.",
+            "Each dot is a head: upward what it gives the two words here, to the right what it gives two other words "
+            "that stand as far apart; the line to its right ends where one pair of twenty is above. On the dashed "
+            f"line a head looks here as it does anywhere. {summary}",
             CAUTION,
         ),
         drawing,
@@ -135,10 +148,22 @@ def scatter(axes: Any, pair: Pair) -> None:
     width = pair.weights.shape[1]
     for index in sorted(range(len(weights)), key=weights.__getitem__)[-NAMED:]:
         layer, head = divmod(index, width)
-        axes.annotate(f"{layer}.{head}", (mean[index], weights[index]), xytext=(4, 3), textcoords="offset points", fontsize=8, color=RED)
+        axes.annotate(
+            f"{layer}.{head}",
+            (mean[index], weights[index]),
+            xytext=(4, 3),
+            textcoords="offset points",
+            fontsize=8,
+            color=RED,
+        )
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top))
     row, column = pair.cell
-    plain(axes, f"the same offset ({column - row:+}) elsewhere, mean", f"{pair.title}, here", f"{len(weights)} heads, layer.head")
+    plain(
+        axes,
+        f"the same offset ({column - row:+}) elsewhere, mean",
+        f"{pair.title}, here",
+        f"{len(weights)} heads, layer.head",
+    )
 
 
 def _number(word_pairs: Sequence[Pair]) -> str:

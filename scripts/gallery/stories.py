@@ -29,7 +29,9 @@ def plate(run: Path) -> Plate:
     translator, judge = load(run), example("stories")
     stories = judge["read"](Path(read_config(run).corpus["text"]["train"]).parent, "test")
     texts = translator.translate([story.text for story in stories])
-    right = judge["accuracy"](stories, [judge["answer_of"](text) == story.answer for story, text in zip(stories, texts, strict=True)])
+    right = judge["accuracy"](
+        stories, [judge["answer_of"](text) == story.answer for story, text in zip(stories, texts, strict=True)]
+    )
     examples = [first(stories, kind, translator) for kind in KINDS]
     maps = [translator.map(story.text) for story in examples]
     drawing = sheet(9.0, 6.6)
@@ -42,23 +44,26 @@ def plate(run: Path) -> Plate:
         shares = [judge["support_share"](translator, story) for story in stories if story.kind == kind][:MEASURED]
         answer, every, chance = (mean(values) for values in zip(*shares, strict=True))
         readings.append(
-            f"With {sentences} {right[kind]:.1f}% of the test stories are answered right; {answer:.2f} of the attention with which the "
-            f"answer is written for the first time lies on the supporting sentences, which have {chance:.2f} of the words, and "
-            f"{every:.2f} of the attention with which all words are."
+            f"With {sentences} {right[kind]:.1f}% of the test stories are answered right; {answer:.2f} of the "
+            "attention with which the answer is written for the first time lies on the supporting sentences, which "
+            f"have {chance:.2f} of the words, and {every:.2f} of the attention with which all words are."
         )
     return Plate(
         "stories",
         Words(
             "A story, its question, and where the answer is looked up",
-            "Two matrices, words written by words of a story and its question, dark where it looked; frames are the supporting sentences.",
-            "An RNN with Bahdanau's attention trained on stories with their supporting sentences (`configs/stories.toml`); for each kind "
-            f"the first short test story, and the first {MEASURED} of the kind for the shares of attention. Row t holds the weights of "
-            "the step that writes the word t.",
-            f"{' '.join(readings)} *{examples[1].question}* takes two look-ups, who had it last and where they were then. The last word is "
-            "no look-up: what was just written is written again.",
-            "That all that is read stands where the weight is: the encoder's states have read the whole story, so that a name is found at "
-            "other sentences of the same person too. Nor that such a network finds two facts in one step: [stories](stories.md) says "
-            "what it answers where it learns the answer alone.",
+            (
+                "Two matrices, words written by words of a story and its question, dark where it looked; frames are "
+                "the supporting sentences."
+            ),
+            "An RNN with Bahdanau's attention trained on stories with their supporting sentences "
+            f"(`configs/stories.toml`); for each kind the first short test story, and the first {MEASURED} of the "
+            "kind for the shares of attention. Row t holds the weights of the step that writes the word t.",
+            f"{' '.join(readings)} *{examples[1].question}* takes two look-ups, who had it last and where they were "
+            "then. The last word is no look-up: what was just written is written again.",
+            "That all that is read stands where the weight is: the encoder's states have read the whole story, so "
+            "that a name is found at other sentences of the same person too. Nor that such a network finds two facts "
+            "in one step: [stories](stories.md) says what it answers where it learns the answer alone.",
         ),
         drawing,
         build_scene(maps[1], title=examples[1].question),
@@ -67,8 +72,14 @@ def plate(run: Path) -> Plate:
 
 def first(stories: Sequence[Story], kind: str, translator: Translator) -> Story:
     """Return the first short story of a kind, or the shortest."""
-    lengths = {index: len(translator.source_tokenizer.encode(story.text)) for index, story in enumerate(stories) if story.kind == kind}
-    return stories[next((index for index, length in lengths.items() if length <= SHORT), min(lengths, key=lengths.__getitem__))]
+    lengths = {
+        index: len(translator.source_tokenizer.encode(story.text))
+        for index, story in enumerate(stories)
+        if story.kind == kind
+    }
+    return stories[
+        next((index for index, length in lengths.items() if length <= SHORT), min(lengths, key=lengths.__getitem__))
+    ]
 
 
 def _draw(axes: Any, story: Story, heat_map: LabelledMap, sentence_numbers: Any) -> None:
@@ -78,4 +89,6 @@ def _draw(axes: Any, story: Story, heat_map: LabelledMap, sentence_numbers: Any)
     for support in story.support:
         columns = [index for index, number in enumerate(numbers) if number == support]
         height = len(heat_map.rows) - 1
-        axes.add_patch(Rectangle((columns[0] - 0.5, -0.5), len(columns), height, fill=False, edgecolor=RED, linewidth=1.3))
+        axes.add_patch(
+            Rectangle((columns[0] - 0.5, -0.5), len(columns), height, fill=False, edgecolor=RED, linewidth=1.3)
+        )

@@ -63,7 +63,10 @@ def read_text(path: Path | str, limit: int) -> str:
 
 
 def read_json(path: Path | str, limit: int) -> Any:
-    """Read a file of JSON; arguments and errors as `read_text`, and DataError: it is no JSON, or nested more than 50 deep."""
+    """Read a file of JSON; arguments and errors as `read_text`, and DataError.
+
+    It is no JSON, or nested more than 50 deep.
+    """
     text = read_text(path, limit)
     try:
         content = json.loads(text)
@@ -75,7 +78,10 @@ def read_json(path: Path | str, limit: int) -> Any:
     level = [content]
     for _ in range(DEEPEST):
         inner = (
-            part for outer in level if isinstance(outer, dict | list) for part in (outer.values() if isinstance(outer, dict) else outer)
+            part
+            for outer in level
+            if isinstance(outer, dict | list)
+            for part in (outer.values() if isinstance(outer, dict) else outer)
         )
         level = [part for part in inner if isinstance(part, dict | list)]
     if level:

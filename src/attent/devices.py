@@ -42,8 +42,8 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
     """Return the device of a name, which this machine must have.
 
     Args:
-        name: "cpu"; "cuda" for a GPU, or "cuda:1" for the GPU of that number; "mps"; "auto" for a GPU if PyTorch finds one through
-            CUDA or ROCm, else the CPU. A `torch.device` is returned unchanged.
+        name: "cpu"; "cuda" for a GPU, or "cuda:1" for the GPU of that number; "mps"; "auto" for a GPU if PyTorch finds
+            one through CUDA or ROCm, else the CPU. A `torch.device` is returned unchanged.
 
     Raises:
         DeviceError: this machine has no such device; the message lists the devices that it has.
@@ -58,7 +58,11 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
     if name == AUTO:
         return torch.device("cuda" if "cuda:0" in present else "cpu")
     if (name if name != "cuda" else "cuda:0") not in present:
-        reason = "" if torch.backends.cuda.is_built() or not name.startswith("cuda") else "; this PyTorch is built without CUDA"
+        reason = (
+            ""
+            if torch.backends.cuda.is_built() or not name.startswith("cuda")
+            else "; this PyTorch is built without CUDA"
+        )
         raise DeviceError(f"this machine has no device {name!r}: there is {', '.join(present)}{reason}")
     return torch.device(name)
 

@@ -1,19 +1,14 @@
 """Exceptions of attent's public interface.
 
-AttentError
-├── ArgumentError (also ValueError)      a value that cannot be used; the message says what was expected
-│   ├── ShapeError                       a tensor of the wrong shape
-│   ├── DTypeError                       a tensor of the wrong type of number
-│   ├── DeviceError                      a device that is not there, or tensors on different ones
-│   ├── UnknownNameError                 a name that no part, preset, key or locale has
-│   └── MissingArgumentError             a part with required arguments that was given by name only
-├── PartError (also AssertionError)       a user's part that breaks the contract of its slot
-├── UnseenError (also KeyError)          a module of a watched model that has no map
-├── ImplementationError                  an implementation chosen by name that cannot compute this call
-├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
-├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
-├── VersionError (also ImportError)      a library that is too old
-└── RunError                             a run folder that is missing, damaged, written by a newer version or in use by another process
+AttentError ├── ArgumentError (also ValueError) a value that cannot be used; the message says what was expected │ ├──
+ShapeError a tensor of the wrong shape │ ├── DTypeError a tensor of the wrong type of number │ ├── DeviceError a device
+that is not there, or tensors on different ones │ ├── UnknownNameError a name that no part, preset, key or locale has │
+└── MissingArgumentError a part with required arguments that was given by name only ├── PartError (also AssertionError)
+a user's part that breaks the contract of its slot ├── UnseenError (also KeyError) a module of a watched model that has
+no map ├── ImplementationError an implementation chosen by name that cannot compute this call ├── StaleMapError an
+attention map whose queries, keys or parameters were changed in place ├── DataError (also ValueError) text, a corpus or
+a tokenizer that cannot be read ├── VersionError (also ImportError) a library that is too old └── RunError a run folder
+that is missing, damaged, written by a newer version or in use by another process
 """
 
 from __future__ import annotations
@@ -37,7 +32,8 @@ _VALUES.maxlevel, _VALUES.maxstring, _VALUES.maxother = 2, 200, 200
 class AttentError(Exception):
     """The root of the tree; the command line prints it as one line and exits with code 2.
 
-    A message is at most `MAX_MESSAGE` characters long, whatever of the caller's it repeats: of a longer one the middle is left out.
+    A message is at most `MAX_MESSAGE` characters long, whatever of the caller's it repeats: of a longer one the middle
+    is left out.
     """
 
     def __init__(self, *args: object) -> None:
@@ -49,7 +45,10 @@ def _cut(message: str) -> str:
 
 
 def brief(value: object) -> str:
-    """Return a value as Python writes it, in one line of a few hundred characters at most: of a long list its first items alone."""
+    """Return a value as Python writes it, in one line of a few hundred characters at most.
+
+    Of a long list its first items alone.
+    """
     return " ".join(_VALUES.repr(value).split())
 
 
@@ -177,7 +176,10 @@ class VersionError(AttentError, ImportError):
 
 
 def refuse(*rules: tuple[object, str]) -> None:
-    """Raise an ArgumentError with the message of the first rule that applies; a rule is (whether it applies, the message)."""
+    """Raise an ArgumentError with the message of the first rule that applies.
+
+    A rule is (whether it applies, the message).
+    """
     for applies, message in rules:
         if applies:
             raise ArgumentError(message)

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 TERM = re.compile(r"\s*([\w.]+(?::[A-Za-z_]\w*)?)(?::(\d{1,9}(?:,\d{1,9})*))?\s*")
 MASK_FOLDER = Path(__file__).parent / "attention" / "masks"
 # How the masks that take numbers are written.
-EXAMPLES = {"window": "window:2 or window:4,0", "prefix": "prefix:3", "padding": "padding:5", "documents": "documents:0,0,0,1,1"}
+EXAMPLES = {
+    "window": "window:2 or window:4,0",
+    "prefix": "prefix:3",
+    "padding": "padding:5",
+    "documents": "documents:0,0,0,1,1",
+}
 
 
 def check_mask(text: str) -> None:

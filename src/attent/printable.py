@@ -12,7 +12,10 @@ BEGIN, END = 240, 80
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters as JSON does, `\u001b`, so that a terminal does not execute them; tabs and line feeds stay."""
+    r"""Escape control characters as JSON does, `\u001b`, so that a terminal does not execute them.
+
+    Tabs and line feeds stay.
+    """
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

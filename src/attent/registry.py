@@ -31,7 +31,8 @@ def class_name(name: str) -> str:
 def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict[str, type[Any]]:
     """Import every part of a folder, and return the classes by file name, in alphabetical order.
 
-    Each class becomes an attribute of the package, so that it can be imported from there whether or not the package's code names it.
+    Each class becomes an attribute of the package, so that it can be imported from there whether or not the package's
+    code names it.
 
     Args:
         package: the package, such as `attent.attention.scores`, or its dotted name.
@@ -89,7 +90,11 @@ def check(kind: str, name: str | None) -> None:
         UnknownNameError: no part has this name.
         ArgumentError: it is "my.module.Class".
     """
-    if name is not None and not is_imported(name) and name not in (names := part_names(Path(__file__).parent / "attention" / f"{kind}s")):
+    if (
+        name is not None
+        and not is_imported(name)
+        and name not in (names := part_names(Path(__file__).parent / "attention" / f"{kind}s"))
+    ):
         _refuse_dots(kind, name)
         raise UnknownNameError(kind, name, names)
 
@@ -119,14 +124,17 @@ def _refuse_dots(kind: str, name: str) -> None:
     """Raise if a name is "my.module.Class"."""
     module, dot, attribute = name.rpartition(".")
     if dot:
-        raise ArgumentError(f"{kind} {name!r} is no name; a {kind} of your own is written with a colon, {module}:{attribute}")
+        raise ArgumentError(
+            f"{kind} {name!r} is no name; a {kind} of your own is written with a colon, {module}:{attribute}"
+        )
 
 
 @contextmanager
 def current_folder_searched() -> Iterator[None]:
-    """Search the current folder for the modules of parts too, as `python -m` does; after Python's own path, and for nothing else.
+    """Search the current folder for the modules of parts too, as `python -m` does.
 
-    Under `python -P`, which keeps the current folder out, nothing changes.
+    After Python's own path, and for nothing else. Under `python -P`, which keeps the current folder out, nothing
+    changes.
     """
     _extra_path[:] = [] if sys.flags.safe_path else [""]
     try:
@@ -145,7 +153,9 @@ def _imported(kind: str, path: str) -> type[Any]:
         raise ArgumentError(f"{kind} {path!r} cannot be imported: {error}") from error
     # the module is somebody's own, and anything may happen in it
     except Exception as error:
-        raise ArgumentError(f"{kind} {path!r} cannot be imported: {module} raises {type(error).__name__}: {error}") from error
+        raise ArgumentError(
+            f"{kind} {path!r} cannot be imported: {module} raises {type(error).__name__}: {error}"
+        ) from error
     finally:
         for folder in extra_path:
             sys.path.remove(folder)

@@ -11,7 +11,10 @@ OLDEST = {"torch": "2.11", "transformers": "5.0"}
 
 
 def is_older(version: str, oldest: str) -> bool:
-    """Return whether a version such as "2.4.0+cpu" is older than one such as "2.11"; a version without numbers is not."""
+    """Return whether a version such as "2.4.0+cpu" is older than one such as "2.11".
+
+    A version without numbers is not.
+    """
     parts = re.match(r"\d+(\.\d+)*", version)
     return parts is not None and [*map(int, parts[0].split("."))] < [*map(int, oldest.split("."))]
 
@@ -24,4 +27,6 @@ def check_version(package: str, version: str) -> None:
     """
     oldest = OLDEST[package]
     if is_older(version, oldest):
-        raise VersionError(f"attent needs {package} {oldest} or newer, got {version}: pip install --upgrade '{package}>={oldest}'")
+        raise VersionError(
+            f"attent needs {package} {oldest} or newer, got {version}: pip install --upgrade '{package}>={oldest}'"
+        )

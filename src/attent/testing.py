@@ -31,14 +31,22 @@ SIDES = ("query", "key", "value")
 
 @torch.enable_grad()
 def check_part(
-    part: Part, *, batch: int = 2, heads: int | None = None, queries: int = 5, keys: int = 7, width: int = 4, key_width: int | None = None
+    part: Part,
+    *,
+    batch: int = 2,
+    heads: int | None = None,
+    queries: int = 5,
+    keys: int = 7,
+    width: int = 4,
+    key_width: int | None = None,
 ) -> None:
     """Check that a part keeps the contract of its slot.
 
-    The checks run in float64 on small random tensors, on the part by itself and in `attend` by the formula and by tiles: shapes and
-    dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not change the result; that hidden
-    keys have weight zero and cannot leak, even as NaN; queries that may attend to no key; lowered forms; a mask's key range and
-    visible keys; a normalizer's `shift_invariant` and `is_distribution`; memory.
+    The checks run in float64 on small random tensors, on the part by itself and in `attend` by the formula and by
+    tiles: shapes and dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not
+    change the result; that hidden keys have weight zero and cannot leak, even as NaN; queries that may attend to no
+    key; lowered forms; a mask's key range and visible keys; a normalizer's `shift_invariant` and `is_distribution`;
+    memory.
 
     Args:
         part: an instance, or a function (query, key) → scores. A module is copied, not changed.
@@ -62,7 +70,9 @@ def check_part(
         part = choices.score(part)
     slot = next(slot for slot, kind in SLOTS.items() if isinstance(part, kind[0]))
     own_width, own_key_width = getattr(part, "widths", None) or (width, width if key_width is None else key_width)
-    trial = _Trial(slot, part, batch, heads or getattr(part, "heads", None) or 3, queries, keys, own_width, own_key_width)
+    trial = _Trial(
+        slot, part, batch, heads or getattr(part, "heads", None) or 3, queries, keys, own_width, own_key_width
+    )
     if slot != "normalizer":
         trial.prepared()
     try:
@@ -81,7 +91,11 @@ class _Sizes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         # an expanded axis takes no memory
-        sizes = [leaf.untyped_storage().nbytes() // leaf.element_size() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        sizes = [
+            leaf.untyped_storage().nbytes() // leaf.element_size()
+            for leaf in tree_leaves(result)
+            if isinstance(leaf, Tensor)
+        ]
         self.largest = max(self.largest, *sizes, 0)
         return result
 
@@ -108,7 +122,9 @@ class _Trial:
 
     def sides(self, queries: int | None = None, keys: int | None = None) -> tuple[Tensor, Tensor]:
         shape = self.batch, self.heads
-        return self.random(*shape, queries or self.queries, self.width), self.random(*shape, keys or self.keys, self.key_width)
+        return self.random(*shape, queries or self.queries, self.width), self.random(
+            *shape, keys or self.keys, self.key_width
+        )
 
     def prepared(self, queries: int | None = None, keys: int | None = None, **arguments: Any) -> Prepared:
         """Return the call that `attend` prepares with the part."""
@@ -120,7 +136,13 @@ class _Trial:
         raise PartError(f"{self.slot} {type(self.part).__name__}: {message}")
 
     def shaped(
-        self, name: str, tensor: Any, shape: tuple[int, ...], dtype: torch.dtype | None = torch.float64, *, exactly: bool = False
+        self,
+        name: str,
+        tensor: Any,
+        shape: tuple[int, ...],
+        dtype: torch.dtype | None = torch.float64,
+        *,
+        exactly: bool = False,
     ) -> Tensor:
         """Check a tensor, and return it broadcast to a shape."""
         if not isinstance(tensor, Tensor):
@@ -129,7 +151,9 @@ class _Trial:
             self.fail(f"{name} must be {dtype}, got {tensor.dtype}")
         if exactly and tensor.shape != shape:
             self.fail(f"{name} must be (B, H, Tq, Tk) = {shape}, got {tuple(tensor.shape)}")
-        if tensor.dim() != len(shape) or any(size not in (1, whole) for size, whole in zip(tensor.shape, shape, strict=True)):
+        if tensor.dim() != len(shape) or any(
+            size not in (1, whole) for size, whole in zip(tensor.shape, shape, strict=True)
+        ):
             self.fail(f"{name} must broadcast to {shape}, got {tuple(tensor.shape)}")
         return tensor.expand(shape)
 
@@ -150,7 +174,10 @@ class _Trial:
                     return  # the part was made for certain sizes only
             largest.append(sizes.largest)
         if largest[1] > 3 * largest[0]:
-            self.fail(f"{name} must grow linearly with the keys, but a tensor of {largest[0]} for 128 keys has {largest[1]} for 256")
+            self.fail(
+                f"{name} must grow linearly with the keys, but a tensor of {largest[0]} for 128 keys has {largest[1]} "
+                "for 256"
+            )
 
 
 def _score(trial: _Trial) -> None:
@@ -163,11 +190,15 @@ def _score(trial: _Trial) -> None:
     trial.equal("the last of its steps must be what forward returns", last, expected)
     key_side = score.lower_key(key)
     query_side = score.lower_query(query, key_side.center)
-    trial.equal("lower_query and lower_key must make what forward returns", score.score_lowered(query_side, key_side), expected)
+    trial.equal(
+        "lower_query and lower_key must make what forward returns", score.score_lowered(query_side, key_side), expected
+    )
     start = trial.keys // 2
     later = score.lower_later_key(key[:, :, start:], start, key_side.center)
     trial.equal(
-        "lower_later_key must lower keys as lower_key does among others", score.score_lowered(query_side, later), expected[..., start:]
+        "lower_later_key must lower keys as lower_key does among others",
+        score.score_lowered(query_side, later),
+        expected[..., start:],
     )
     rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
     part = score.score_lowered(some(query_side, rows), some(key_side, columns))
@@ -176,7 +207,11 @@ def _score(trial: _Trial) -> None:
     trial.equal("a sequence's scores must not depend on its batch neighbors", first, expected[:1])
     if score.maximum_length is None:
         order = torch.randperm(trial.keys, generator=trial.generator)
-        trial.equal("in another order of the keys the scores must be the same", score(query, key[:, :, order]), expected[..., order])
+        trial.equal(
+            "in another order of the keys the scores must be the same",
+            score(query, key[:, :, order]),
+            expected[..., order],
+        )
     trial.linear("a row's scores", lambda keys: score(*trial.sides(1, keys)))
 
 
@@ -186,9 +221,15 @@ def _normalizer(trial: _Trial) -> None:
     weights = trial.shaped("weights of float64 scores", normalizer(scores), trial.pairs, exactly=True)
     trial.equal("a row's weights must depend on the row alone", normalizer(scores[:1, :, 1:2]), weights[:1, :, 1:2])
     order = torch.randperm(trial.keys, generator=trial.generator)
-    trial.equal("in another order of the keys the weights must be the same", normalizer(scores[..., order]), weights[..., order])
+    trial.equal(
+        "in another order of the keys the weights must be the same", normalizer(scores[..., order]), weights[..., order]
+    )
     if normalizer.shift_invariant:
-        trial.equal("it says shift_invariant, and its weights change when 3 is added to all scores", normalizer(scores + 3.0), weights)
+        trial.equal(
+            "it says shift_invariant, and its weights change when 3 is added to all scores",
+            normalizer(scores + 3.0),
+            weights,
+        )
     allowed = torch.rand(scores.shape, generator=trial.generator) < 0.6
     allowed[..., 0, :], allowed[..., 1:, 0] = False, True
     masked = normalizer(scores, allowed)
@@ -202,7 +243,8 @@ def _normalizer(trial: _Trial) -> None:
             low, high, smallest = row_sums(rows)
             if max(1.0 - low, high - 1.0, -smallest) > CLOSE:
                 trial.fail(
-                    f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of {smallest:.4g}"
+                    f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of "
+                    f"{smallest:.4g}"
                 )
     trial.linear("a row's weights", lambda keys: normalizer(trial.random(1, 1, 1, keys)))
 
@@ -227,18 +269,31 @@ def _mask(trial: _Trial) -> None:
     if key_range is not None:
         within = (pairs.key_index >= key_range.begin) & (pairs.key_index < key_range.end)
         if (allowed & ~within).any():
-            trial.fail(f"key_range leaves out {int((allowed & ~within).sum())} of {int(allowed.sum())} pairs that may attend")
+            trial.fail(
+                f"key_range leaves out {int((allowed & ~within).sum())} of {int(allowed.sum())} pairs that may attend"
+            )
         if key_range.exact and (within & ~allowed).any():
-            trial.fail(f"an exact key_range holds {int((within & ~allowed).sum())} pairs that may not attend; one with gaps is not exact")
+            trial.fail(
+                f"an exact key_range holds {int((within & ~allowed).sum())} pairs that may not attend; one with gaps "
+                "is not exact"
+            )
     for rows in (torch.arange(trial.queries), torch.arange(1)):
         visible = mask.visible_keys(call.pairs(rows))
-        if visible is not None and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any():
+        if (
+            visible is not None
+            and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any()
+        ):
             trial.fail("visible_keys leaves out keys that one of its queries may see")
     for sequence in range(trial.batch if can_split_by_sequence(replace(call, mask=mask)) else 0):
         keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
-        positions = pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
+        positions = (
+            pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
+        )
         sequence_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
-        sequence_mask, expected = mask_for_sequence(mask, sequence, sequence_pairs), allowed[sequence : sequence + 1, ..., :keys]
+        sequence_mask, expected = (
+            mask_for_sequence(mask, sequence, sequence_pairs),
+            allowed[sequence : sequence + 1, ..., :keys],
+        )
         part = torch.ones_like(expected) if sequence_mask is None else sequence_mask.allowed(sequence_pairs)
         trial.equal(f"for_sequence must mask sequence {sequence} as the batch does", part.expand_as(expected), expected)
 
@@ -255,7 +310,11 @@ def _position(trial: _Trial) -> None:
         by_offset = position.with_heads(trial.heads).bias_by_offset((key - query).flatten())
         if by_offset is not None:
             by_offset = trial.shaped("bias_by_offset", by_offset, (trial.heads, trial.queries * trial.keys), None)
-            trial.equal("bias_by_offset must be what bias adds to pairs so far apart", by_offset.reshape(bias.shape[1:]), bias[0])
+            trial.equal(
+                "bias_by_offset must be what bias adds to pairs so far apart",
+                by_offset.reshape(bias.shape[1:]),
+                bias[0],
+            )
     if position.rotates:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
         rotated = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
@@ -277,7 +336,9 @@ def _in_attention(trial: _Trial) -> None:
     call, query, (key, *_), value = trial.prepared(mask=mask)
     hidden = ~mask.allowed(call.pairs()).expand(trial.pairs).any(-2)[..., None]
     parameters = dict(trial.part.named_parameters()) if isinstance(trial.part, nn.Module) else {}
-    inputs = {"query": query, "key": key, "value": value} | {name: tensor for name, tensor in parameters.items() if tensor.requires_grad}
+    inputs = {"query": query, "key": key, "value": value} | {
+        name: tensor for name, tensor in parameters.items() if tensor.requires_grad
+    }
     of_context = trial.random(*trial.pairs[:3], 3)
 
     def context(inputs: dict[str, Tensor], implementation: str) -> Tensor:
@@ -285,15 +346,22 @@ def _in_attention(trial: _Trial) -> None:
         return attend(*list(inputs.values())[:3], **arguments, implementation=implementation)
 
     def outcome(implementation: str, **others: Tensor) -> dict[str, Tensor]:
-        leaves = {name: tensor.detach().requires_grad_() if name in SIDES else tensor for name, tensor in (inputs | others).items()}
+        leaves = {
+            name: tensor.detach().requires_grad_() if name in SIDES else tensor
+            for name, tensor in (inputs | others).items()
+        }
         result = context(leaves, implementation)
         gradients = torch.autograd.grad(result, list(leaves.values()), of_context, materialize_grads=True)
-        return {"context": result.detach()} | {f"the gradient of {name}": tensor for name, tensor in zip(leaves, gradients, strict=True)}
+        return {"context": result.detach()} | {
+            f"the gradient of {name}": tensor for name, tensor in zip(leaves, gradients, strict=True)
+        }
 
     expected = outcome("reference")
     for implementation in ("reference", "tiled"):
         result = outcome(implementation)
-        spoilt = outcome(implementation, key=key.masked_fill(hidden, torch.nan), value=value.masked_fill(hidden, torch.nan))
+        spoilt = outcome(
+            implementation, key=key.masked_fill(hidden, torch.nan), value=value.masked_fill(hidden, torch.nan)
+        )
         for name, tensor in result.items():
             if not tensor.isfinite().all():
                 trial.fail(f"{name} must be finite where a query may see nothing, by {implementation}")

@@ -31,7 +31,9 @@ else:
     try:
         from jaxtyping import Bool, Float, Int
     except ImportError:
-        Queries = Keys = Values = Scores = Allowed = Contexts = Features = StepFeatures = Tokens = Lengths = Logits = Tensor
+        Queries = Keys = Values = Scores = Allowed = Contexts = Features = StepFeatures = Tokens = Lengths = Logits = (
+            Tensor
+        )
     else:
         Queries = Float[Tensor, "B H Tq Dk"]
         Keys = Float[Tensor, "B G Tk Dk"]

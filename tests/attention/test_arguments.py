@@ -42,7 +42,11 @@ class Short(Score):
         ({"lengths": "all"}, ArgumentError, "lengths must be (B,) whole numbers, got 'all'"),
         ({"bias": 1.0}, ArgumentError, "bias must be a tensor, got 1.0"),
         ({"dropout": "a"}, ArgumentError, "dropout must be in [0, 1), got 'a'"),
-        ({"dropout": 0.1, "seed": 1.5}, ArgumentError, "seed must be a whole number, or a tensor that holds one, got 1.5"),
+        (
+            {"dropout": 0.1, "seed": 1.5},
+            ArgumentError,
+            "seed must be a whole number, or a tensor that holds one, got 1.5",
+        ),
         (
             {"dropout": 0.1, "seed": torch.tensor([1, 2])},
             ArgumentError,
@@ -58,15 +62,26 @@ class Short(Score):
         (
             {"mask": [[True] * 100] * 100},
             ArgumentError,
-            f"mask must be a name, a Mask or a boolean tensor, got [{'[True, True, True, True, True, True, ...], ' * 6}...]; torch",
+            (
+                "mask must be a name, a Mask or a boolean tensor, got "
+                f"[{'[True, True, True, True, True, True, ...], ' * 6}...]; torch"
+            ),
         ),
         ({"bias": [[0.0] * 10**5]}, ArgumentError, "bias must be a tensor, got [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, ...]]"),
         ({"score": "a" * 10**5}, ArgumentError, "unknown score 'aaa"),
         ({"is_causal": True}, ArgumentError, "attend takes no is_causal: is_causal=True is mask='causal'"),
         ({"scale": 0.5}, ArgumentError, "attend takes no scale: scale=s is score=attent.attention.scores.ScaledDot(s)"),
-        ({"attn_mask": None}, ArgumentError, "attend takes no attn_mask: a boolean attn_mask is mask, and one of floats is bias"),
+        (
+            {"attn_mask": None},
+            ArgumentError,
+            "attend takes no attn_mask: a boolean attn_mask is mask, and one of floats is bias",
+        ),
         ({"dropout_p": 0.1}, ArgumentError, "attend takes no dropout_p: dropout_p is dropout, which needs a seed"),
-        ({"enable_gqa": True}, ArgumentError, "attend takes no enable_gqa: key and value may have fewer heads than query without it"),
+        (
+            {"enable_gqa": True},
+            ArgumentError,
+            "attend takes no enable_gqa: key and value may have fewer heads than query without it",
+        ),
         ({"score": Short()}, ShapeError, "score Short must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)"),
         ({"score": lambda q, k: 1.0}, ShapeError, "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got float"),
     ],

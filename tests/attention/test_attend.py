@@ -82,7 +82,9 @@ def test_explain_says_which_runs_and_why_not_the_others() -> None:
     assert found.reasons == {"dense": SHORT, "tanh": TANH, "reference": first, "tiled": first}
     found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     reasons = {"dense": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "reference was asked first"}
-    assert str(found) == "\n".join(["reference runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
+    assert str(found) == "\n".join(
+        ["reference runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())]
+    )
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
 
@@ -133,11 +135,20 @@ def test_autocast_gives_the_inputs_type_and_exact_scores() -> None:
 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-EXACT = [(name, implementation, dtype) for name in SCORES for implementation in ("reference", "tiled") for dtype in DTYPES]
-SDPA = [(name, "sdpa", dtype) for name, part in SCORES.items() for dtype in DTYPES if part.lowers_exactly or dtype == torch.float32]
+EXACT = [
+    (name, implementation, dtype) for name in SCORES for implementation in ("reference", "tiled") for dtype in DTYPES
+]
+SDPA = [
+    (name, "sdpa", dtype)
+    for name, part in SCORES.items()
+    for dtype in DTYPES
+    if part.lowers_exactly or dtype == torch.float32
+]
 
 
-@pytest.mark.parametrize(("name", "implementation", "dtype"), EXACT + [row for row in SDPA if SCORES[row[0]].form == "dot"], ids=str)
+@pytest.mark.parametrize(
+    ("name", "implementation", "dtype"), EXACT + [row for row in SDPA if SCORES[row[0]].form == "dot"], ids=str
+)
 def test_errors_are_at_most_three_times_the_plain_formulas(
     name: str, implementation: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,10 +167,14 @@ def test_errors_are_at_most_three_times_the_plain_formulas(
     def outcome(call: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
         leaves = [tensor.to(dtype).requires_grad_() for tensor in exact]
         context = call(*leaves)
-        gradients = torch.autograd.grad(context, [*leaves, *score.parameters()], ahead.to(dtype), materialize_grads=True)
+        gradients = torch.autograd.grad(
+            context, [*leaves, *score.parameters()], ahead.to(dtype), materialize_grads=True
+        )
         return [tensor.double() for tensor in (context.detach(), *gradients)]
 
-    for right, textbook, found in zip(outcome(plain, torch.float64), outcome(plain, dtype), outcome(ours, dtype), strict=True):
+    for right, textbook, found in zip(
+        outcome(plain, torch.float64), outcome(plain, dtype), outcome(ours, dtype), strict=True
+    ):
         assert (found - right).abs().max() <= 3 * (textbook - right).abs().max()
 
 
@@ -188,7 +203,9 @@ def check_compiled(arguments: dict[str, Any], backend: str) -> None:
     def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attend(query, key, value, **arguments)
 
-    torch.testing.assert_close(both(torch.compile(plain, fullgraph=True, backend=backend)), both(plain), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        both(torch.compile(plain, fullgraph=True, backend=backend)), both(plain), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.no_cover
@@ -223,7 +240,9 @@ def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, mo
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("tile", [by_rows.TILE, 40])
-def test_forward_mode_derivatives_whatever_auto_would_choose(which: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forward_mode_derivatives_whatever_auto_would_choose(
+    which: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(by_rows, "TILE", tile)
     tensors = [QUERY.double(), KEY.double(), VALUE.double(), torch.randn(5, 7, dtype=torch.float64)]
     direction = torch.randn_like(tensors[which])
@@ -294,13 +313,19 @@ def test_it_is_exported_with_sizes_left_open(score: Any, arguments: dict[str, An
 @pytest.mark.parametrize("name", [*SCORES, "heads"])
 def test_the_meta_device_tells_shapes(name: str, implementation: str) -> None:
     with torch.device("meta"):
-        query, key, value = (torch.randn(2, 3, length, width, requires_grad=True) for length, width in ((130, 4), (170, 4), (170, 11)))
+        query, key, value = (
+            torch.randn(2, 3, length, width, requires_grad=True) for length, width in ((130, 4), (170, 4), (170, 11))
+        )
         if name == "heads":
-            context = MultiHeadAttention(12, 3, score="additive")(torch.randn(2, 130, 12, requires_grad=True), mask="causal")
+            context = MultiHeadAttention(12, 3, score="additive")(
+                torch.randn(2, 130, 12, requires_grad=True), mask="causal"
+            )
             assert context.shape == (2, 130, 12)
             return
         score = SCORES[name].for_widths(4, 4, 3)
-        context = attend(query, key, value, score=score, mask=Window(3, 0), position="alibi", implementation=implementation)
+        context = attend(
+            query, key, value, score=score, mask=Window(3, 0), position="alibi", implementation=implementation
+        )
     assert context.device.type == "meta"
     assert context.shape == (2, 3, 130, 11)
     assert torch.autograd.grad(context.sum(), query)[0].shape == query.shape

@@ -88,7 +88,8 @@ def test_a_tanh_form_is_v_times_the_tanh_of_the_sum() -> None:
 def test_a_normalizer_gives_hidden_pairs_and_blind_rows_nothing() -> None:
     scores = torch.tensor([[1.0, torch.nan, 3.0], [torch.inf, 2.0, 5.0]], dtype=torch.float64, requires_grad=True)
     weights = Ratio()(scores, torch.tensor([[True, False, True], [False, False, False]]))
-    # the hidden score is the lowest number there is, which outweighs the others by far; what is left of the row is as good as zero
+    # the hidden score is the lowest number there is, which outweighs the others by far; what is left of the row is as
+    # good as zero
     assert weights[0, 1] == 0
     assert weights[1].tolist() == [0.0, 0.0, 0.0]
     weights.sum().backward()
@@ -98,7 +99,10 @@ def test_a_normalizer_gives_hidden_pairs_and_blind_rows_nothing() -> None:
 
 
 def test_infinity_hides_pairs_from_a_normalizer() -> None:
-    scores, allowed = torch.tensor([[1.0, 2.0, 3.0], [4.0, 2.0, 5.0]]), torch.tensor([[True, False, True], [False, False, False]])
+    scores, allowed = (
+        torch.tensor([[1.0, 2.0, 3.0], [4.0, 2.0, 5.0]]),
+        torch.tensor([[True, False, True], [False, False, False]]),
+    )
     masked = scores.masked_fill(~allowed, -torch.inf)
     for weights in (Ratio().of_masked(masked), Ratio().of_masked(masked, allowed)):
         assert torch.equal(weights, Ratio()(scores, allowed))
@@ -119,7 +123,9 @@ def test_masks_join() -> None:
     assert repr(either) == "(Causal() | Prefix(length=3))"
 
 
-@pytest.mark.parametrize("joined", [Causal() & Padding(torch.tensor([1, 2, 3])), Padding(torch.tensor([1, 2, 3])) | Causal()])
+@pytest.mark.parametrize(
+    "joined", [Causal() & Padding(torch.tensor([1, 2, 3])), Padding(torch.tensor([1, 2, 3])) | Causal()]
+)
 def test_both_sides_of_a_joined_mask_must_fit(joined: Mask) -> None:
     joined.check(3, 2, 5, 7)
     with pytest.raises(ShapeError, match=r"lengths must be \(B,\) = \(2,\), got \(3,\)"):

@@ -42,7 +42,11 @@ def test_calls_of_names_alone_are_remembered_and_still_checked() -> None:
 
     prepare(QUERY, KEY, VALUE, mask="causal")
     assert is_remembered(KEY[:, :, :5] * 2, mask="causal")
-    others: list[dict[str, Any]] = [{"mask": Causal()}, {"mask": "causal", "query_start": 0}, {"mask": "causal", "soft_cap": 2.0}]
+    others: list[dict[str, Any]] = [
+        {"mask": Causal()},
+        {"mask": "causal", "query_start": 0},
+        {"mask": "causal", "soft_cap": 2.0},
+    ]
     others += [{"mask": "causal", "score": Dot()}, {"mask": "causal", "lengths": torch.tensor([7, 7])}]
     assert not any(is_remembered(**more) for more in others)
     assert prepare(QUERY, KEY, VALUE).call.mask is None
@@ -100,7 +104,11 @@ def test_a_bias_of_minus_infinity_hides() -> None:
 
 
 def test_scores_are_summed_in_float32_at_least() -> None:
-    for dtype, exact in ((torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)):
+    for dtype, exact in (
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ):
         assert prepare(*(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE))).call.accumulation_dtype == exact
 
 
@@ -122,10 +130,14 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
     assert lower_key(General(3, 3), key, 4).features.dtype == torch.float32
     additive = Additive(3, 3, 5, heads=4)
     assert lower_key(additive, key, 4).features.shape == (2, 4, 7, 5)
-    assert torch.equal(lower_key(additive, key, 4).features[:, 1], lower_key(additive, key[:, [0, 0, 1, 1]], 4).features[:, 1])
+    assert torch.equal(
+        lower_key(additive, key, 4).features[:, 1], lower_key(additive, key[:, [0, 0, 1, 1]], 4).features[:, 1]
+    )
     center = torch.ones(2, 2, 1, 3)
     assert lower_key(Gaussian(), key, 4, center).center is center
-    call = prepare(QUERY.bfloat16(), lower_key(General(3, 3), key, 4), VALUE[:, :2].bfloat16(), score=General(3, 3)).call
+    call = prepare(
+        QUERY.bfloat16(), lower_key(General(3, 3), key, 4), VALUE[:, :2].bfloat16(), score=General(3, 3)
+    ).call
     assert call.lowered
     assert call.dtype == torch.bfloat16
 
@@ -133,28 +145,76 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"query": QUERY.int()}, DTypeError, "query, key and value must be floating point, got torch.int32, torch.float32, torch.float32"),
-        ({"key": KEY.double()}, DTypeError, "query, key and value must have one dtype, got torch.float32, torch.float64, torch.float32"),
+        (
+            {"query": QUERY.int()},
+            DTypeError,
+            "query, key and value must be floating point, got torch.int32, torch.float32, torch.float32",
+        ),
+        (
+            {"key": KEY.double()},
+            DTypeError,
+            "query, key and value must have one dtype, got torch.float32, torch.float64, torch.float32",
+        ),
         ({"key": [1.0]}, ArgumentError, "query, key and value must be tensors, got Tensor, list, Tensor"),
         ({"value": VALUE.to("meta")}, DeviceError, "query, key and value must lie on one device, got cpu, cpu, meta"),
         ({"bias": torch.zeros(5, 7, device="meta")}, DeviceError, "bias must lie on cpu as query, got meta"),
-        ({"query_start": torch.zeros(2, device="meta").long()}, DeviceError, "query_start must lie on cpu as query, got meta"),
-        ({"query": QUERY[None]}, ShapeError, "query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got (1, 2, 4, 5, 3)"),
+        (
+            {"query_start": torch.zeros(2, device="meta").long()},
+            DeviceError,
+            "query_start must lie on cpu as query, got meta",
+        ),
+        (
+            {"query": QUERY[None]},
+            ShapeError,
+            "query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got (1, 2, 4, 5, 3)",
+        ),
         ({"key": KEY[:1]}, ShapeError, "key must be (B, …) with B = 2 as in query, got (1, 4, 7, 3)"),
-        ({"value": VALUE[:, :, :6]}, ShapeError, "value must be (B, H, Tk, Dv) = (2, 4, 7, Dv) as key, got (2, 4, 6, 11)"),
-        ({"key": KEY[:, :3], "value": VALUE[:, :3]}, ShapeError, "query heads must be a multiple of key heads, got 4 and 3"),
+        (
+            {"value": VALUE[:, :, :6]},
+            ShapeError,
+            "value must be (B, H, Tk, Dv) = (2, 4, 7, Dv) as key, got (2, 4, 6, 11)",
+        ),
+        (
+            {"key": KEY[:, :3], "value": VALUE[:, :3]},
+            ShapeError,
+            "query heads must be a multiple of key heads, got 4 and 3",
+        ),
         ({"query": QUERY[..., :2]}, ShapeError, "ScaledDot needs queries and keys of one width, got Dq = 2 and Dk = 3"),
         ({"score": General(3, 5)}, ShapeError, "General was made for widths (query, key) = (3, 5), got (3, 3)"),
         ({"score": General(3, 3, heads=2)}, ShapeError, "General was made for 2 heads, got 4"),
         ({"position": "rotary"}, ShapeError, "rotary rotates pairs of features, so the width must be even, got 3"),
         ({"position": RelativeBias(3)}, ShapeError, "relative_bias was made for 3 heads, got 4"),
-        ({"mask": torch.ones(2, 5, 7).bool()}, ShapeError, "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 5, 7)"),
-        ({"mask": torch.ones(2, 4, 7, 5).bool()}, ShapeError, "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 4, 7, 5)"),
+        (
+            {"mask": torch.ones(2, 5, 7).bool()},
+            ShapeError,
+            "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 5, 7)",
+        ),
+        (
+            {"mask": torch.ones(2, 4, 7, 5).bool()},
+            ShapeError,
+            "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 4, 7, 5)",
+        ),
         ({"mask": torch.ones(7, 5).bool()}, ShapeError, "mask must be (Tq, Tk) = (5, 7), got (7, 5)"),
-        ({"mask": torch.ones(5, 7)}, DTypeError, "mask must be boolean, True where a query may attend, got torch.float32; a float term is"),
-        ({"bias": torch.ones(5, 7).bool()}, DTypeError, "bias must be floating point, got torch.bool; a boolean belongs to mask"),
-        ({"bias": torch.ones(2, 5, 7)}, ShapeError, "bias must be (B|1, H|1, Tq|1, Tk|1) = (2, 4, 5, 7), got (2, 5, 7)"),
-        ({"bias": torch.ones(3, 1, 5, 7)}, ShapeError, "bias must be (B|1, H|1, Tq|1, Tk|1) = (2, 4, 5, 7), got (3, 1, 5, 7)"),
+        (
+            {"mask": torch.ones(5, 7)},
+            DTypeError,
+            "mask must be boolean, True where a query may attend, got torch.float32; a float term is",
+        ),
+        (
+            {"bias": torch.ones(5, 7).bool()},
+            DTypeError,
+            "bias must be floating point, got torch.bool; a boolean belongs to mask",
+        ),
+        (
+            {"bias": torch.ones(2, 5, 7)},
+            ShapeError,
+            "bias must be (B|1, H|1, Tq|1, Tk|1) = (2, 4, 5, 7), got (2, 5, 7)",
+        ),
+        (
+            {"bias": torch.ones(3, 1, 5, 7)},
+            ShapeError,
+            "bias must be (B|1, H|1, Tq|1, Tk|1) = (2, 4, 5, 7), got (3, 1, 5, 7)",
+        ),
         ({"lengths": torch.tensor([3, 8])}, ShapeError, "lengths must be from 0 to Tk = 7, got 3 to 8"),
         ({"lengths": torch.tensor([-1, 2])}, ShapeError, "lengths must be from 0 to Tk = 7, got -1 to 2"),
         ({"lengths": torch.tensor([3.0, 2.0])}, DTypeError, "lengths must be whole numbers, got torch.float32"),
@@ -164,14 +224,22 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
             ShapeError,
             "query_start must be a whole number or (B,) = (2,) of them, got torch.int64",
         ),
-        ({"query_start": torch.tensor([0.5, 1])}, ShapeError, "query_start must be a whole number or (B,) = (2,) of them, got torch.float"),
+        (
+            {"query_start": torch.tensor([0.5, 1])},
+            ShapeError,
+            "query_start must be a whole number or (B,) = (2,) of them, got torch.float",
+        ),
         ({"query_start": 1.0}, ArgumentError, "query_start must be a whole number or (B,) of them, got float"),
         ({"query_start": True}, ArgumentError, "query_start must be a whole number or (B,) of them, got bool"),
         ({"dropout": 1.0, "seed": 1}, ArgumentError, "dropout must be in [0, 1), got 1.0"),
         ({"dropout": -0.1, "seed": 1}, ArgumentError, "dropout must be in [0, 1), got -0.1"),
         ({"dropout": 0.5}, ArgumentError, "dropout needs a seed: its mask is a function of (seed, b, h, i, j)"),
         ({"soft_cap": 0.0}, ArgumentError, "soft_cap must be > 0, got 0.0"),
-        ({"score": "additive"}, MissingArgumentError, "score 'additive' has parameters or values that its bare name cannot give"),
+        (
+            {"score": "additive"},
+            MissingArgumentError,
+            "score 'additive' has parameters or values that its bare name cannot give",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said(changed: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -207,7 +275,9 @@ def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() ->
     query, key = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 7, 4)
     for _ in range(2):  # not at the first call alone
         with pytest.raises(
-            ArgumentError, match=r"^normalizer Share says that each row's weights are nonnegative and sum to one, but .* the least is -0\."
+            ArgumentError,
+            match=r"^normalizer Share says that each row's weights are nonnegative and sum to one, but .* the least "
+            r"is -0\.",
         ):
             attend(query, key, key, normalizer=Share())
     Share.is_distribution = False

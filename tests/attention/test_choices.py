@@ -60,7 +60,13 @@ class Plain(nn.Module):
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file as a module that a caller could name."""
     module = ModuleType("mine")
-    module.product, module.Wide, module.Far, module.Causal, module.linear = product, Wide, Far, Causal, nn.Bilinear(3, 3, 1)
+    module.product, module.Wide, module.Far, module.Causal, module.linear = (
+        product,
+        Wide,
+        Far,
+        Causal,
+        nn.Bilinear(3, 3, 1),
+    )
     module.Near, module.Powered, module.Plain, module.Steep = Near, Powered, Plain, Steep
     monkeypatch.setitem(sys.modules, "mine", module)
 
@@ -115,7 +121,9 @@ def test_a_module_cannot_build_what_it_knows_no_arguments_of() -> None:
         choices.score_for("mine:Powered", 3, 5, 2)
     with pytest.raises(MissingArgumentError, match=r", position=Steep\(slope\), or give its class for_heads$"):
         choices.position_for("mine:Steep", 3)
-    with pytest.raises(ArgumentError, match=r"^score must be a name, a Score or a function \(query, key\) → scores, got 'mine:Causal'$"):
+    with pytest.raises(
+        ArgumentError, match=r"^score must be a name, a Score or a function \(query, key\) → scores, got 'mine:Causal'$"
+    ):
         choices.score_for("mine:Causal", 3, 5, 2)
 
 
@@ -176,8 +184,16 @@ def test_positions_of_embeddings_do_not_act_inside(name: str) -> None:
         (choices.normalizer, torch.softmax, "normalizer must be a name or a Normalizer, got <"),
         (choices.mask, 0.5, "mask must be a name, a Mask or a boolean tensor, got 0.5"),
         (choices.position, Causal(), "position must be a name or a Position that acts inside attention, got Causal()"),
-        (choices.position, "mine:Causal", "position must be a name or a Position that acts inside attention, got 'mine:Causal'"),
-        (choices.position, "mine:linear", "position must be a name or a Position that acts inside attention, got 'mine:linear'"),
+        (
+            choices.position,
+            "mine:Causal",
+            "position must be a name or a Position that acts inside attention, got 'mine:Causal'",
+        ),
+        (
+            choices.position,
+            "mine:linear",
+            "position must be a name or a Position that acts inside attention, got 'mine:linear'",
+        ),
     ],
 )
 def test_what_is_no_part_is_refused(choose, given: object, message: str) -> None:

@@ -1,4 +1,7 @@
-"""The rules of the formula (docs/design.md), over pairwise combinations of parts; the scores are found by reading their folder."""
+"""The rules of the formula (docs/design.md), over pairwise combinations of parts.
+
+The scores are found by reading their folder.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,20 @@ from torch import Tensor, nn
 from attent.attention import AttentionMap, attend, explain, prepare, reference
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.base import LoweredSide, Mask, Normalizer, Position
-from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
+from attent.attention.masks import (
+    MASKS,
+    Around,
+    Blocks,
+    Causal,
+    Documents,
+    Excluded,
+    Padding,
+    PerHead,
+    Prefix,
+    Selected,
+    Table,
+    Window,
+)
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.positions import Alibi, RelativeBias, Rotary
@@ -27,7 +43,14 @@ from attent.attention.scores import SCORES
 from attent.attention.weightings import WEIGHTINGS, GaussianWindow
 from attent.testing import check_part
 
-BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11  # the width is even for rotary's sake, all others are primes
+BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = (
+    2,
+    3,
+    5,
+    7,
+    4,
+    11,
+)  # the width is even for rotary's sake, all others are primes
 IMPLEMENTATIONS = ("reference", "tiled", "sdpa")
 
 
@@ -87,7 +110,10 @@ AXES: dict[str, tuple[str, ...]] = {
 
 
 def pairwise(axes: dict[str, tuple[str, ...]], seed: int) -> list[dict[str, str]]:
-    """Rows in which every two values of two axes meet at least once: greedily, the best of some random rows at a time."""
+    """Rows in which every two values of two axes meet at least once.
+
+    Greedily, the best of some random rows at a time.
+    """
     dice = random.Random(seed)
 
     def pairs_in(row: dict[str, str]) -> set[tuple[tuple[str, str], ...]]:
@@ -168,7 +194,9 @@ def filled(module: Any, seed: int) -> Any:
 
 
 def case_of(row: dict[str, str]) -> Case:
-    position = {"none": None, "rotary": Rotary(), "alibi": Alibi(), "relative_bias": RelativeBias(HEADS, 6, 5)}[row["position"]]
+    position = {"none": None, "rotary": Rotary(), "alibi": Alibi(), "relative_bias": RelativeBias(HEADS, 6, 5)}[
+        row["position"]
+    ]
     bias = None
     if row["bias"] != "none":
         bias = drawn(BATCH, 1, QUERIES, KEYS, seed=3)
@@ -190,10 +218,17 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
     return case_of(request.param)
 
 
-def outcome(case: Case, implementation: str, tensors: tuple[Tensor, Tensor, Tensor] | None = None, **more: Any) -> dict[str, Tensor]:
+def outcome(
+    case: Case, implementation: str, tensors: tuple[Tensor, Tensor, Tensor] | None = None, **more: Any
+) -> dict[str, Tensor]:
     """The contexts and every gradient, by name."""
     query, key, value = (tensor.clone().requires_grad_() for tensor in (tensors or case.tensors()))
-    leaves = {"query": query, "key": key, "value": value, **{f"score.{name}": part for name, part in case.score.named_parameters()}}
+    leaves = {
+        "query": query,
+        "key": key,
+        "value": value,
+        **{f"score.{name}": part for name, part in case.score.named_parameters()},
+    }
     arguments = case.arguments() | more
     if case.position is not None:
         leaves |= {f"position.{name}": part for name, part in case.position.named_parameters()}
@@ -217,13 +252,18 @@ def test_every_mask_and_weighting_of_the_folders_is_combined() -> None:
 
 
 def test_layout_and_agreement(case: Case) -> None:
-    """Rules 1, 2 and 5: contexts (B, H, Tq, Dv); every implementation computes what the formula says, and its gradients."""
+    """Rules 1, 2 and 5: contexts (B, H, Tq, Dv).
+
+    Every implementation computes what the formula says, and its gradients.
+    """
     expected = outcome(case, "reference")
     assert expected["context"].shape == (BATCH, HEADS, QUERIES, VALUE_WIDTH)
     for implementation in filter(case.serves, IMPLEMENTATIONS):
         found = outcome(case, implementation)
         for name, tensor in expected.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(
+                found[name], tensor, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+            )
 
 
 def test_a_query_that_sees_nothing_gives_zeros(case: Case) -> None:
@@ -281,7 +321,9 @@ def test_neighbours_in_a_batch_do_not_matter(case: Case) -> None:
         together = attend(*case.tensors(), **case.arguments(), implementation=implementation)
         for place in range(BATCH):
             at = slice(place, place + 1)
-            alone = attend(*(tensor[at] for tensor in case.tensors()), **case.arguments(at), implementation=implementation)
+            alone = attend(
+                *(tensor[at] for tensor in case.tensors()), **case.arguments(at), implementation=implementation
+            )
             torch.testing.assert_close(alone, together[at], rtol=1e-10, atol=1e-10)
 
 
@@ -324,7 +366,11 @@ ORDERLESS = [name for name in SCORES if name != "location"]
 def test_a_database_has_no_order(name: str) -> None:
     """The pairs (key, value) in another order, and the context is the same."""
     score, order = filled(SCORES[name].for_widths(WIDTH, WIDTH, HEADS), 1), torch.tensor([3, 0, 6, 2, 5, 1, 4])
-    query, key, value = drawn(2, HEADS, 5, WIDTH, seed=2), drawn(2, HEADS, 7, WIDTH, seed=3), drawn(2, HEADS, 7, 3, seed=4)
+    query, key, value = (
+        drawn(2, HEADS, 5, WIDTH, seed=2),
+        drawn(2, HEADS, 7, WIDTH, seed=3),
+        drawn(2, HEADS, 7, 3, seed=4),
+    )
     context, weights = attend(query, key, value, score=score, return_map=True)
     found, permuted = attend(query, key[:, :, order], value[:, :, order], score=score, return_map=True)
     torch.testing.assert_close(found, context)
@@ -334,21 +380,39 @@ def test_a_database_has_no_order(name: str) -> None:
 PARTS: dict[str, Any] = {
     **{name: score.for_widths(WIDTH, WIDTH, HEADS) for name, score in SCORES.items()},
     **{name: normalizer_of(name) for name in NORMALIZERS},
-    **{name: example(slice(None)) for name, example in (MASK_EXAMPLES | JOINED | WEIGHTING_EXAMPLES).items() if name != "none"},
-    **{type(position).__name__: position for position in (Rotary(), Rotary(interleaved=False), Alibi(), RelativeBias(HEADS, 6, 5))},
+    **{
+        name: example(slice(None))
+        for name, example in (MASK_EXAMPLES | JOINED | WEIGHTING_EXAMPLES).items()
+        if name != "none"
+    },
+    **{
+        type(position).__name__: position
+        for position in (Rotary(), Rotary(interleaved=False), Alibi(), RelativeBias(HEADS, 6, 5))
+    },
 }
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_every_part_holds_what_its_slot_asks(name: str) -> None:
     part = PARTS[name]
-    check_part(filled(part, 1) if isinstance(part, nn.Module) else part, batch=BATCH, heads=HEADS, queries=QUERIES, keys=KEYS, width=WIDTH)
+    check_part(
+        filled(part, 1) if isinstance(part, nn.Module) else part,
+        batch=BATCH,
+        heads=HEADS,
+        queries=QUERIES,
+        keys=KEYS,
+        width=WIDTH,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["reference", "tiled"])
-@pytest.mark.parametrize("row", [row for row in ROWS if row["normalizer"] != "hard"], ids=lambda row: "-".join(row.values()))
-def test_gradients_are_those_of_finite_differences(row: dict[str, str], implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row["normalizer"] != "hard"], ids=lambda row: "-".join(row.values())
+)
+def test_gradients_are_those_of_finite_differences(
+    row: dict[str, str], implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(by_rows, "TILE", 2 * BATCH * HEADS * KEYS)
     case = case_of(row)
     leaves = [tensor.requires_grad_() for tensor in case.tensors()] + list(case.score.parameters())

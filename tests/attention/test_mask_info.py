@@ -29,7 +29,10 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
     assert keys() is None
     assert keys(mask=Causal(), query_start=0) == [[0, 1, 2, 3, 4]]
     assert keys(mask=Padding(torch.tensor([3, 0]))) == [[0, 1, 2], []]
-    assert keys(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2])) == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]]
+    assert keys(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2])) == [
+        [0, 1, 2, 3, 4, 5],
+        [0, 1, 2, 3, 4, 5, 6],
+    ]
     one = torch.zeros(5, 7, dtype=torch.bool)
     one[4, 6] = True
     assert keys(mask=one) == [[6]]
@@ -38,7 +41,11 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
 @pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
 @pytest.mark.parametrize("hiding", [None, "keys", "pairs"])
 def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hiding: str | None) -> None:
-    bias = None if hiding is None else torch.zeros(1 if hiding == "keys" else 5, 7).index_fill(1, torch.tensor([2]), -torch.inf)
+    bias = (
+        None
+        if hiding is None
+        else torch.zeros(1 if hiding == "keys" else 5, 7).index_fill(1, torch.tensor([2]), -torch.inf)
+    )
     for mask in (
         Causal(),
         Window(1, 0),
@@ -71,7 +78,10 @@ MASKS = {
 
 
 def count_key_ranges(monkeypatch: pytest.MonkeyPatch, mask: Mask) -> list[int]:
-    """Count how often this mask, and no part of it, is asked for its range; its class stays, on which backends depend."""
+    """Count how often this mask, and no part of it, is asked for its range.
+
+    Its class stays, on which backends depend.
+    """
     asked, key_range = [0], type(mask).key_range
 
     def counting(self: Mask, pairs: Pairs) -> KeyRange | None:
@@ -97,7 +107,10 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": padding, "tanh": padding})
     asked = count_key_ranges(monkeypatch, mask)
     tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (5, 7, 7)]
-    options: dict[str, Any] = {"mask": mask, "implementation": {"block_sparse": "sdpa", "varlen": "sdpa"}.get(path, path)}
+    options: dict[str, Any] = {
+        "mask": mask,
+        "implementation": {"block_sparse": "sdpa", "varlen": "sdpa"}.get(path, path),
+    }
 
     variant = explain(*tensors, **options).variant
     assert asked[0] <= 1
@@ -109,7 +122,8 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
     context, weights = attend(*tensors, **options, return_map=True)
     context.sum().backward()
     assert weights[0, 0, 3].shape == (7,)
-    # PyTorch's takes a table of all pairs; each sequence alone is a call of its own, where the padding is asked what is left of it
+    # PyTorch's takes a table of all pairs; each sequence alone is a call of its own, where the padding is asked what is
+    # left of it
     assert asked[0] == (0 if path == "sdpa" else 1 + 2 if variant == "varlen" and name == "padding" else 1)
 
 
@@ -137,7 +151,10 @@ def test_another_mask_or_start_has_a_range_of_its_own() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("garbage", [1e6, torch.inf, torch.nan])
 def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtype, garbage: float) -> None:
-    """Keys that lie far away have their distances taken one by one, but not where no query sees them; not a bit changes."""
+    """Keys that lie far away have their distances taken one by one, but not where no query sees them.
+
+    Not a bit changes.
+    """
     query, key, value = (torch.randn(2, heads, length, 4, dtype=dtype) for heads, length in ((4, 5), (2, 7), (2, 7)))
     lengths = torch.tensor([3, 6])
     hidden = (torch.arange(7) >= lengths[:, None])[:, None, :, None]
@@ -173,7 +190,9 @@ def test_a_bias_joins_it_and_its_infinities_are_the_masks() -> None:
     assert term.tolist() == [[1.0, 2.0]]
     # a row hidden by its bias alone
     term, dead = additive_mask(
-        torch.tensor([[False, False], [True, True]]), torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]), torch.float32
+        torch.tensor([[False, False], [True, True]]),
+        torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]),
+        torch.float32,
     )
     assert term is not None
     assert dead is not None

@@ -28,7 +28,9 @@ def test_it_equals_as_many_separate_heads() -> None:
         weights = (attention.query_projection, attention.key_projection, attention.value_projection)
         parts = [projection.weight.chunk(5)[head].T for projection in weights]
         biases = [projection.bias.chunk(5)[head] for projection in weights]
-        one = [features @ part + bias for features, part, bias in zip((query, memory, memory), parts, biases, strict=True)]
+        one = [
+            features @ part + bias for features, part, bias in zip((query, memory, memory), parts, biases, strict=True)
+        ]
         merged.append(attend(*one))
     attention.output = None
     torch.testing.assert_close(attention(query, memory), torch.cat(merged, -1))
@@ -37,9 +39,14 @@ def test_it_equals_as_many_separate_heads() -> None:
 def test_one_head_without_output_is_that_of_introductory_texts() -> None:
     attention = MultiHeadAttention(5, 1, key_head_width=3, bias=False, output=None)
     x = torch.randn(7, 5)
-    q, k, v = (x @ projection.weight.T for projection in (attention.query_projection, attention.key_projection, attention.value_projection))
+    q, k, v = (
+        x @ projection.weight.T
+        for projection in (attention.query_projection, attention.key_projection, attention.value_projection)
+    )
     torch.testing.assert_close(attention(x[None])[0], (q @ k.T / math.sqrt(3)).softmax(-1) @ v)
-    assert [name for name, _ in attention.named_parameters()] == [f"{part}_projection.weight" for part in ("query", "key", "value")]
+    assert [name for name, _ in attention.named_parameters()] == [
+        f"{part}_projection.weight" for part in ("query", "key", "value")
+    ]
 
 
 def test_one_number_by_hand() -> None:
@@ -50,7 +57,8 @@ def test_one_number_by_hand() -> None:
         (attention.value_projection, 8.0),
     ):
         nn.init.constant_(projection.weight, number)
-    # tokens 1 and 0: keys ln 3 and 0, values 8 and 0; the query 1 weighs them 3 : 1, the query 0 alike: ¾·8 = 6 and ½·8 = 4
+    # tokens 1 and 0: keys ln 3 and 0, values 8 and 0; the query 1 weighs them 3 : 1, the query 0 alike: ¾·8 = 6 and
+    # ½·8 = 4
     torch.testing.assert_close(attention(torch.tensor([[[1.0], [0.0]]])), torch.tensor([[[6.0], [4.0]]]))
 
 
@@ -98,7 +106,9 @@ def test_a_memory_remembered_once_serves_every_query(position: str | None) -> No
     query, memory, values = torch.randn(2, 3, 6), torch.randn(2, 11, 5), torch.randn(2, 11, 7)
     cache = attention.remember(memory, value_memory=values)
     arguments = {"lengths": torch.tensor([11, 2]), "query_start": 4, "bias": torch.randn(3, 11)}
-    torch.testing.assert_close(attention.recall(query, cache, **arguments), attention(query, memory, values, **arguments))
+    torch.testing.assert_close(
+        attention.recall(query, cache, **arguments), attention(query, memory, values, **arguments)
+    )
 
 
 TORCH = [
@@ -137,7 +147,9 @@ def test_from_torch_agrees(arguments: dict[str, Any]) -> None:
     )
     if width == value_width == 6:
         torch.testing.assert_close(ours(query), theirs(query, query, query))
-        torch.testing.assert_close(ours(query, mask="causal"), theirs(query, query, query, attn_mask=torch.ones(5, 5).triu(1).bool()))
+        torch.testing.assert_close(
+            ours(query, mask="causal"), theirs(query, query, query, attn_mask=torch.ones(5, 5).triu(1).bool())
+        )
 
 
 def test_from_torch_copies() -> None:
@@ -168,7 +180,9 @@ def test_features_that_do_not_fit_are_said() -> None:
     attention = MultiHeadAttention(6, 3, memory_width=5)
     with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(2, 7, 6\)$"):
         attention(torch.randn(2, 7, 6))
-    with pytest.raises(ShapeError, match=r"^features of a single sequence must be \(T, E\), as the query's are, got \(2, 7, 5\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^features of a single sequence must be \(T, E\), as the query's are, got \(2, 7, 5\)$"
+    ):
         attention(torch.randn(7, 6), torch.randn(2, 7, 5))
     with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(7, 5\)$"):
         attention(torch.randn(2, 7, 6), torch.randn(7, 5))
@@ -260,7 +274,10 @@ def test_it_compiles_to_one_graph(arguments: dict[str, Any]) -> None:
     def gradients(call: Callable[..., Tensor]) -> list[Tensor]:
         torch.manual_seed(5)
         context = call(features, mask="causal", lengths=lengths)
-        return [context.detach(), *torch.autograd.grad(context.square().sum(), list(attention.parameters()), materialize_grads=True)]
+        return [
+            context.detach(),
+            *torch.autograd.grad(context.square().sum(), list(attention.parameters()), materialize_grads=True),
+        ]
 
     torch.compiler.reset()
     found, expected = gradients(torch.compile(attention, fullgraph=True)), gradients(attention)

@@ -17,9 +17,13 @@ from attent.errors import ImplementationError
 
 
 def test_one_number_by_hand() -> None:
-    query, key, value = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0], [0.0, 1.0]]), torch.tensor([[10.0], [20.0]])
-    # products 1·3 + 2·1 = 5 and 1·0 + 2·1 = 2, over √2: 3.535534 and 1.414214; the weights are σ(±2.121320) = 0.892958 and 0.107042;
-    # the context is 10·0.892958 + 20·0.107042 = 11.070419
+    query, key, value = (
+        torch.tensor([[1.0, 2.0]]),
+        torch.tensor([[3.0, 1.0], [0.0, 1.0]]),
+        torch.tensor([[10.0], [20.0]]),
+    )
+    # products 1·3 + 2·1 = 5 and 1·0 + 2·1 = 2, over √2: 3.535534 and 1.414214; the weights are σ(±2.121320) = 0.892958
+    # and 0.107042; the context is 10·0.892958 + 20·0.107042 = 11.070419
     steps = reference.steps(*prepare(query, key, value))
     assert list(steps) == ["products", "scores", "weights", "output"]
     assert steps["products"].tolist() == [[[[5.0, 2.0]]]]
@@ -72,7 +76,8 @@ def test_self_attention_of_introductory_texts() -> None:
 
 def test_gaussian_softmax_is_the_regression_of_nadaraya_and_watson() -> None:
     x, y = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[2.0], [4.0], [-1.0]])
-    # at 1 with σ = 2: kernels e^{−1/8}, 1, e^{−4/8}: (0.882497·2 + 4 − 0.606531) / (0.882497 + 1 + 0.606531) = 5.158463 / 2.489028
+    # at 1 with σ = 2: kernels e^{−1/8}, 1, e^{−4/8}: (0.882497·2 + 4 − 0.606531) / (0.882497 + 1 + 0.606531) = 5.158463
+    # / 2.489028
     found = attend(torch.tensor([[1.0]]), x, y, score=Gaussian(2.0))
     torch.testing.assert_close(found, torch.tensor([[2.072481]]), rtol=0, atol=1e-5)
 
@@ -82,17 +87,27 @@ def test_values_of_another_width_and_no_keys_at_all() -> None:
     assert attend(query, key, torch.randn(2, 3, 7, 11), implementation="reference").shape == (2, 3, 5, 11)
     for name, implementation in itertools.product(NORMALIZERS, ("reference", "tiled", "auto")):
         normalizer = TopK(2) if name == "top_k" else name
-        context = attend(query, key[:, :, :0], torch.randn(2, 3, 0, 11), normalizer=normalizer, implementation=implementation)
+        context = attend(
+            query, key[:, :, :0], torch.randn(2, 3, 0, 11), normalizer=normalizer, implementation=implementation
+        )
         assert torch.equal(context, torch.zeros(2, 3, 5, 11))
-        assert attend(query[:, :, :0], key, key, normalizer=normalizer, implementation=implementation).shape == (2, 3, 0, 2)
+        assert attend(query[:, :, :0], key, key, normalizer=normalizer, implementation=implementation).shape == (
+            2,
+            3,
+            0,
+            2,
+        )
 
 
 def test_emptying_hidden_keys() -> None:
     side = LoweredSide(torch.full((2, 1, 3, 2), torch.nan), torch.full((2, 1, 3), torch.nan))
-    key, value = reference.zero_hidden_keys(torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan))
+    key, value = reference.zero_hidden_keys(
+        torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan)
+    )
     for tensor in (key.features, key.bias, value):
         assert torch.equal(
-            tensor.isnan().flatten(3).any(-1)[0, 0] if tensor.dim() == 4 else tensor.isnan()[0, 0], torch.tensor([1, 0, 1]) > 0
+            tensor.isnan().flatten(3).any(-1)[0, 0] if tensor.dim() == 4 else tensor.isnan()[0, 0],
+            torch.tensor([1, 0, 1]) > 0,
         )
 
 
@@ -128,9 +143,12 @@ def test_gradients(name: str, normalizer: str, implementation: str, monkeypatch:
 
 @pytest.mark.parametrize("implementation", ["reference", "tiled"])
 @pytest.mark.parametrize(
-    ("name", "normalizer"), [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")]
+    ("name", "normalizer"),
+    [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")],
 )
-def test_gradients_of_gradients(name: str, normalizer: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_gradients(
+    name: str, normalizer: str, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 12)
     score = SCORES[name].for_widths(2, 2, 1).double()
     leaves = [torch.randn(1, 1, n, 2, dtype=torch.float64, requires_grad=True) for n in (2, 3, 3)]

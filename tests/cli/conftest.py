@@ -71,7 +71,9 @@ def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def generating_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a language model, with its train.txt and captions.toml beside it."""
-    settings = CAPTIONS.replace("fill-mask", "text-generation").replace('"train.txt"', '"train.txt"\ntokenizer = "word"')
+    settings = CAPTIONS.replace("fill-mask", "text-generation").replace(
+        '"train.txt"', '"train.txt"\ntokenizer = "word"'
+    )
     return _train_on_captions(tmp_path_factory.mktemp("generating"), settings)
 
 

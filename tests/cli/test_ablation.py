@@ -40,7 +40,9 @@ def test_a_file_of_heads_is_read_again(tmp_path: Path) -> None:
             results.add(cost)
     with AblationFile(path, {"metric": "loss"}) as results:
         assert list(results.costs.values()) == COSTS
-    with pytest.raises(ArgumentError, match="is of another run, of other examples or of other settings: name another file"):
+    with pytest.raises(
+        ArgumentError, match="is of another run, of other examples or of other settings: name another file"
+    ):
         AblationFile(path, {"metric": "bleu"})
     with AblationFile(None, {}) as results:
         results.add(COSTS[0])

@@ -9,19 +9,42 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
-COMMANDS = ("demo", "train", "translate", "fill", "generate", "score", "evaluate", "export", "show", "describe", "walk", "data", "bench")
+COMMANDS = (
+    "demo",
+    "train",
+    "translate",
+    "fill",
+    "generate",
+    "score",
+    "evaluate",
+    "export",
+    "show",
+    "describe",
+    "walk",
+    "data",
+    "bench",
+)
 
 
 def python(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=SOURCE, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60, **how
+        [sys.executable, *arguments],
+        cwd=SOURCE,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        **how,
     )
 
 
 def test_help_lists_every_command(attent) -> None:
     done = attent("--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out if line.startswith("  ") and line.split()[0] in COMMANDS] == list(COMMANDS)
+    assert [line.split()[0] for line in done.out if line.startswith("  ") and line.split()[0] in COMMANDS] == list(
+        COMMANDS
+    )
 
 
 def test_without_arguments_help_is_printed(attent) -> None:
@@ -36,7 +59,10 @@ def test_every_command_has_help_that_says_something_of_each_option(attent, comma
 
 
 def test_help_imports_nothing_slow() -> None:
-    code = "import sys; from attent.cli.app import run; run(['walk', '--help']);assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    code = (
+        "import sys; from attent.cli.app import run; run(['walk', '--help']);assert not {'torch', 'numpy', 'rich'} & "
+        "set(sys.modules)"
+    )
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
 
@@ -53,7 +79,9 @@ def test_help_is_instant() -> None:
 
     # on a slow machine too, PyTorch's import is what one would wait for
     assert least("-m", "attent", "--help") < 0.6 * least("-c", "import torch")
-    loaded = python("-c", "import sys, attent.cli.commands.translate; print(*({'torch', 'pydantic'} & set(sys.modules)))")
+    loaded = python(
+        "-c", "import sys, attent.cli.commands.translate; print(*({'torch', 'pydantic'} & set(sys.modules)))"
+    )
     assert loaded.stdout.split() == []
 
 
@@ -71,7 +99,10 @@ def test_version(attent) -> None:
         (["walk", "a b", "--score", "aditive"], "did you mean 'additive'"),
         (["describe", "no-such-run"], "no-such-run is no run folder"),
         (["translate", "no-such-run", "text"], "no-such-run is no run folder"),
-        (["train"], "one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --labelled FILE, --config FILE.toml"),
+        (
+            ["train"],
+            "one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --labelled FILE, --config FILE.toml",
+        ),
         (["train", "--corpus", "datse"], "did you mean 'dates'"),
         (["train", "--config", "no-such-file.toml"], "no-such-file.toml cannot be read"),
     ],
@@ -88,7 +119,9 @@ def test_every_error_is_one_line_and_exit_code_2(attent, arguments: list[str], s
 def test_pydantic_speaks_in_one_line_too(attent, monkeypatch: pytest.MonkeyPatch) -> None:
     from attent.data.dates import DatesSettings
 
-    monkeypatch.setattr("attent.views.walk.walk", lambda text, **how: DatesSettings.model_validate({"seed": -1, "nonsense": 2}))
+    monkeypatch.setattr(
+        "attent.views.walk.walk", lambda text, **how: DatesSettings.model_validate({"seed": -1, "nonsense": 2})
+    )
     done = attent("walk", "a b")
     assert done.code == 2
     assert len(done.err) == 1
@@ -99,7 +132,10 @@ def test_an_error_of_the_programme_itself_is_not_hidden(attent, monkeypatch: pyt
         raise ValueError("a bug")
 
     monkeypatch.setattr("attent.views.walk.walk", broken)
-    assert attent("walk", "a b")[::2] == (2, ["attent: unexpected ValueError: a bug (set ATTENT_TRACEBACK=1 to see where)"])
+    assert attent("walk", "a b")[::2] == (
+        2,
+        ["attent: unexpected ValueError: a bug (set ATTENT_TRACEBACK=1 to see where)"],
+    )
     monkeypatch.setenv("ATTENT_TRACEBACK", "1")
     with pytest.raises(ValueError, match="a bug"):
         attent("walk", "a b")
@@ -162,7 +198,9 @@ def test_a_wrong_value_is_refused_before_torch_is_imported(arguments: str, says:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_device_that_is_not_there_is_said_by_one_process_of_a_machine(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_not_there_is_said_by_one_process_of_a_machine(
+    attent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("WORLD_SIZE", "4")
     for rank, local, lines in ((0, 0, 1), (1, 1, 0), (2, 0, 1), (3, 1, 0)):
@@ -174,7 +212,12 @@ def test_a_device_that_is_not_there_is_said_by_one_process_of_a_machine(attent, 
 
 
 def complete(words: str, **environment: str) -> list[str]:
-    environment = {"_ATTENT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1), **environment}
+    environment = {
+        "_ATTENT_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        **environment,
+    }
     return python("-m", "attent", env={**os.environ, **environment}).stdout.splitlines()
 
 

@@ -13,7 +13,9 @@ from attent.cli import documents
 NO_DATES = 2
 
 
-def test_documents_come_back_with_their_tags(attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_come_back_with_their_tags(
+    attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attent.cli.documents.LINES", 1)
     document = "<ul>\r\n  <li>fr | <b>3 mars</b> 2026</li>\r\n  <li>no <i>year</i>\x07</li>\r\n</ul>\r\n"
     file, out = tmp_path / "page.html", tmp_path / "out.html"

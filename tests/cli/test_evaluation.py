@@ -33,7 +33,10 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
     finally:
         (tmp_path / "gone.txt").rename(text)
     assert done.code == 0
-    assert done.err[0] == f"no yardsticks: the text that {filling_folder} was trained on is not at {text}; --against FILE names it"
+    assert (
+        done.err[0]
+        == f"no yardsticks: the text that {filling_folder} was trained on is not at {text}; --against FILE names it"
+    )
     assert [line.split()[0] for line in done.out] == ["model", "4"]
 
 
@@ -46,7 +49,12 @@ def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder:
             filling_folder,
         ): f"{filling_folder} fills blanks, {judged}",
         ("evaluate", run_folder, "--text", text): f"{run_folder} translates: attent translate {run_folder} TEXT",
-        ("evaluate", filling_folder, "--text", tmp_path / "none"): f"{tmp_path / 'none'} cannot be read: No such file or directory",
+        (
+            "evaluate",
+            filling_folder,
+            "--text",
+            tmp_path / "none",
+        ): f"{tmp_path / 'none'} cannot be read: No such file or directory",
     }
     for arguments, line in says.items():
         done = attent(*arguments)
@@ -66,11 +74,15 @@ def test_what_was_left_out_is_said() -> None:
 
 def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> None:
     """Neither what the run was validated on nor what was too long for it."""
-    (tmp_path / "train.txt").write_text("the dog slept .\nthe cat ran .\na bird a bird a bird a bird\n" * 4, encoding="utf-8")
+    (tmp_path / "train.txt").write_text(
+        "the dog slept .\nthe cat ran .\na bird a bird a bird a bird\n" * 4, encoding="utf-8"
+    )
     (tmp_path / "valid.txt").write_text("the cat ran .\n", encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(
-        f'task = "fill-mask"\n[lines]\ntrain = "{tmp_path}/train.txt"\nvalid = "{tmp_path}/valid.txt"\ntokenizer = "word"\n'
-        "maximum_length = 6\n[model]\nlayers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 2\nbatch_pairs = 4\n",
+        f'task = "fill-mask"\n[lines]\ntrain = "{tmp_path}/train.txt"\nvalid = "{tmp_path}/valid.txt"\n'
+        'tokenizer = "word"\n'
+        "maximum_length = 6\n[model]\nlayers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 2\n"
+        "batch_pairs = 4\n",
         encoding="utf-8",
     )
     assert attent("train", "--config", tmp_path / "recipe.toml", "--out", tmp_path / "run").code == 0
@@ -87,7 +99,10 @@ def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("texts")
     (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
     run = folder / "run"
-    assert command([*TRAIN, "--labelled", str(folder / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"]) == 0
+    assert (
+        command([*TRAIN, "--labelled", str(folder / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"])
+        == 0
+    )
     return run
 
 
@@ -111,7 +126,9 @@ def test_other_examples_are_judged(of_texts: Path, tmp_path: Path, capsys: pytes
     assert "1 dropped: no tab between text and label (line 3)" in error
 
 
-def test_a_label_that_the_run_does_not_know_is_refused(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_label_that_the_run_does_not_know_is_refused(
+    of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     (tmp_path / "b.tsv").write_text("some\tz\n")
     assert command(["evaluate", str(of_texts), "--labelled", str(tmp_path / "b.tsv")]) == 2
@@ -130,7 +147,9 @@ def test_a_label_that_the_run_does_not_know_is_refused(of_texts: Path, tmp_path:
         (["--text", "a", "--labelled", "b"], "--labelled is for a run that classifies, not for one that fills blanks"),
     ],
 )
-def test_options_for_another_task_are_refused(of_texts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_for_another_task_are_refused(
+    of_texts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert command(["evaluate", str(of_texts), *options]) == 2
     assert capsys.readouterr() == ("", f"attent: {says}\n")

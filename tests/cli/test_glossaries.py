@@ -26,9 +26,14 @@ def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) 
     terms, lines = tmp_path / "terms.tsv", tmp_path / "lines.txt"
     terms.write_text("mars\t1-2\n", encoding="utf-8")
     lines.write_text("fr | mardi 3 mars 2026\nfr | 3 avril 2026\n", encoding="utf-8")
-    done, plain = (attent("translate", run_folder, lines, "--max-length", 9, *more) for more in (("--glossary", terms), ()))
+    done, plain = (
+        attent("translate", run_folder, lines, "--max-length", 9, *more) for more in (("--glossary", terms), ())
+    )
     assert has_terms(done.out[0], ["1-2"]) and done.out[1] == plain.out[1]
-    assert has_terms(attent("translate", run_folder, lines, "--max-length", 9, "--markup", "html", "--glossary", terms).out[0], ["1-2"])
+    assert has_terms(
+        attent("translate", run_folder, lines, "--max-length", 9, "--markup", "html", "--glossary", terms).out[0],
+        ["1-2"],
+    )
     terms.write_text("mars\t#\n", encoding="utf-8")
     says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
     assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])

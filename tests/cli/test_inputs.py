@@ -48,7 +48,13 @@ def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
 def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"in a file")
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"packed"))
-    found = [(str(tmp_path / "a"), b"in a file"), (str(tmp_path / "a.gz"), b"packed"), ("a text", b"a text"), ("\x00", b"\x00"), ("", b"")]
+    found = [
+        (str(tmp_path / "a"), b"in a file"),
+        (str(tmp_path / "a.gz"), b"packed"),
+        ("a text", b"a text"),
+        ("\x00", b"\x00"),
+        ("", b""),
+    ]
     for source, text in found:
         with open_source(source) as stream:
             assert stream.read() == text

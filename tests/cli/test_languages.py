@@ -9,8 +9,18 @@ import pytest
 
 import attent as package
 
-SEGMENTED = ["我 爱 北京 天安门 。", "今天 天气 很 好 ， 我们 去 公园 。", "他 昨天 买 了 一 本 书 。", "这 是 我 的 朋友 。"]
-ENGLISH = ["i love tian'anmen .", "the weather is fine , we go to the park .", "he bought a book .", "this is my friend ."]
+SEGMENTED = [
+    "我 爱 北京 天安门 。",
+    "今天 天气 很 好 ， 我们 去 公园 。",
+    "他 昨天 买 了 一 本 书 。",
+    "这 是 我 的 朋友 。",
+]
+ENGLISH = [
+    "i love tian'anmen .",
+    "the weather is fine , we go to the park .",
+    "he bought a book .",
+    "this is my friend .",
+]
 TRAINING = ("--updates", 2, "--threads", 1, "--preset", "tiny", "--set", "text.tokenizer=char")
 
 
@@ -20,7 +30,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("sides")
     for name, lines in (("train.zh", SEGMENTED), ("train.en", ENGLISH)):
         # numbered, since pairs that occur twice are left out
-        (folder / name).write_text("".join(f"{line} {number}\n" for number in range(12) for line in lines), encoding="utf-8")
+        (folder / name).write_text(
+            "".join(f"{line} {number}\n" for number in range(12) for line in lines), encoding="utf-8"
+        )
     return folder / "train.zh", folder / "train.en"
 
 
@@ -30,7 +42,10 @@ def run(attent, sides: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     out = tmp_path_factory.getbasetemp() / "named"
     if not out.exists():
         files = ("--train-source", sides[0], "--train-target", sides[1])
-        assert attent("train", *files, "--source-language", "zh", "--target-language", "en", "--out", out, *TRAINING).code == 0
+        assert (
+            attent("train", *files, "--source-language", "zh", "--target-language", "en", "--out", out, *TRAINING).code
+            == 0
+        )
     return out
 
 
@@ -54,15 +69,33 @@ def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--train-source", "{0}"], "attent: --train-source {0} needs --train-target, a file with the targets, line for line"),
-        (["--train-target", "{1}"], "attent: --train-target {1} needs --train-source, a file with the sources, line for line"),
-        (["--train-source", "{0}", "--train-target", "{1}", "--valid-source", "{0}"], "attent: --valid-source {0} needs --valid-target, "),
+        (
+            ["--train-source", "{0}"],
+            "attent: --train-source {0} needs --train-target, a file with the targets, line for line",
+        ),
+        (
+            ["--train-target", "{1}"],
+            "attent: --train-target {1} needs --train-source, a file with the sources, line for line",
+        ),
+        (
+            ["--train-source", "{0}", "--train-target", "{1}", "--valid-source", "{0}"],
+            "attent: --valid-source {0} needs --valid-target, ",
+        ),
         (
             ["--train-source", "{0}", "--train-target", "{1}", "--source-language", "Chinese"],
-            "attent: the command line: text.source_language: a language must be a code such as en, zh or pt-BR, got 'Chinese'",
+            (
+                "attent: the command line: text.source_language: a language must be a code such as en, zh or pt-BR, "
+                "got 'Chinese'"
+            ),
         ),
-        (["--text", "{1}", "--target-language", "en"], "attent: --source-language and --target-language are for pairs: --train, or "),
-        (["--corpus", "dates", "--target-language", "en"], "attent: --source-language and --target-language are for pairs: --train, or "),
+        (
+            ["--text", "{1}", "--target-language", "en"],
+            "attent: --source-language and --target-language are for pairs: --train, or ",
+        ),
+        (
+            ["--corpus", "dates", "--target-language", "en"],
+            "attent: --source-language and --target-language are for pairs: --train, or ",
+        ),
         (["--train-source", "{0}", "--log", "tensorbord"], "attent: Invalid value for '--log': "),
     ],
 )
@@ -120,8 +153,14 @@ def test_translations_are_detokenized(attent, run: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--detokenize", "--alignments"], "attent: --alignments number the words of a translation before --detokenize joins them"),
-        (["--detokenize", "--target-language", "English"], "attent: a language must be a code such as en, zh or pt-BR, got 'English'"),
+        (
+            ["--detokenize", "--alignments"],
+            "attent: --alignments number the words of a translation before --detokenize joins them",
+        ),
+        (
+            ["--detokenize", "--target-language", "English"],
+            "attent: a language must be a code such as en, zh or pt-BR, got 'English'",
+        ),
         (["--target-language", "en"], "attent: --target-language goes with --detokenize"),
     ],
 )
@@ -133,4 +172,6 @@ def test_what_cannot_be_detokenized(attent, run: Path, options: list[str], says:
 
 def test_detokenizing_asks_for_a_language_that_no_one_named(attent, run_folder: Path) -> None:
     done = attent("translate", run_folder, "a", "--detokenize")
-    assert done.err == ["attent: --detokenize needs the target's language, which this run does not name: --target-language en"]
+    assert done.err == [
+        "attent: --detokenize needs the target's language, which this run does not name: --target-language en"
+    ]

@@ -76,10 +76,16 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     gold = gold_of(attent, run_folder, file, *wanted)
     done = attent("align", run_folder, file, "--gold", gold, "--best-head")
     assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
-    assert done.out[:2] == ["chosen on 9 of 18 pairs, drawn at random:", "layer  head  a row is about        AER  precision  recall"]
+    assert done.out[:2] == [
+        "chosen on 9 of 18 pairs, drawn at random:",
+        "layer  head  a row is about        AER  precision  recall",
+    ]
     assert done.out[2] == "    0     1  the token read in   0.000      1.000   1.000"
     assert len(done.out) == 2 + 10 + 1
-    assert done.out[-1] == "AER 0.000  precision 1.000  recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)"
+    assert (
+        done.out[-1]
+        == "AER 0.000  precision 1.000  recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)"
+    )
 
 
 def test_halves_have_no_pair_in_common() -> None:
@@ -125,13 +131,20 @@ def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None
     assert (done.code, len(done.out)) == (0, 2)
     translator = load(run_folder)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    for line, (name, pairs) in zip(done.out, regenerate(run_folder, read_config(run_folder).corpus).held_out.items(), strict=True):
+    for line, (name, pairs) in zip(
+        done.out, regenerate(run_folder, read_config(run_folder).corpus).held_out.items(), strict=True
+    ):
         links = align(
-            translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], AttentionSelector(0, None, "read")
+            translator.model,
+            [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
+            AttentionSelector(0, None, "read"),
         )
         found = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
         assert line.startswith(name)
-        assert f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}  (8 pairs; layer 0" in line
+        assert (
+            f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}  (8 pairs; layer 0"
+            in line
+        )
 
 
 def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
@@ -145,7 +158,9 @@ def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
 @pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])
 def test_dates_bring_their_own_pairs(attent, run_folder: Path, options: list[object]) -> None:
     done = attent("align", run_folder, *options, "--gold", "dates")
-    assert done.err == ["attent: --gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"]
+    assert done.err == [
+        "attent: --gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"
+    ]
 
 
 def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +195,9 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
     assert attent("align", run, "--gold", "dates").out == done.out[-2:]
 
 
-def test_the_best_of_a_run_without_known_links_needs_some(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_of_a_run_without_known_links_needs_some(
+    attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attent.tasks.generated.generated_name", lambda corpus: None)
     done = attent("align", run_folder, "--best")
     names = "--gold FILE names some; or by pairs: name a file of them"

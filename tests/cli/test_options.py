@@ -58,7 +58,9 @@ def stranger(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_each_command_has_them() -> None:
     group = get_command(app)
-    commands = {name: {option for parameter in one.params for option in parameter.opts} for name, one in group.commands.items()}  # pyright: ignore[reportAttributeAccessIssue]
+    commands = {
+        name: {option for parameter in one.params for option in parameter.opts} for name, one in group.commands.items()
+    }  # pyright: ignore[reportAttributeAccessIssue]
     assert {name for name, names in commands.items() if "--device" in names} == COMPUTES
     assert {name for name, names in commands.items() if "--trust-code" in names} == READS
 
@@ -77,12 +79,28 @@ def test_each_command_has_them() -> None:
         ["average", "RUN"],
         ["vectors", "RUN", "--out", "OUT.txt"],
         ["train", "--resume", "RUN", "--updates", "3"],
-        ["train", "--corpus", "dates", "--init-from", "RUN", "--out", "OUT", "--updates", "1", "--set", "dates.training_pairs=8"],
+        [
+            "train",
+            "--corpus",
+            "dates",
+            "--init-from",
+            "RUN",
+            "--out",
+            "OUT",
+            "--updates",
+            "1",
+            "--set",
+            "dates.training_pairs=8",
+        ],
     ],
     ids=lambda words: "-".join(word for word in words if word.islower())[:20],
 )
 def test_code_is_imported_only_where_it_is_trusted(
-    stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+    stranger: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
 ) -> None:
     monkeypatch.syspath_prepend(str(stranger.parent))
     monkeypatch.delitem(sys.modules, "stranger_code", raising=False)
@@ -94,14 +112,19 @@ def test_code_is_imported_only_where_it_is_trusted(
         # the vocabulary is the other run's
         named = ["train", "--config", str(_settings(tmp_path)), *named[3:]]
     assert command(named) == 2
-    assert "would import and run the module stranger_code; trust_code=True (--trust-code) allows it" in capsys.readouterr().err
+    assert (
+        "would import and run the module stranger_code; trust_code=True (--trust-code) allows it"
+        in capsys.readouterr().err
+    )
     assert not mark.exists()
     assert command([*named, "--trust-code"]) in (0, 2)
     assert "attent:" not in capsys.readouterr().err
     assert mark.exists()
 
 
-@pytest.mark.parametrize("words", [["serve", "--languages", "en:de", "--port", "0"], ["quantize"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [["serve", "--languages", "en:de", "--port", "0"], ["quantize"]], ids=lambda words: words[0]
+)
 def test_code_is_not_imported_to_serve_or_to_quantize(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
@@ -115,9 +138,13 @@ def test_code_is_not_imported_to_serve_or_to_quantize(
 
 def _settings(folder: Path) -> Path:
     """Dates as those of the run, of no model."""
-    table = 'locales = ["en", "fr"]\ntraining_pairs = 64\nvalidation_pairs = 8\nheld_out_dates = 20\nheld_out_pairs = 8\n'
+    table = (
+        'locales = ["en", "fr"]\ntraining_pairs = 64\nvalidation_pairs = 8\nheld_out_dates = 20\nheld_out_pairs = 8\n'
+    )
     file = folder / "settings.toml"
-    file.write_text(f"[dates]\n{table}held_out_combinations = 2\n[training]\nupdates = 1\nbatch_pairs = 8\n", encoding="utf-8")
+    file.write_text(
+        f"[dates]\n{table}held_out_combinations = 2\n[training]\nupdates = 1\nbatch_pairs = 8\n", encoding="utf-8"
+    )
     return file
 
 
@@ -164,7 +191,9 @@ def test_settings_name_the_device_that_is_not_there(
     assert command([*words, "--device", "cpu"]) == 0
 
 
-def test_the_device_is_said_unless_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_device_is_said_unless_it_is_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu", "cuda:0", "cuda:1"])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: "Example")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

@@ -35,8 +35,12 @@ def test_names_that_are_not_utf8_are_escaped(monkeypatch: pytest.MonkeyPatch) ->
     assert [stream.getvalue() for stream in written] == [b"caf\\udce9\n"] * 2
 
 
-@pytest.mark.parametrize(("terminal", "variables", "coloured"), [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False)])
-def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, terminal: bool, variables: dict[str, str], coloured: bool) -> None:
+@pytest.mark.parametrize(
+    ("terminal", "variables", "coloured"), [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False)]
+)
+def test_colour_is_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, variables: dict[str, str], coloured: bool
+) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")

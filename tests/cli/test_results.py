@@ -17,9 +17,17 @@ SETTINGS = {"beam": "1"}
 
 
 def fill(
-    path: Path, lines: list[str], *, resume: bool = True, stop: int | None = None, settings: dict[str, str] | None = None
+    path: Path,
+    lines: list[str],
+    *,
+    resume: bool = True,
+    stop: int | None = None,
+    settings: dict[str, str] | None = None,
 ) -> list[int]:
-    """Write the capitals of lines in chunks of three, up to so many writes, as if killed then; return the lines that were read."""
+    """Write the capitals of lines in chunks of three, up to so many writes, as if killed then.
+
+    Return the lines that were read.
+    """
     read, writes = list[int](), 0
     with ResultFile(path, settings or SETTINGS, resume=resume) as results:
         pending = list[str]()
@@ -107,7 +115,9 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_translations_go_on_after_a_kill(attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translations_go_on_after_a_kill(
+    attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, whole, killed = tmp_path / "lines.txt", tmp_path / "whole.txt", tmp_path / "killed.txt"
     source.write_text("".join(f"en | March {day}, 20{day:02}\n" for day in range(1, 29)), encoding="utf-8")
     options = ("translate", run_folder, source, "--beam", 2, "--format", "jsonl")
@@ -129,11 +139,19 @@ def kill(path, text):
 results.write_text = kill
 run({[str(option) for option in (*options, "--out", killed)]!r})
 """
-    assert subprocess.run([sys.executable, "-c", script], check=False, capture_output=True).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", script], check=False, capture_output=True).returncode == -signal.SIGKILL
+    )
     assert not killed.exists()
     done = attent(*options, "--out", killed, "--resume")
     assert (done.code, done.err[0][:7]) == (2, "line 13")
     assert killed.read_bytes() == whole.read_bytes()
-    assert attent(*options, "--out", killed, "--resume") == (0, [], [f"{killed} is there already: nothing is left to do"])
-    assert attent(*options, "--out", killed).err == [f"attent: {killed} is there already: name another file, or remove it"]
+    assert attent(*options, "--out", killed, "--resume") == (
+        0,
+        [],
+        [f"{killed} is there already: nothing is left to do"],
+    )
+    assert attent(*options, "--out", killed).err == [
+        f"attent: {killed} is there already: name another file, or remove it"
+    ]
     assert attent(*options, "--resume").err == ["attent: --resume goes on with the file of --out"]

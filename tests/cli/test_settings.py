@@ -12,7 +12,9 @@ from attent.tasks.settings import RunSettings, parse
 
 @pytest.fixture
 def start() -> RunSettings:
-    return parse("[model]\nwidth = 16\n[training]\nupdates = 5\nminutes = 2\nbatch_pairs = 8\nbetas = [0.8, 0.9]\n", "start.toml")
+    return parse(
+        "[model]\nwidth = 16\n[training]\nupdates = 5\nminutes = 2\nbatch_pairs = 8\nbetas = [0.8, 0.9]\n", "start.toml"
+    )
 
 
 def test_without_changes_settings_stay_as_they_are(start: RunSettings) -> None:
@@ -20,7 +22,10 @@ def test_without_changes_settings_stay_as_they_are(start: RunSettings) -> None:
 
 
 def test_values_are_read_as_toml_or_else_as_text(start: RunSettings) -> None:
-    new = override(start, ["training.learning_rate=3e-4", "model.score=additive", 'model.position="alibi"', "training.betas=[0.9, 0.99]"])
+    new = override(
+        start,
+        ["training.learning_rate=3e-4", "model.score=additive", 'model.position="alibi"', "training.betas=[0.9, 0.99]"],
+    )
     assert new.training.learning_rate == 3e-4
     assert (new.model.score, new.model.position, new.model.width) == ("additive", "alibi", 16)
     assert new.training.betas == (0.9, 0.99)
@@ -43,7 +48,16 @@ def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings)
 
 
 @pytest.mark.parametrize(
-    "change", ["nonsense", "updates=3", "=3", "training.=3", "training.updates.more=3", "a.b=" + "[" * 100_000, "a.b=" + "9" * 5_000]
+    "change",
+    [
+        "nonsense",
+        "updates=3",
+        "=3",
+        "training.=3",
+        "training.updates.more=3",
+        "a.b=" + "[" * 100_000,
+        "a.b=" + "9" * 5_000,
+    ],
 )
 def test_a_change_that_is_none(start: RunSettings, change: str) -> None:
     with pytest.raises(ArgumentError, match="--set"):
@@ -64,14 +78,18 @@ def test_toml_is_read_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("change", ["training.warmup=1979-05-27", "training.warmup=nan"])
 def test_a_value_that_no_setting_has_is_refused(start: RunSettings, change: str) -> None:
-    with pytest.raises(ArgumentError, match=r"^warmup must be text, a finite number, true or false, or a list of these, got "):
+    with pytest.raises(
+        ArgumentError, match=r"^warmup must be text, a finite number, true or false, or a list of these, got "
+    ):
         override(start, [change])
 
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60)) + "\nx\ty\tz\n", encoding="utf-8")
+    file.write_text(
+        "".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60)) + "\nx\ty\tz\n", encoding="utf-8"
+    )
     return file
 
 
@@ -102,7 +120,9 @@ def test_a_few_minutes_have_settings_of_their_own(capsys: pytest.CaptureFixture[
 
     settings = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, minutes=4)
     assert (settings.training.minutes, settings.training.updates, settings.training.batch_tokens) == (4, None, 1024)
-    assert capsys.readouterr().err.endswith("suggested: preset tiny with dropout 0.1, 4 minutes of updates of 1,024 tokens\n")
+    assert capsys.readouterr().err.endswith(
+        "suggested: preset tiny with dropout 0.1, 4 minutes of updates of 1,024 tokens\n"
+    )
     assert override(settings, minutes=0.5).training.warmup == settings.training.warmup == 0.1
 
 
@@ -147,7 +167,10 @@ def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> N
 
 
 def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
-    files = '[text]\ntrain_source = "tok/a.en"\ntrain_target = "/b.de"\nvalid = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
+    files = (
+        '[text]\ntrain_source = "tok/a.en"\ntrain_target = "/b.de"\nvalid = "-"\n[training]\nupdates = 1\n'
+        "batch_pairs = 2\n"
+    )
     found = resolve_corpus(parse(files, "some.toml"), tmp_path).text
     assert found is not None
     assert (found.train_source, found.train_target, found.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
@@ -167,7 +190,9 @@ def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
 def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
-    done = attent("train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2)
+    done = attent(
+        "train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2
+    )
     assert done.code == 0
     assert any("pairs.tsv: 40 lines read" in line for line in done.err)
 
@@ -175,13 +200,27 @@ def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
 def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text('[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8")
-    arguments = ("train", "--config", recipe, "--data", tmp_path, "--set", "text.train=pairs.tsv", "--out", tmp_path / "run")
+    recipe.write_text(
+        '[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8"
+    )
+    arguments = (
+        "train",
+        "--config",
+        recipe,
+        "--data",
+        tmp_path,
+        "--set",
+        "text.train=pairs.tsv",
+        "--out",
+        tmp_path / "run",
+    )
     assert attent(*arguments).code == 0
 
 
 def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("".join(f"a dog {number} is happy\n" for number in range(60)) + "\n", encoding="utf-8")
+    (tmp_path / "lines.txt").write_text(
+        "".join(f"a dog {number} is happy\n" for number in range(60)) + "\n", encoding="utf-8"
+    )
     small = ("--set", "model.width=16", "--set", "model.feed_forward=16", "--set", "model.layers=1")
     files = ("--text", "lines.txt", "--data", tmp_path, "--out", tmp_path / "RUN")
     done = attent("train", "--task", "fill-mask", *files, "--steps", 2, "--threads", 1, *small)
@@ -218,14 +257,23 @@ def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["--task", "classify"], "say what to train: one of --images SOURCE, --labelled FILE, --config"),
-        (["--task", "classify", "--images", "nowhere"], "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz"),
+        (
+            ["--task", "classify", "--images", "nowhere"],
+            "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz",
+        ),
         (["--images", "digits", "--labelled", "a.tsv"], "files for [images] and for [labelled] are for two runs"),
-        (["--task", "translate", "--images", "digits"], "these files are for --task classify, not for --task translate"),
+        (
+            ["--task", "translate", "--images", "digits"],
+            "these files are for --task classify, not for --task translate",
+        ),
         (["--size", "8"], "--size goes with --images"),
         (["--labelled", "nowhere.tsv"], "nowhere.tsv cannot be read"),
         (
             ["--task", "clasify", "--labelled", "a.tsv"],
-            "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, language-model, text-generation, translate)",
+            (
+                "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, language-model, "
+                "text-generation, translate)"
+            ),
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""Axes of size 0, of which `torch.nn.functional.scaled_dot_product_attention` takes all: whoever serves returns what the formula defines.
+"""Axes of size 0, of which `torch.nn.functional.scaled_dot_product_attention` takes all.
 
-No sequence, head, query or value feature gives an empty context; no key gives zeros; keys without features are all alike. Each has
-gradients of the inputs' shapes.
+Whoever serves returns what the formula defines. No sequence, head, query or value feature gives an empty context; no
+key gives zeros; keys without features are all alike. Each has gradients of the inputs' shapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ ARGUMENTS: dict[str, Callable[[int, int, int, int], dict[str, Any]]] = {
     "dropout": lambda *_: DROPOUT,
     "causal, dropout": lambda *_: {"mask": "causal"} | DROPOUT,
     "bias": lambda *shape: {"bias": torch.randn(shape)},
-    "hiding bias, dropout": lambda *shape: {"bias": torch.zeros(shape).masked_fill(torch.randn(shape) > 0, -torch.inf)} | DROPOUT,
+    "hiding bias, dropout": lambda *shape: (
+        {"bias": torch.zeros(shape).masked_fill(torch.randn(shape) > 0, -torch.inf)} | DROPOUT
+    ),
     "bias with a gradient": lambda *shape: {"bias": torch.randn(shape, requires_grad=True)},
     "lengths": lambda batch, heads, queries, keys: {"lengths": torch.full((batch,), keys // 2)},
     "table": lambda *shape: {"mask": torch.randn(shape) > 0},
@@ -55,7 +57,10 @@ def outcome(score: Any, tensors: list[Tensor], implementation: str, arguments: d
     """The context and the gradients of query, key and value; zeros where a score looks at none of their features."""
     context = attend(*tensors, score=score, implementation=implementation, **arguments)
     gradients = torch.autograd.grad(context.sum(), tensors, allow_unused=True)
-    return [context, *(torch.zeros_like(of) if found is None else found for of, found in zip(tensors, gradients, strict=True))]
+    return [
+        context,
+        *(torch.zeros_like(of) if found is None else found for of, found in zip(tensors, gradients, strict=True)),
+    ]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

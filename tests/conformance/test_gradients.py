@@ -1,7 +1,8 @@
-"""Contexts and gradients in float32 against the formula in float64: every implementation, by name and chosen, where float32 is hard put.
+"""Contexts and gradients in float32 against the formula in float64.
 
-The unit of error is what the formula itself loses in float32, in the worst of a few orders of the features, 4·10⁻⁶ of the largest
-number at least. Run with `-s`, the table of the worst errors in this unit is printed.
+Every implementation, by name and chosen, where float32 is hard put. The unit of error is what the formula itself loses
+in float32, in the worst of a few orders of the features, 4·10⁻⁶ of the largest number at least. Run with `-s`, the
+table of the worst errors in this unit is printed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from attent.errors import ImplementationError
 B, H, D = 2, 2, 16
 LOWEST = torch.finfo(torch.float32).min
 FLOOR, EPSILON, TIMES = 4e-6, torch.finfo(torch.float32).eps, 3.0
-# of the features: they change how float32 rounds and nothing else, and of nearly equal scores one order may be right by chance
+# of the features: they change how float32 rounds and nothing else, and of nearly equal scores one order may be right by
+# chance
 dice = torch.Generator().manual_seed(2)
 ORDERS = [torch.arange(D), *(torch.randperm(D, generator=dice) for _ in range(8))]
 # of which the fused kernels of short sequences serve the first, PyTorch's the second
@@ -66,19 +68,32 @@ class Case:
 BIASES = ("whole rows", "entries", "columns", "causal, padded on the left")
 CASES: dict[str, Case] = {
     **{f"bias, {bias}": Case("bias of finfo.min", bias=bias) for bias in BIASES},
-    **{f"bias, {bias}, dropout": Case("bias of finfo.min", bias=bias, arguments={"dropout": 0.3, "seed": 4}) for bias in BIASES},
+    **{
+        f"bias, {bias}, dropout": Case("bias of finfo.min", bias=bias, arguments={"dropout": 0.3, "seed": 4})
+        for bias in BIASES
+    },
     **{f"scores of 1e{power}": Case("scores up to 1e6", 10.0**power / 4) for power in range(1, 7)},
     **{
-        f"scores of 1e{power}, dropout": Case("scores up to 1e6", 10.0**power / 4, arguments={"dropout": 0.3, "seed": 4})
+        f"scores of 1e{power}, dropout": Case(
+            "scores up to 1e6", 10.0**power / 4, arguments={"dropout": 0.3, "seed": 4}
+        )
         for power in (2, 4, 6)
     },
     "causal scores of 1e6": Case("scores up to 1e6", 10.0**6 / 4, arguments={"mask": "causal"}),
     **{
         f"ties, {name}, {bias}": Case("ties", 1.0, bias, True, arguments={"score": "dot", "normalizer": normalizer})
-        for name, normalizer in {"sparsemax": "sparsemax", "entmax15": "entmax15", "hard": "hard", "top_k": TopK(3)}.items()
+        for name, normalizer in {
+            "sparsemax": "sparsemax",
+            "entmax15": "entmax15",
+            "hard": "hard",
+            "top_k": TopK(3),
+        }.items()
         for bias in (None, "entries")
     },
-    **{f"gaussian, key at {far:g}": Case("outliers", outlier=far, arguments={"score": "gaussian"}) for far in (0.0, 1e2, 1e4, 1e6)},
+    **{
+        f"gaussian, key at {far:g}": Case("outliers", outlier=far, arguments={"score": "gaussian"})
+        for far in (0.0, 1e2, 1e4, 1e6)
+    },
     "gaussian, dropout": Case("outliers", outlier=-1e5, arguments={"score": "gaussian", "dropout": 0.3, "seed": 4}),
     "additive": Case("bias of finfo.min", bias="causal, padded on the left", arguments={"score": "additive"}),
     "additive, large": Case("scores up to 1e6", 1e3, arguments={"score": "additive"}),
@@ -110,7 +125,10 @@ def outcome(
     leaves = [tensor.to(dtype).requires_grad_() for tensor in tensors]
     bias = None if bias is None else bias.to(dtype)
     context = attend(
-        *leaves, bias=bias, implementation=implementation, **score_of(arguments, dtype, torch.arange(D) if order is None else order)
+        *leaves,
+        bias=bias,
+        implementation=implementation,
+        **score_of(arguments, dtype, torch.arange(D) if order is None else order),
     )
     gradient = torch.randn(context.shape, generator=torch.Generator().manual_seed(8)).to(dtype)
     return [context.detach(), *torch.autograd.grad(context, leaves, gradient)]
@@ -132,18 +150,26 @@ def test_no_implementation_loses_more_than_the_formula(name: str, length: str) -
     case = CASES[name]
     tensors, bias = case.tensors(*LENGTHS[length]), case.added(*LENGTHS[length])
     right = outcome(tensors, bias, "reference", torch.float64, case.arguments)
-    # where one key takes all weight, a score's gradient is 0 but for rounding, and a feature's that times how large features are
+    # where one key takes all weight, a score's gradient is 0 but for rounding, and a feature's that times how large
+    # features are
     units = [torch.maximum(FLOOR * exact.abs().max(), torch.tensor(EPSILON * case.factor**0.5)) for exact in right]
     for order in ORDERS:
         query, key, value = tensors
-        plain = outcome([query[..., order], key[..., order], value], bias, "reference", torch.float32, case.arguments, order)
+        plain = outcome(
+            [query[..., order], key[..., order], value], bias, "reference", torch.float32, case.arguments, order
+        )
         plain[1:3] = [part[..., order.argsort()] for part in plain[1:3]]
-        units = [torch.maximum(unit, (part - exact).abs().max()) for unit, part, exact in zip(units, plain, right, strict=True)]
+        units = [
+            torch.maximum(unit, (part - exact).abs().max())
+            for unit, part, exact in zip(units, plain, right, strict=True)
+        ]
     for implementation in ("auto", *IMPLEMENTATIONS):
         try:
             parts = outcome(tensors, bias, implementation, torch.float32, case.arguments)
         except ImplementationError:
             continue
-        errors = [float((part - exact).abs().max() / unit) for part, exact, unit in zip(parts, right, units, strict=True)]
+        errors = [
+            float((part - exact).abs().max() / unit) for part, exact, unit in zip(parts, right, units, strict=True)
+        ]
         WORST[case.kind, implementation][f"{name}, {length}"] = max(errors)
         assert max(errors) <= TIMES, f"{implementation}: {errors}"

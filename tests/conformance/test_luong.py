@@ -1,4 +1,7 @@
-"""Luong et al. (2015), §3.1 and §3.2, as the paper writes them, a step and a key at a time in float64: location, local-m, local-p."""
+"""Luong et al. (2015), §3.1 and §3.2, as the paper writes them, a step and a key at a time in float64.
+
+Location, local-m, local-p.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
         case "dot":
             scores = [state @ memory[place] for place in range(source)]
         case _:
-            scores = [score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[place]))) for place in range(source)]
+            scores = [
+                score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[place]))) for place in range(source)
+            ]
     if settings.local == "none":
         total = sum(score.exp() for score in scores)
         return torch.stack([score.exp() / total for score in scores])

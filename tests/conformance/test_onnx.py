@@ -127,4 +127,6 @@ def test_it_gives_what_the_case_expects(name: str, implementation: str) -> None:
     for output, right in zip(filter(None, node.output), map(tensor, expected), strict=True):
         exact = right.dtype == torch.float32
         rtol, atol = (case.rtol, case.atol) if exact else (SIXTEEN_BITS, SIXTEEN_BITS)
-        torch.testing.assert_close(found[output], right, rtol=rtol, atol=atol, msg=lambda text, output=output: f"{output}: {text}")
+        torch.testing.assert_close(
+            found[output], right, rtol=rtol, atol=atol, msg=lambda text, output=output: f"{output}: {text}"
+        )

@@ -44,7 +44,9 @@ def test_scaled_dot_product_attention(
     batch, groups, queries, keys, width, value_width, share = sizes
     query, key, value = (
         drawn(seed + place, batch, *shape)
-        for place, shape in enumerate(((groups * share, queries, width), (groups, keys, width), (groups, keys, value_width)))
+        for place, shape in enumerate(
+            ((groups * share, queries, width), (groups, keys, width), (groups, keys, value_width))
+        )
     )
     shape = (queries, keys) if broadcast else (batch, groups * share, queries, keys)
     theirs: dict[str, Any] = {"scale": scale, "enable_gqa": True}
@@ -75,7 +77,11 @@ def test_multihead_attention(sizes: tuple[int, ...], seed: int, padded: bool, hi
     torch.manual_seed(seed)
     theirs = nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width, batch_first=True).double().eval()
     ours = MultiHeadAttention.from_torch(theirs)
-    query, key, value = drawn(1, batch, queries, width), drawn(2, batch, keys, key_width), drawn(3, batch, keys, value_width)
+    query, key, value = (
+        drawn(1, batch, queries, width),
+        drawn(2, batch, keys, key_width),
+        drawn(3, batch, keys, value_width),
+    )
     arguments: dict[str, Any] = {}
     given: dict[str, Any] = {}
     if padded:

@@ -49,14 +49,21 @@ WRITTEN: dict[str, tuple[Callable[[int, int, int], Score], Callable[..., Pair]]]
     "general": (lambda query, key, hidden: General(query, key), general),
     "gated": (lambda query, key, hidden: Gated(query, query), gated),
     "dot": (lambda query, key, hidden: Dot(), lambda score: lambda query, key: query @ key),
-    "scaled_dot": (lambda query, key, hidden: ScaledDot(), lambda score: lambda query, key: query @ key / math.sqrt(len(key))),
+    "scaled_dot": (
+        lambda query, key, hidden: ScaledDot(),
+        lambda score: lambda query, key: query @ key / math.sqrt(len(key)),
+    ),
 }
 OF_ONE_WIDTH = ("gated", "dot", "scaled_dot")
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 @settings(max_examples=15)
-@given(sizes=st.tuples(*[st.integers(1, 5)] * 6), seed=st.integers(0, 99), dtype=st.sampled_from([torch.float32, torch.float64]))
+@given(
+    sizes=st.tuples(*[st.integers(1, 5)] * 6),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
 def test_the_context_is_the_papers(name: str, sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> None:
     queries, keys, query_width, key_width, value_width, hidden = sizes
     build, written = WRITTEN[name]

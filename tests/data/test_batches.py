@@ -56,7 +56,9 @@ def test_every_pair_comes_once_an_epoch() -> None:
 
 def test_epochs_differ_and_can_be_had_again() -> None:
     data, size = many(53), BatchSize(pairs=5)
-    first, again, second, other = (np.concatenate(data.epoch_plan(size, *place)) for place in ((1, 0), (1, 0), (1, 1), (2, 0)))
+    first, again, second, other = (
+        np.concatenate(data.epoch_plan(size, *place)) for place in ((1, 0), (1, 0), (1, 1), (2, 0))
+    )
     assert (first == again).all()
     assert (first != second).any()
     assert (first != other).any()
@@ -167,7 +169,9 @@ def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize)
 
 def test_a_bitext_has_the_tokens_of_both_sides() -> None:
     bitext = Bitext([Pair("ab", "c")], CharTokenizer("ab"), CharTokenizer("c"))
-    assert {side: sequences.concatenate(np.arange(1)).tolist() for side, sequences in bitext.token_sequences.items()} == {
+    assert {
+        side: sequences.concatenate(np.arange(1)).tolist() for side, sequences in bitext.token_sequences.items()
+    } == {
         "source": [4, 5],
         "target": [BOS, 4, EOS],
     }

@@ -19,7 +19,9 @@ from attent.errors import ArgumentError, DataError
 
 
 def pairs(path: Path, count: int, first: int = 0) -> str:
-    path.write_text("".join(f"the dog {number}\tder Hund {number}\n" for number in range(first, first + count)), encoding="utf-8")
+    path.write_text(
+        "".join(f"the dog {number}\tder Hund {number}\n" for number in range(first, first + count)), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -30,7 +32,9 @@ def test_validation_is_split_off(tmp_path: Path) -> None:
 
 
 def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
-    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98)))
+    corpus = pair_corpus(
+        TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98))
+    )
     assert (len(corpus.train), len(corpus.validation)) == (98, 7)
     assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
     assert [report.summary() for report in corpus.reports] == [
@@ -55,7 +59,9 @@ def test_nothing_stays_behind(tmp_path: Path) -> None:
 
 
 def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
-    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300)
+    settings = TextSettings(
+        train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300
+    )
     corpus = pair_corpus(settings)
     source, target = learn_tokenizers(corpus, settings)
     assert isinstance(source, CharTokenizer)
@@ -94,7 +100,9 @@ def test_another_process_opens_what_was_encoded(tmp_path: Path) -> None:
     encoded = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
     opened = DiskBitext(corpus.folder.path / INDEX)
     assert len(encoded) == len(opened) > 0
-    for _, batch, again in zip(range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False):
+    for _, batch, again in zip(
+        range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False
+    ):
         assert batch.source.equal(again.source)
         assert batch.target_out.equal(again.target_out)
 
@@ -108,7 +116,9 @@ def test_real_text(data_folder: Path) -> None:
     settings = TextSettings(**files, vocabulary=1000)
     corpus = pair_corpus(settings)
     source, target = learn_tokenizers(corpus, settings)
-    batches = list(itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7))
+    batches = list(
+        itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7)
+    )
     seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
     assert len(seen) > 100
     assert seen <= {pair.target for pair in corpus.train}
@@ -173,7 +183,9 @@ def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> Non
 
 
 def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
-    settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), valid=written(tmp_path / "valid.txt", LINES[:3]))
+    settings = LinesSettings(
+        train=written(tmp_path / "train.txt", LINES), valid=written(tmp_path / "valid.txt", LINES[:3])
+    )
     corpus = line_corpus(settings)
     assert list(corpus.validation) == LINES[:3]
     assert len(corpus.train) == 37
@@ -202,9 +214,17 @@ def test_an_empty_file_is_said(tmp_path: Path) -> None:
         line_corpus(LinesSettings(train=str(tmp_path / "none.txt")))
 
 
-@pytest.mark.parametrize(("train", "replay", "share", "times"), [(10, 60, 0.5, (6, 1)), (60, 5, 0.5, (1, 15)), (20, 20, 0.75, (1, 3))])
-def test_replayed_pairs_have_their_share(tmp_path: Path, train: int, replay: int, share: float, times: tuple[int, int]) -> None:
-    files = pairs(tmp_path / "new.tsv", train), pairs(tmp_path / "valid.tsv", 3, first=998), pairs(tmp_path / "old.tsv", replay, first=1000)
+@pytest.mark.parametrize(
+    ("train", "replay", "share", "times"), [(10, 60, 0.5, (6, 1)), (60, 5, 0.5, (1, 15)), (20, 20, 0.75, (1, 3))]
+)
+def test_replayed_pairs_have_their_share(
+    tmp_path: Path, train: int, replay: int, share: float, times: tuple[int, int]
+) -> None:
+    files = (
+        pairs(tmp_path / "new.tsv", train),
+        pairs(tmp_path / "valid.tsv", 3, first=998),
+        pairs(tmp_path / "old.tsv", replay, first=1000),
+    )
     corpus = pair_corpus(TextSettings(train=files[0], valid=files[1], replay=files[2], replay_share=share))
     numbers = Counter(int(pair.source.split()[-1]) for pair in corpus.train)
     # pair 1,000 is in validation, so that it is not learnt
@@ -214,6 +234,8 @@ def test_replayed_pairs_have_their_share(tmp_path: Path, train: int, replay: int
 
 
 def test_what_is_replayed_is_not_validated_on(tmp_path: Path) -> None:
-    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "new.tsv", 40), replay=pairs(tmp_path / "old.tsv", 40, first=100)))
+    corpus = pair_corpus(
+        TextSettings(train=pairs(tmp_path / "new.tsv", 40), replay=pairs(tmp_path / "old.tsv", 40, first=100))
+    )
     assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
     assert not {*corpus.train} & {*corpus.validation}

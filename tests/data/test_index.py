@@ -28,7 +28,9 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
     for data in (on_disk, DiskBitext(tmp_path / "index"), DiskBitext(tmp_path / "put")):
         assert len(data) == 101
         assert not hasattr(data.source, "tokens")
-        for _, (mine, other) in zip(range(19), zip(data.stream(size, 3), in_memory.stream(size, 3), strict=False), strict=False):
+        for _, (mine, other) in zip(
+            range(19), zip(data.stream(size, 3), in_memory.stream(size, 3), strict=False), strict=False
+        ):
             for name in ("source", "source_lengths", "target_in", "target_out", "target_lengths"):
                 assert getattr(mine, name).equal(getattr(other, name))
                 assert getattr(mine, name).dtype == getattr(other, name).dtype
@@ -59,4 +61,6 @@ def test_the_array_on_disk_is_numpys(tmp_path: Path) -> None:
 
 
 def test_texts_may_be_empty(tmp_path: Path) -> None:
-    assert index(stored([Pair("", "")]), TOKENIZER, TOKENIZER, tmp_path, maximum_length=9).batch(np.array([0])).tokens == 1
+    assert (
+        index(stored([Pair("", "")]), TOKENIZER, TOKENIZER, tmp_path, maximum_length=9).batch(np.array([0])).tokens == 1
+    )

@@ -19,7 +19,9 @@ def test_a_sentence_is_enough(language: str) -> None:
 
 
 def test_codes_with_a_script_or_a_country_are_the_languages() -> None:
-    assert LanguageDetector(["pt-BR", "en"]).detect("As crianças brincam na rua com um cachorro.")[0].language == "pt-BR"
+    assert (
+        LanguageDetector(["pt-BR", "en"]).detect("As crianças brincam na rua com um cachorro.")[0].language == "pt-BR"
+    )
 
 
 def test_a_text_without_letters_has_no_language() -> None:

@@ -109,7 +109,11 @@ def test_a_blank_is_one_token_whatever_cuts_the_text(kind: str) -> None:
     rest = [token for token in line.tokens if token != tokenizer.size]
     assert UNK not in rest
     # of a character's blank the space before it stays
-    assert tokenizer.decode(rest) == "the dog was  , so it  ." if kind == "char" else tokenizer.decode(rest) == "the dog was , so it ."
+    assert (
+        tokenizer.decode(rest) == "the dog was  , so it  ."
+        if kind == "char"
+        else tokenizer.decode(rest) == "the dog was , so it ."
+    )
 
 
 def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:

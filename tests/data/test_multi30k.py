@@ -39,7 +39,11 @@ GOOD = {"/raw/train.en.gz": gzip.compress(TEXTS["train.en.gz"]), "/tok/train.en"
 
 
 def unpacked(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): gzip.decompress(path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): gzip.decompress(path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.usefixtures("small")
@@ -66,7 +70,9 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("content", "message"), [(gzip.compress(b"other", mtime=0), "is not what it was"), (b"<html>", "got no gzip file")]
 )
-def test_what_is_not_multi30k_never_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str) -> None:
+def test_what_is_not_multi30k_never_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
     Repository(monkeypatch, {"/raw/train.en.gz": content})
     with pytest.raises(DataError, match=message):
         multi30k(tmp_path)
@@ -76,7 +82,9 @@ def test_what_is_not_multi30k_never_arrives(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("small")
 def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Repository(monkeypatch, {})
-    with pytest.raises(DataError, match=r"cannot be downloaded: no such file \(a folder that has the files can be named instead\)"):
+    with pytest.raises(
+        DataError, match=r"cannot be downloaded: no such file \(a folder that has the files can be named instead\)"
+    ):
         multi30k(tmp_path)
 
 

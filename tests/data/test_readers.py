@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from attent.data import readers
-from attent.data.readers import LabelledText, limited_lines, open_gzip, read_labelled, read_lines, read_pairs, read_parallel
+from attent.data.readers import (
+    LabelledText,
+    limited_lines,
+    open_gzip,
+    read_labelled,
+    read_lines,
+    read_pairs,
+    read_parallel,
+)
 from attent.data.report import ReadReport
 from attent.data.text import Pair
 from attent.data.train_valid_split import drop_shared_texts
@@ -35,7 +43,9 @@ JSONL = '{"source": "a b", "target": "c"}\n{"target": "e f", "source": "d", "mor
 BOTH = [Pair("a b", "c"), Pair("d", "e f")]
 
 
-@pytest.mark.parametrize(("name", "content"), [("p.tsv", TSV), ("p.tsv.gz", TSV), ("p.jsonl", JSONL), ("p.jsonl.gz", JSONL)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("p.tsv", TSV), ("p.tsv.gz", TSV), ("p.jsonl", JSONL), ("p.jsonl.gz", JSONL)]
+)
 def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: str) -> None:
     found, report = read(written(tmp_path / name, content))
     assert found == BOTH
@@ -91,7 +101,8 @@ def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[1]", '{"source": "a"}', '{"source": 1, "target": "b"}', '{"source": "\\ud800", "target": "b"}', "[" * 9999]
+    "line",
+    ["{", "[1]", '{"source": "a"}', '{"source": 1, "target": "b"}', '{"source": "\\ud800", "target": "b"}', "[" * 9999],
 )
 def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
     found, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
@@ -118,7 +129,8 @@ def test_an_empty_file_is_an_error(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"no gzip", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-20], gzip.compress(b"a\tb\n" * 99, mtime=0)[:20] + b"~" * 20]
+    "content",
+    [b"no gzip", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-20], gzip.compress(b"a\tb\n" * 99, mtime=0)[:20] + b"~" * 20],
 )
 def test_damaged_gzip_is_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.tsv.gz"
@@ -197,7 +209,9 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
-    found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n"))
+    found, report = read_labels(
+        write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n")
+    )
     assert [number for number, _ in found] == [1, 11]
     assert {reason: tally.first for reason, tally in report.dropped.items()} == {
         "empty line": [2, 10],
@@ -213,7 +227,10 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "empty$"), ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab")],
+    [
+        ("", "empty$"),
+        ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
+    ],
 )
 def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
@@ -222,7 +239,10 @@ def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str
 
 def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
     found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
-    assert [example.text for _, example in drop_shared_texts(found, [LabelledText("b", "another")], report)] == ["a", "c"]
+    assert [example.text for _, example in drop_shared_texts(found, [LabelledText("b", "another")], report)] == [
+        "a",
+        "c",
+    ]
     assert report.dropped["the text is also in validation"].first == [2]
     with pytest.raises(DataError, match="no text is left to train on"):
         drop_shared_texts(found, [example for _, example in found], report)

@@ -3,7 +3,9 @@ from attent.data.word_vectors.reading import NOT_UTF8, REPEATED
 
 
 def test_a_report_counts_and_numbers_what_its_file_has() -> None:
-    report = VectorsReport("a.bin", lines=1234, unit="word", words=7, width=3, skipped=5, remarks=["the first line lies"])
+    report = VectorsReport(
+        "a.bin", lines=1234, unit="word", words=7, width=3, skipped=5, remarks=["the first line lies"]
+    )
     for place in (3, 5, 8, 13):
         report.drop(REPEATED, place)
     report.note(NOT_UTF8, 2)

@@ -81,7 +81,9 @@ def test_it_is_saved_and_loaded(source: SentencePieceTokenizer, tmp_path: Path) 
         ({"version": 2}, "version"),
     ],
 )
-def test_a_damaged_file_is_told_of(source: SentencePieceTokenizer, tmp_path: Path, changed: dict[str, Any], says: str) -> None:
+def test_a_damaged_file_is_told_of(
+    source: SentencePieceTokenizer, tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
     source.save(tmp_path / "t.json")
     content = json.loads((tmp_path / "t.json").read_text("utf-8"))
     (tmp_path / "t.json").write_text(json.dumps(content | changed), "utf-8")

@@ -11,7 +11,9 @@ from attent.data.sentences import SplitText, split_sentences
 
 def test_sentences_and_what_is_between() -> None:
     text = "  Mr. Smith sits. Who is he?\r\n\n...\tA dog"
-    assert split_sentences(text, "en") == SplitText(("  ", " ", "\r\n\n...\t", ""), ("Mr. Smith sits.", "Who is he?", "A dog"))
+    assert split_sentences(text, "en") == SplitText(
+        ("  ", " ", "\r\n\n...\t", ""), ("Mr. Smith sits.", "Who is he?", "A dog")
+    )
 
 
 def test_a_line_can_be_taken_whole() -> None:

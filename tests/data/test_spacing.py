@@ -4,7 +4,12 @@ import pytest
 
 from attent.data.spacing import SpacingCheck, count_gaps, spacing
 
-SEGMENTED = ["我 爱 北京 天安门 。", "今天 天气 很 好 ， 我们 去 公园 。", "他 昨天 买 了 一 本 书 。", "这 是 我 的 朋友 。"]
+SEGMENTED = [
+    "我 爱 北京 天安门 。",
+    "今天 天气 很 好 ， 我们 去 公园 。",
+    "他 昨天 买 了 一 本 书 。",
+    "这 是 我 的 朋友 。",
+]
 WRITTEN = [line.replace(" ", "") for line in SEGMENTED]
 TOKENIZED = ["two dogs , a cat and a mouse .", "a man , seen from behind , sleeps .", "mr. smith is here ."] * 5
 ENGLISH = ["Two dogs, a cat and a mouse.", "A man, seen from behind, sleeps. Go to www.example.com."] * 9

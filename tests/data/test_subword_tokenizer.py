@@ -13,10 +13,16 @@ from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, encod
 from attent.errors import ArgumentError, DataError
 
 STRANGE = [
-    "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "", " ", "   ",
-    "▁ ▁▁ a▁b", "\U0010ffff\U0010fffe ▁", "<s> </s> <unk> <pad> <0x41>", "⁇ ▅ \x00", "a\u00a0b\u3000c", "\ufeffx", "line\nfeed\r",
+    "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "",
+    " ", "   ",
+    "▁ ▁▁ a▁b", "\U0010ffff\U0010fffe ▁", "<s> </s> <unk> <pad> <0x41>", "⁇ ▅ \x00", "a\u00a0b\u3000c", "\ufeffx",
+    "line\nfeed\r",
 ]  # fmt: skip
-LINES = [f"the {word} {other} on the street" for word in ("dog", "cat", "bird") for other in ("walks", "walked", "is walking", "sleeps")]
+LINES = [
+    f"the {word} {other} on the street"
+    for word in ("dog", "cat", "bird")
+    for other in ("walks", "walked", "is walking", "sleeps")
+]
 KINDS: dict[str, type[SubwordTokenizer]] = {"bpe": BpeTokenizer, "unigram": UnigramTokenizer}
 LEARNT = {kind: tokenizer.learn([*LINES, *STRANGE], 340) for kind, tokenizer in KINDS.items()}
 
@@ -76,7 +82,11 @@ def test_frequent_words_are_whole() -> None:
 def test_no_piece_holds_a_space_but_at_its_beginning(kind: str) -> None:
     """Words are cut one by one, wherever spaces are."""
     tokenizer = KINDS[kind].learn(["  two  spaces   three "] * 7 + ["    "] * 7 + LINES, 340)
-    assert all("▁" not in piece[1:] for line in [*LINES, *STRANGE, "  two  spaces   three "] for piece in tokenizer.pieces(line))
+    assert all(
+        "▁" not in piece[1:]
+        for line in [*LINES, *STRANGE, "  two  spaces   three "]
+        for piece in tokenizer.pieces(line)
+    )
 
 
 @every
@@ -122,7 +132,9 @@ def test_no_text_is_an_error(kind: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("model", [None, "~", "", "é", base64.b64encode(b"other").decode()])
 def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps({"format": "attent bpe tokenizer", "version": 1, "sentencepiece": model}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"format": "attent bpe tokenizer", "version": 1, "sentencepiece": model}), encoding="utf-8"
+    )
     with pytest.raises(DataError, match="is damaged") as caught:
         BpeTokenizer.load(path)
     assert str(path) in str(caught.value)

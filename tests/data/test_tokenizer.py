@@ -76,7 +76,9 @@ def test_an_id_out_of_range_is_an_error(token: int) -> None:
         CharTokenizer.learn(["banana", "cab"]).decode([4, token])
 
 
-@pytest.mark.parametrize(("characters", "message"), [(["a", "bc"], "one code point, got 'bc'"), (["a", "b", "a"], "'a' twice")])
+@pytest.mark.parametrize(
+    ("characters", "message"), [(["a", "bc"], "one code point, got 'bc'"), (["a", "b", "a"], "'a' twice")]
+)
 def test_characters_are_single_and_distinct(characters: list[str], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         CharTokenizer(characters)
@@ -119,7 +121,19 @@ def test_an_id_stands_for_a_piece_and_for_a_word() -> None:
     assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "a", None, "日"]
 
 
-STRANGE = ["👩‍🚀 fliegt 👍🏽!", "e\u0301 é", "a\tb", "two  spaces", " before", "after ", "", " ", "हिन्दी में", "a\u00a0b\u3000c", "l\nf"]
+STRANGE = [
+    "👩‍🚀 fliegt 👍🏽!",
+    "e\u0301 é",
+    "a\tb",
+    "two  spaces",
+    " before",
+    "after ",
+    "",
+    " ",
+    "हिन्दी में",
+    "a\u00a0b\u3000c",
+    "l\nf",
+]
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -187,7 +201,8 @@ def test_an_id_out_of_range_is_an_error_of_words(token: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [("ab", "must be a list"), (["a", ""], "must be a text"), ([5], "got 5"), (["a", "a"], "'a' twice")]
+    ("words", "message"),
+    [("ab", "must be a list"), (["a", ""], "must be a text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, words: object, message: str) -> None:
     path = tmp_path / "tokenizer.json"

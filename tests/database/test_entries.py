@@ -39,7 +39,9 @@ def test_features() -> None:
 
 def test_kinds_agree() -> None:
     assert common_kind(read_entries("queries", []), read_entries("keys", "a")) == "strings"
-    with pytest.raises(ArgumentError, match=r"^queries and keys must be of one kind, got numbers such as 1 and strings such as 'a'$"):
+    with pytest.raises(
+        ArgumentError, match=r"^queries and keys must be of one kind, got numbers such as 1 and strings such as 'a'$"
+    ):
         common_kind(read_entries("queries", 1), read_entries("keys", "a"))
 
 

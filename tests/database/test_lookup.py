@@ -48,13 +48,17 @@ def test_pandas() -> None:
     for query in (date(2020, 1, 2), pandas.Timestamp("2020-01-02"), np.datetime64("2020-01-02", "ns")):
         assert lookup(query, days, prices).value == lookup(query, prices.set_axis(days)).value == 5.0
     assert lookup(pandas.NaT, days, prices).values.isnan().all()
-    assert lookup(pandas.Series([0.4, 0.9]), pandas.Series([0.0, 1.0]), pandas.Series(["a", "b"]), method="nearest").values == ["a", "b"]
+    assert lookup(
+        pandas.Series([0.4, 0.9]), pandas.Series([0.0, 1.0]), pandas.Series(["a", "b"]), method="nearest"
+    ).values == ["a", "b"]
     # rows of a table are vectors
     table = pandas.DataFrame({"x": [0.0, 1.0], "y": [0.0, 9.0]})
     assert lookup(table[::-1], table, ["a", "b"]).values == ["b", "a"]
     with pytest.raises(ArgumentError, match=r"^queries must be finite numbers to have a distance, got NaT"):
         lookup(pandas.NaT, days, prices, method="nearest")
-    with pytest.raises(ArgumentError, match=r"^values are missing: give a dict or a pandas Series, or keys and values$"):
+    with pytest.raises(
+        ArgumentError, match=r"^values are missing: give a dict or a pandas Series, or keys and values$"
+    ):
         lookup("x", table)
 
 
@@ -90,7 +94,8 @@ def test_keys_may_come_as_what_holds_numbers(keys: Any) -> None:
 def test_things_that_are_only_equal() -> None:
     assert lookup([True, ("a", 1)], [("a", 1), True], ["x", "y"]).values == ["y", "x"]
     with pytest.raises(
-        ArgumentError, match=r'^only numbers, dates, vectors and strings can be similar; other things compare by method="exact"'
+        ArgumentError,
+        match=r'^only numbers, dates, vectors and strings can be similar; other things compare by method="exact"',
     ):
         lookup(True, [True, False], ["a", "b"], method="soft")
 
@@ -104,7 +109,12 @@ def test_dates_are_near_by_their_days() -> None:
     assert lookup(noon, [datetime(2020, 1, 1), datetime(2020, 1, 3, 6)], ["a", "b"], method="nearest").value == "b"
     east = timezone(timedelta(hours=12))
     assert (
-        lookup(noon.replace(tzinfo=UTC), [datetime(2020, 1, 3, tzinfo=east), noon.replace(tzinfo=east)], [1, 2], method="nearest").value
+        lookup(
+            noon.replace(tzinfo=UTC),
+            [datetime(2020, 1, 3, tzinfo=east), noon.replace(tzinfo=east)],
+            [1, 2],
+            method="nearest",
+        ).value
         == 1
     )
     # beside other things they only compare by equality
@@ -156,7 +166,9 @@ def test_soft_is_nadaraya_and_watsons_regression() -> None:
     found = lookup([0.3, -1.0], keys, values, method="soft", bandwidth=0.4)
     weights = torch.exp(-0.5 * ((torch.tensor([[0.3], [-1.0]], dtype=torch.float64) - keys) / 0.4).square())
     torch.testing.assert_close(found.values, weights @ values / weights.sum(1, keepdim=True))
-    own = lookup([0.3, -1.0], keys, values, method="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square())
+    own = lookup(
+        [0.3, -1.0], keys, values, method="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square()
+    )
     torch.testing.assert_close(own.values, found.values)
 
 
@@ -198,10 +210,30 @@ def test_it_is_public() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named", "error", "message"),
     [
-        ((1, STUDENTS), {}, ArgumentError, "^queries and keys must be of one kind, got numbers such as 1 and strings such as 'ann'$"),
-        ((["a", 1], STUDENTS), {}, ArgumentError, "^queries must be of one kind, got strings such as 'a' and numbers such as 1$"),
-        (([1.0], [1, float("nan")], [1, 2]), {"method": "soft", "bandwidth": 1}, ArgumentError, r"got nan as keys\[1\]$"),
-        (([1], [1, 2], [1, float("inf")]), {}, ArgumentError, r"^values must be finite numbers to have a mean, got inf as values\[1\]$"),
+        (
+            (1, STUDENTS),
+            {},
+            ArgumentError,
+            "^queries and keys must be of one kind, got numbers such as 1 and strings such as 'ann'$",
+        ),
+        (
+            (["a", 1], STUDENTS),
+            {},
+            ArgumentError,
+            "^queries must be of one kind, got strings such as 'a' and numbers such as 1$",
+        ),
+        (
+            ([1.0], [1, float("nan")], [1, 2]),
+            {"method": "soft", "bandwidth": 1},
+            ArgumentError,
+            r"got nan as keys\[1\]$",
+        ),
+        (
+            ([1], [1, 2], [1, float("inf")]),
+            {},
+            ArgumentError,
+            r"^values must be finite numbers to have a mean, got inf as values\[1\]$",
+        ),
         (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
         (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict or a pandas Series, or keys and values$"),
         (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
@@ -213,19 +245,51 @@ def test_it_is_public() -> None:
             ArgumentError,
             "^bandwidth is for numbers and dates; strings have a temperature$",
         ),
-        (("a", STUDENTS), {"method": "soft", "temperature": 0}, ArgumentError, "^temperature must be a number > 0, got 0$"),
+        (
+            ("a", STUDENTS),
+            {"method": "soft", "temperature": 0},
+            ArgumentError,
+            "^temperature must be a number > 0, got 0$",
+        ),
         (("a", STUDENTS), {"method": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
         (([1], [1], [1]), {"method": "soft"}, ArgumentError, '^method="soft" needs a bandwidth'),
-        (([1], [1], [1]), {"method": "soft", "bandwidth": -1}, ArgumentError, "^bandwidth must be a number > 0, or 1 of them"),
+        (
+            ([1], [1], [1]),
+            {"method": "soft", "bandwidth": -1},
+            ArgumentError,
+            "^bandwidth must be a number > 0, or 1 of them",
+        ),
         (([1], [1], [1]), {"method": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
         (([1], [1], [1]), {"method": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
-        (([1], [1], [1]), {"method": "nearest", "temperature": 1}, ArgumentError, '^temperature is for strings with method="soft"$'),
-        (([(1, 2)], [(1, 2, 3)], [1]), {"method": "nearest"}, ShapeError, "^queries and keys must be vectors of one width, got 2 and 3"),
-        (({"a": 1}, STUDENTS), {}, ArgumentError, "^queries must be a number, a string or a sequence of them, got dict$"),
-        (("a", {"a": {}}), {}, ArgumentError, "^values must be numbers, arrays, strings or other hashable things, got {}$"),
+        (
+            ([1], [1], [1]),
+            {"method": "nearest", "temperature": 1},
+            ArgumentError,
+            '^temperature is for strings with method="soft"$',
+        ),
+        (
+            ([(1, 2)], [(1, 2, 3)], [1]),
+            {"method": "nearest"},
+            ShapeError,
+            "^queries and keys must be vectors of one width, got 2 and 3",
+        ),
+        (
+            ({"a": 1}, STUDENTS),
+            {},
+            ArgumentError,
+            "^queries must be a number, a string or a sequence of them, got dict$",
+        ),
+        (
+            ("a", {"a": {}}),
+            {},
+            ArgumentError,
+            "^values must be numbers, arrays, strings or other hashable things, got {}$",
+        ),
     ],
 )
-def test_what_is_refused(arguments: tuple[Any, ...], named: dict[str, Any], error: type[AttentError], message: str) -> None:
+def test_what_is_refused(
+    arguments: tuple[Any, ...], named: dict[str, Any], error: type[AttentError], message: str
+) -> None:
     with pytest.raises(error, match=message):
         lookup(*arguments, **named)
 
@@ -243,7 +307,8 @@ def test_one_vector_is_one_query(kind: Any) -> None:
 
 def test_numbers_that_are_too_large_are_said() -> None:
     with pytest.raises(
-        ArgumentError, match=r"^values must be finite numbers of double precision to have a mean, got one that is too large$"
+        ArgumentError,
+        match=r"^values must be finite numbers of double precision to have a mean, got one that is too large$",
     ):
         lookup(1, [1], [10**400])
     with pytest.raises(ArgumentError, match=r"^keys must be finite numbers to have a distance, got 1000"):

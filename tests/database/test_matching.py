@@ -17,7 +17,11 @@ TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
 
 
 def cosine(one: str, other: str) -> float:
-    counts = [Counter(padded[at : at + 3] for at in range(len(padded) - 2)) for text in (one, other) if (padded := f"  {text.casefold()} ")]
+    counts = [
+        Counter(padded[at : at + 3] for at in range(len(padded) - 2))
+        for text in (one, other)
+        if (padded := f"  {text.casefold()} ")
+    ]
     products = sum(counts[0][gram] * counts[1][gram] for gram in counts[0])
     return products / math.prod(math.sqrt(sum(number**2 for number in count.values())) for count in counts)
 
@@ -25,7 +29,9 @@ def cosine(one: str, other: str) -> float:
 def test_cosines_of_trigrams() -> None:
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[None, None, :, None]
     scores = TrigramCosine(TEXTS, 0.5)(numbers[:, :, :4], numbers)
-    expected = torch.tensor([[[[cosine(one, other) / 0.5 for other in TEXTS] for one in TEXTS[:4]]]], dtype=torch.float64)
+    expected = torch.tensor(
+        [[[[cosine(one, other) / 0.5 for other in TEXTS] for one in TEXTS[:4]]]], dtype=torch.float64
+    )
     torch.testing.assert_close(scores, expected)
     # letter case, and what it makes of ß
     assert TrigramCosine(TEXTS, 1.0)(numbers[:, :, 4:5], numbers)[0, 0, 0, 5].item() == pytest.approx(1.0)
@@ -68,7 +74,10 @@ def test_no_keys_and_no_queries() -> None:
 
 def test_nothing_is_seen_beyond_its_reach() -> None:
     dice = torch.Generator().manual_seed(0)
-    query, key = torch.randint(0, 40, (30,), generator=dice).tolist(), torch.randint(0, 50, (60,), generator=dice).tolist()
+    query, key = (
+        torch.randint(0, 40, (30,), generator=dice).tolist(),
+        torch.randint(0, 50, (60,), generator=dice).tolist(),
+    )
     mask, rows = Equal.of(query, key), torch.arange(30)
     pairs = Pairs(rows, torch.arange(60), rows[None], 1)
     allowed = mask.allowed(pairs)[0, 0]

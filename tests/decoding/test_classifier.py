@@ -128,13 +128,30 @@ def test_arrays_are_what_a_file_may_have() -> None:
             None,
             r"inputs\.json names 2 labels, and the model tells 3 classes",
         ),
-        (VectorInputs(mean=(0.0,) * 3, deviation=(1.0,) * 3), (), None, r"inputs\.json names 0 labels, and the model tells 3 classes"),
-        (VectorInputs(mean=(0.0,) * 2, deviation=(1.0,) * 2), LABELS, None, "vectors of 2 numbers, and it reads others"),
-        (VectorInputs(mean=(0.0,) * 3, deviation=(1.0,) * 3), LABELS, CharTokenizer("a"), "reads vectors, and its settings and tokenizers"),
+        (
+            VectorInputs(mean=(0.0,) * 3, deviation=(1.0,) * 3),
+            (),
+            None,
+            r"inputs\.json names 0 labels, and the model tells 3 classes",
+        ),
+        (
+            VectorInputs(mean=(0.0,) * 2, deviation=(1.0,) * 2),
+            LABELS,
+            None,
+            "vectors of 2 numbers, and it reads others",
+        ),
+        (
+            VectorInputs(mean=(0.0,) * 3, deviation=(1.0,) * 3),
+            LABELS,
+            CharTokenizer("a"),
+            "reads vectors, and its settings and tokenizers",
+        ),
         (TextInputs(), LABELS, CharTokenizer("a"), "reads texts, and its settings and tokenizers say otherwise"),
     ],
 )
-def test_inputs_that_are_not_the_models_are_refused(how, labels: tuple[str, ...], tokenizer: CharTokenizer | None, says: str) -> None:
+def test_inputs_that_are_not_the_models_are_refused(
+    how, labels: tuple[str, ...], tokenizer: CharTokenizer | None, says: str
+) -> None:
     model = EncoderModel(EncoderSettings(input="vectors", cls=True, layers=1, width=8, feed_forward=7, heads=2), 3, 3)
     with pytest.raises(ArgumentError, match=says):
         Classifier(model, Inputs(labels=labels, inputs=how), tokenizer)

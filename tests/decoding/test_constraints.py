@@ -46,7 +46,10 @@ def test_no_ngram_comes_twice() -> None:
     written = torch.tensor([[4, 5, 4, 6, 4], [4, 4, 5, 5, 6]])
     assert left(Constraints.of(FAR, no_repeat_ngram=1), written) == [{UNK, EOS}] * 2
     assert left(Constraints.of(FAR, no_repeat_ngram=2), written) == [FREE - {5, 6}, FREE]
-    assert left(Constraints.of(FAR, no_repeat_ngram=3), torch.tensor([[4, 5, 6, 4, 5], [4, 5, 6, 5, 4]])) == [FREE - {6}, FREE]
+    assert left(Constraints.of(FAR, no_repeat_ngram=3), torch.tensor([[4, 5, 6, 4, 5], [4, 5, 6, 5, 4]])) == [
+        FREE - {6},
+        FREE,
+    ]
     assert left(Constraints.of(FAR, no_repeat_ngram=6), written) == [FREE, FREE]
 
 

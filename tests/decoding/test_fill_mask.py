@@ -20,13 +20,26 @@ def test_every_blank_has_its_best_words_and_where_it_looked(filler: FillMask) ->
         chances = [guess.probability for guess in blank.guesses]
         assert len(chances) == 3
         assert chances == sorted(chances, reverse=True)
-        assert [look.piece for look in blank.attention] == ["the", "dog", "was", "[MASK]", ",", "so", "it", "[MASK]", "."]
+        assert [look.piece for look in blank.attention] == [
+            "the",
+            "dog",
+            "was",
+            "[MASK]",
+            ",",
+            "so",
+            "it",
+            "[MASK]",
+            ".",
+        ]
         assert sum(look.weight for look in blank.attention) == pytest.approx(1, abs=1e-5)
         assert blank.top_attended(2)[0].weight == max(look.weight for look in blank.attention)
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list(filler: FillMask) -> None:
-    assert filler.fill([TEXT, "the [MASK]"], 2, layer=1) == [filler.fill(TEXT, 2, layer=1), filler.fill("the [MASK]", 2, layer=1)]
+    assert filler.fill([TEXT, "the [MASK]"], 2, layer=1) == [
+        filler.fill(TEXT, 2, layer=1),
+        filler.fill("the [MASK]", 2, layer=1),
+    ]
     assert filler.fill([]) == []
 
 
@@ -42,7 +55,9 @@ def test_bytes_of_characters_are_not_guessed(kind: str) -> None:
     torch.manual_seed(3)
     tokenizer = learn(kind, TEXTS)
     settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2)
-    (only,) = FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer).fill("the [MASK]", best=1000)
+    (only,) = FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer).fill(
+        "the [MASK]", best=1000
+    )
     words = [guess.word for guess in only.guesses]
     assert len(words) == sum(bool(tokenizer.piece(token)) for token in range(tokenizer.size))
     assert "s" in words
@@ -53,7 +68,11 @@ def test_the_looks_are_the_mean_of_heads_and_layers_or_of_those_named(filler: Fi
     with watch(filler.model) as seen:
         filler.fill(TEXT)
     weights = torch.stack([each[0, head, 3] for each in seen.values() for head in range(2)])
-    for options, expected in (({}, weights.mean(0)), ({"layer": 1}, weights[2:].mean(0)), ({"layer": 0, "head": 1}, weights[1])):
+    for options, expected in (
+        ({}, weights.mean(0)),
+        ({"layer": 1}, weights[2:].mean(0)),
+        ({"layer": 0, "head": 1}, weights[1]),
+    ):
         looks = filler.fill(TEXT, **options)[0].attention
         assert [look.weight for look in looks] == pytest.approx(expected.tolist(), abs=1e-6)
 

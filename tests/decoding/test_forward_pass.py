@@ -11,7 +11,9 @@ def test_a_pass_runs_as_often_as_one_likes_and_names_its_outputs(filler: FillMas
     word = filler.tokenizer.piece(SPECIALS).strip()
     forward_pass: ForwardPass = filler.forward_pass(f"{word} [MASK]")
     first, second = forward_pass.run(), forward_pass.run()
-    assert list(first) == [f"encoder.layers.{layer}.self_attention" for layer in range(len(filler.model.encoder.layers))]
+    assert list(first) == [
+        f"encoder.layers.{layer}.self_attention" for layer in range(len(filler.model.encoder.layers))
+    ]
     for name in first:
         assert torch.equal(first[name].weights.dense(), second[name].weights.dense())
     assert list(forward_pass.rows or ()) == [1]

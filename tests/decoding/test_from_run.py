@@ -20,7 +20,10 @@ def test_training_and_scores_are_said_too(filler_folder: Path) -> None:
     config = read_config(filler_folder)
     outcome = {"updates": 12_000, "validation": {"loss": 1.23456, "accuracy": 61.0}}
     write_config(config.model_copy(update={"training": {"outcome": outcome}}), filler_folder)
-    assert repr(attent.load(filler_folder)).splitlines()[1] == "trained for 12,000 updates; validation: loss 1.235, accuracy 61"
+    assert (
+        repr(attent.load(filler_folder)).splitlines()[1]
+        == "trained for 12,000 updates; validation: loss 1.235, accuracy 61"
+    )
 
 
 def test_languages_are_said_too(filler: FillMask) -> None:

@@ -62,7 +62,9 @@ def test_capitals_count_where_the_run_knows_them() -> None:
 
 
 def test_terms_of_another_glossary_go_first() -> None:
-    merged = Glossary((("Dog", "Hund"), ("dog house", "Hütte"), ("cat", "Katze"))).updated(Glossary((("dog", "Köter"),)))
+    merged = Glossary((("Dog", "Hund"), ("dog house", "Hütte"), ("cat", "Katze"))).updated(
+        Glossary((("dog", "Köter"),))
+    )
     assert [term.target for term in merged.find("a dog runs")] == ["Köter"]
     assert [term.target for term in merged.find("dog house, cat")] == ["Hütte", "Katze"]
     assert [term.target for term in merged.find("a Dog, a dog", keeps_case=True)] == ["Hund", "Köter"]
@@ -76,7 +78,10 @@ def test_a_large_glossary_is_not_read_again_for_each_other() -> None:
     large.find("dog")
     begin = time.process_time()
     for number in range(100):
-        assert [term.target for term in large.updated(Glossary((("cat", str(number)),))).find("dog7 cat")] == ["x", str(number)]
+        assert [term.target for term in large.updated(Glossary((("cat", str(number)),))).find("dog7 cat")] == [
+            "x",
+            str(number),
+        ]
     # it took a quarter of a second each
     assert time.process_time() - begin < 2
 
@@ -109,7 +114,10 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
 
 
 def test_what_is_no_glossary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for entries, says in (((("a", "b\nc"),), "term 1: its target"), ((("a", "b"), ("a", "c")), "term 2: 'a' is term 1 already")):
+    for entries, says in (
+        ((("a", "b\nc"),), "term 1: its target"),
+        ((("a", "b"), ("a", "c")), "term 2: 'a' is term 1 already"),
+    ):
         with pytest.raises(ArgumentError, match=says):
             Glossary(entries)
     monkeypatch.setattr("attent.decoding.glossary.MAX_ENTRIES", 1)

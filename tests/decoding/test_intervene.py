@@ -23,7 +23,14 @@ TEXTS = ["abc", "bad cab", "e", "dead bee cab"]
 @pytest.fixture
 def translator() -> Translator:
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    sizes = {"encoder_layers": 2, "decoder_layers": 2, "width": 24, "feed_forward": 17, "heads": 3, "share_embeddings": "none"}
+    sizes = {
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "width": 24,
+        "feed_forward": 17,
+        "heads": 3,
+        "share_embeddings": "none",
+    }
     return Translator(Transformer(TransformerSettings.model_validate(sizes), source.size, target.size), source, target)
 
 
@@ -36,7 +43,9 @@ def without_heads(tool: Any, paths: list[str], width: int = 8) -> Any:
     return tool
 
 
-@pytest.mark.parametrize("path", ["encoder.layers.1.self_attention", "decoder.layers.0.self_attention", "decoder.layers.1.cross_attention"])
+@pytest.mark.parametrize(
+    "path", ["encoder.layers.1.self_attention", "decoder.layers.0.self_attention", "decoder.layers.1.cross_attention"]
+)
 def test_a_translator_loses_a_head_in_search_and_where_targets_are_given(translator: Translator, path: str) -> None:
     pairs, expected = [(text, "0123") for text in TEXTS], without_heads(translator, [path])
     before = translator.translate(TEXTS)
@@ -47,7 +56,9 @@ def test_a_translator_loses_a_head_in_search_and_where_targets_are_given(transla
     for results, beam in zip(found, (1, 3), strict=True):
         others = expected.search(TEXTS, SearchSettings(beam=beam, maximum_length=9))
         assert [best[0].tokens for best in results] == [best[0].tokens for best in others]
-        assert [best[0].log_probability for best in results] == pytest.approx([best[0].log_probability for best in others], abs=1e-4)
+        assert [best[0].log_probability for best in results] == pytest.approx(
+            [best[0].log_probability for best in others], abs=1e-4
+        )
     assert translator.translate(TEXTS) == before
 
 
@@ -64,7 +75,9 @@ def logits(model: Any) -> torch.Tensor:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 @pytest.mark.parametrize("path", PATHS)
 @torch.inference_mode()
-def test_a_zeroed_head_is_a_model_that_reads_nothing_of_it(translator: Translator, path: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_a_zeroed_head_is_a_model_that_reads_nothing_of_it(
+    translator: Translator, path: str, dtype: torch.dtype, tolerance: float
+) -> None:
     model = translator.model.to(dtype)
     with attent.intervene(model, {path: {1: "zero"}}):
         changed = logits(model)
@@ -76,7 +89,11 @@ def test_a_zeroed_head_is_a_model_that_reads_nothing_of_it(translator: Translato
 def test_changes_that_change_nothing_keep_every_bit(translator: Translator, is_inference: bool) -> None:
     pairs = [(text, "0123") for text in TEXTS]
     with torch.inference_mode(is_inference):
-        before = logits(translator.model), translator.score(pairs), translator.search(TEXTS, SearchSettings(beam=3, maximum_length=9))
+        before = (
+            logits(translator.model),
+            translator.score(pairs),
+            translator.search(TEXTS, SearchSettings(beam=3, maximum_length=9)),
+        )
         for changes in ({}, {path: {} for path in PATHS}):
             with attent.intervene(translator.model, changes):
                 assert torch.equal(logits(translator.model), before[0])
@@ -100,7 +117,10 @@ def test_a_language_model_writes_on_without_a_head(generator: TextGenerator) -> 
     path, settings = "decoder.layers.0.self_attention", None
     expected = without_heads(generator, [path], 6)
     with attent.intervene(generator.model, {path: {1: "zero"}}):
-        text, log_probs = generator.generate("the dog", settings), generator.log_probs(generator.encode("the cat slept ."))
+        text, log_probs = (
+            generator.generate("the dog", settings),
+            generator.log_probs(generator.encode("the cat slept .")),
+        )
     assert text.text == expected.generate("the dog", settings).text
     torch.testing.assert_close(log_probs, expected.log_probs(expected.encode("the cat slept .")), atol=1e-5, rtol=1e-5)
 
@@ -117,5 +137,7 @@ def test_a_recurrent_decoder_gets_no_context(attention: str, is_training: bool) 
     with attent.intervene(model, {"decoder.cross_attention": {0: "zero"}}):
         output = model.decode(model.encode(source, lengths), tokens)
     blind = copy.deepcopy(model).eval()
-    blind.decoder.cross_attention.context = lambda prepared, queries: queries.new_zeros(2, queries.shape[1], settings.memory_width)
+    blind.decoder.cross_attention.context = lambda prepared, queries: queries.new_zeros(
+        2, queries.shape[1], settings.memory_width
+    )
     torch.testing.assert_close(output, blind.decode(blind.encode(source, lengths), tokens), atol=1e-6, rtol=1e-6)

@@ -29,14 +29,18 @@ SEARCHES = {
     "samples": SearchSettings(maximum_length=6, sample=True, n_best=2),
 }
 MODELS = {
-    "transformer": TransformerSettings(encoder_layers=1, decoder_layers=1, width=48, feed_forward=64, heads=3, dropout=0.0),
+    "transformer": TransformerSettings(
+        encoder_layers=1, decoder_layers=1, width=48, feed_forward=64, heads=3, dropout=0.0
+    ),
     "rnn": RnnSettings(embedding_width=32, width=48, attention="bahdanau"),
 }
 # as many as the promise was asked for, and enough to learn from that translations differ
 REAL, LEARNT_FROM, UPDATES = 200, 3000, 250
 
 
-def found_in(translator: Translator, texts: list[str], settings: SearchSettings) -> dict[int, list[list[tuple[int, ...]]]]:
+def found_in(
+    translator: Translator, texts: list[str], settings: SearchSettings
+) -> dict[int, list[list[tuple[int, ...]]]]:
     """Every text's translations as tokens, by the size of the texts' batches, each time in another order."""
     found: dict[int, list[list[tuple[int, ...]]]] = {}
     for batch in BATCHES:
@@ -53,7 +57,13 @@ def sentences() -> list[str]:
     """Dates in many scripts, some of them one behind the other, in no order."""
     corpus = dates(
         DatesSettings.model_validate(
-            {"training_pairs": 128, "validation_pairs": 8, "held_out_dates": 20, "held_out_pairs": 8, "held_out_combinations": 2}
+            {
+                "training_pairs": 128,
+                "validation_pairs": 8,
+                "held_out_dates": 20,
+                "held_out_pairs": 8,
+                "held_out_combinations": 2,
+            }
         )
     )
     texts = [pair.source for pair in corpus.train[:128]]
@@ -66,7 +76,9 @@ def test_the_same_tokens_for_any_batch_and_order(dtype: torch.dtype, kind: str) 
     texts = sentences()
     source, target = CharTokenizer.learn(texts), CharTokenizer("0123456789-")
     model = Transformer(
-        TransformerSettings(encoder_layers=1, decoder_layers=2, width=48, heads=3, share_embeddings="none"), source.size, 15
+        TransformerSettings(encoder_layers=1, decoder_layers=2, width=48, heads=3, share_embeddings="none"),
+        source.size,
+        15,
     )
     with torch.no_grad():
         model.to_logits.weight.mul_(3)
@@ -92,7 +104,9 @@ def translator(corpus: list[Pair], request: pytest.FixtureRequest) -> Translator
     """A model that has seen some of the corpus for a few hundred updates."""
     torch.manual_seed(0)
     pairs = corpus[:LEARNT_FROM]
-    source, target = (WordTokenizer.learn([getattr(pair, side) for pair in pairs], 800) for side in ("source", "target"))
+    source, target = (
+        WordTokenizer.learn([getattr(pair, side) for pair in pairs], 800) for side in ("source", "target")
+    )
     model = build(MODELS[request.param], source.size, target.size)
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
     batches = Bitext(pairs, source, target).stream(BatchSize(pairs=32), seed=1)

@@ -27,7 +27,9 @@ def test_tokens_come_as_often_as_they_should() -> None:
     count = 20_000
     told = torch.randn(1, 1, 11).log_softmax(-1).index_fill(2, torch.tensor([3, 10]), -torch.inf)
     numbers = uniforms(7, [[4, 5, 6]], count, 2)
-    scores, tokens = TokenSampler(numbers)(torch.full((count, 1), -1.0), told.expand(count, 1, 11), torch.arange(count), 1)
+    scores, tokens = TokenSampler(numbers)(
+        torch.full((count, 1), -1.0), told.expand(count, 1, 11), torch.arange(count), 1
+    )
     expected = count * told.softmax(-1)[0, 0]
     observed = tokens.flatten().bincount(minlength=11)
     assert observed[[3, 10]].tolist() == [0, 0]

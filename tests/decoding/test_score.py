@@ -15,7 +15,9 @@ PAIRS = [Pair("abc", "01"), Pair("edcba" * 4, "6543210" * 3), Pair("a", ""), Pai
 
 
 def model() -> Transformer:
-    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none")
+    settings = TransformerSettings(
+        encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+    )
     return Transformer(settings, SOURCE.size, TARGET.size).eval()
 
 

@@ -115,10 +115,18 @@ def test_hypotheses_move_within_their_own_sentence() -> None:
     assert tokens_of(found) == [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
 
 
-def tiny(vocabulary: int = 11, *, sharpness: float = 1.0, position: str = "sinusoidal", dtype: torch.dtype = torch.float32) -> Transformer:
+def tiny(
+    vocabulary: int = 11, *, sharpness: float = 1.0, position: str = "sinusoidal", dtype: torch.dtype = torch.float32
+) -> Transformer:
     """A random model, whose logits are larger than those of a model that has just been made."""
     settings = TransformerSettings(
-        encoder_layers=2, decoder_layers=2, width=16, feed_forward=19, heads=2, position=position, share_embeddings="none"
+        encoder_layers=2,
+        decoder_layers=2,
+        width=16,
+        feed_forward=19,
+        heads=2,
+        position=position,
+        share_embeddings="none",
     )
     model = Transformer(settings, 13, vocabulary).eval()
     with torch.no_grad():
@@ -154,7 +162,9 @@ def test_a_wide_beam_is_exhaustive_search(seed: int) -> None:
             scores = {tokens: total / length_penalty(len(tokens) + 1, alpha) for tokens, total in of_row.items()}
             expected = sorted(scores, key=lambda tokens: -scores[tokens])[:7]
             assert [hypothesis.tokens for hypothesis in best] == expected, alpha
-            assert [hypothesis.score for hypothesis in best] == pytest.approx([scores[tokens] for tokens in expected], abs=1e-5), alpha
+            assert [hypothesis.score for hypothesis in best] == pytest.approx(
+                [scores[tokens] for tokens in expected], abs=1e-5
+            ), alpha
 
 
 @pytest.mark.parametrize("beam", [2, 5])
@@ -164,7 +174,9 @@ def test_stopping_early_changes_nothing(beam: int, alpha: float, monkeypatch: py
     settings = SearchSettings(beam=beam, n_best=2, length_penalty=alpha)
     early = search(model, source, lengths, Constraints.of(limit), settings)
     monkeypatch.setattr("attent.decoding.search.LONGEST_PACKED", 0)
-    monkeypatch.setattr("attent.decoding.search.is_finished", lambda finished, running, *rest, **others: running == -torch.inf)
+    monkeypatch.setattr(
+        "attent.decoding.search.is_finished", lambda finished, running, *rest, **others: running == -torch.inf
+    )
     assert search(model, source, lengths, Constraints.of(limit), settings) == early
 
 
@@ -185,7 +197,9 @@ def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
     settings = SearchSettings(beam=4, n_best=3, length_penalty=0.8)
     for row, best in enumerate(search(model, source, lengths, Constraints.of(lengths + 3), settings)):
         assert len({hypothesis.tokens for hypothesis in best}) == 3
-        assert [hypothesis.score for hypothesis in best] == sorted((hypothesis.score for hypothesis in best), reverse=True)
+        assert [hypothesis.score for hypothesis in best] == sorted(
+            (hypothesis.score for hypothesis in best), reverse=True
+        )
         for hypothesis in best:
             said = torch.tensor([*hypothesis.tokens, EOS])
             told = forced(model, source[row : row + 1], lengths[row : row + 1], hypothesis.tokens)
@@ -196,7 +210,9 @@ def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
 @pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(beam=3, n_best=3)], ids=["greedy", "beam"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
-def test_a_translation_does_not_depend_on_its_neighbours(position: str, dtype: torch.dtype, settings: SearchSettings) -> None:
+def test_a_translation_does_not_depend_on_its_neighbours(
+    position: str, dtype: torch.dtype, settings: SearchSettings
+) -> None:
     model, (source, lengths) = tiny(sharpness=3.0, position=position, dtype=dtype), sources(21)
     together = search(model, source, lengths, Constraints.of(lengths + 7), settings)
     for row in range(21):

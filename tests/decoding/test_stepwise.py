@@ -19,9 +19,13 @@ SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(2)
     if request.param == "rnn":
-        model = RNN(RnnSettings(encoder_layers=1, decoder_layers=1, width=12, embedding_width=8), SOURCE.size, TARGET.size)
+        model = RNN(
+            RnnSettings(encoder_layers=1, decoder_layers=1, width=12, embedding_width=8), SOURCE.size, TARGET.size
+        )
     else:
-        small = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none")
+        small = TransformerSettings(
+            encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+        )
         model = Transformer(small, SOURCE.size, TARGET.size)
     return Translator(model, SOURCE, TARGET)
 
@@ -79,7 +83,12 @@ def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) ->
 
 @pytest.mark.parametrize(
     ("text", "prefix", "said"),
-    [("", [], "the text is empty"), ("ab", [99], "ids of words from 1 to 10, got 99"), ("ab", [5, EOS], "got 3"), ("ab", [-1], "got -1")],
+    [
+        ("", [], "the text is empty"),
+        ("ab", [99], "ids of words from 1 to 10, got 99"),
+        ("ab", [5, EOS], "got 3"),
+        ("ab", [-1], "got -1"),
+    ],
 )
 def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
@@ -87,7 +96,9 @@ def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: li
 
 
 def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
-    small = TransformerSettings(width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=16)
+    small = TransformerSettings(
+        width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=16
+    )
     limited = Translator(Transformer(small, SOURCE.size, TARGET.size), SOURCE, TARGET)
     assert len([*StepwiseDecoding(limited, "ab", [5] * 15)]) == 16
     with pytest.raises(ArgumentError, match="the prefix has 16 tokens, more than the 15 that this model can write"):

@@ -17,7 +17,9 @@ def test_it_writes_what_generate_does_with_the_alternatives(generator: TextGener
     tokens = generator.encode(prompt)
     for step in steps:
         probs = generator.next_token_probs(tokens)
-        assert [candidate.probability for candidate in step.candidates] == sorted((c.probability for c in step.candidates), reverse=True)
+        assert [candidate.probability for candidate in step.candidates] == sorted(
+            (c.probability for c in step.candidates), reverse=True
+        )
         assert step.chosen.probability == pytest.approx(float(probs[step.chosen.token]), abs=1e-5)
         assert len(step.candidates) == 3
         tokens.append(step.chosen.token)

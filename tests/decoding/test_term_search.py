@@ -26,12 +26,21 @@ GLOSSARY = Glossary((("dog", "12 3"), ("cat", "5"), ("big", "31")))
 def translator(target: Tokenizer, seed: int = 3) -> Translator:
     torch.manual_seed(seed)
     source = CharTokenizer("abcdefghijklmnopqrstuvwxyz ")
-    small = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
     return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
 
 
 def of_words() -> Translator:
-    return translator(WordTokenizer([*(f" {word}" for word in ("12", "3", "5", "31", "the", "of", "x", ".")), "5", "x"]))
+    return translator(
+        WordTokenizer([*(f" {word}" for word in ("12", "3", "5", "31", "the", "of", "x", ".")), "5", "x"])
+    )
 
 
 def of_characters() -> Translator:
@@ -43,7 +52,9 @@ def search(own: Translator) -> TermSearch:
 
 
 @pytest.mark.parametrize("build", [of_words, of_characters])
-@pytest.mark.parametrize("settings", [SearchSettings(maximum_length=11), SearchSettings(beam=3, n_best=2, maximum_length=11)])
+@pytest.mark.parametrize(
+    "settings", [SearchSettings(maximum_length=11), SearchSettings(beam=3, n_best=2, maximum_length=11)]
+)
 def test_every_term_comes_and_nothing_else_changes(build: Callable[[], Translator], settings: SearchSettings) -> None:
     own = build()
     results, plain = search(own)(TEXTS, settings), own.search(TEXTS, settings)
@@ -90,7 +101,10 @@ def test_the_rest_of_the_translation_stays_where_that_is_more_probable() -> None
             if best.tokens == before:
                 continue
             beginning = [*before[:step], *own.target_tokenizer.encode("31")]
-            searched, kept = (own.search(text, settings, prefixes=tokens)[0] for tokens in (beginning, [*beginning, *before[step + 1 :]]))
+            searched, kept = (
+                own.search(text, settings, prefixes=tokens)[0]
+                for tokens in (beginning, [*beginning, *before[step + 1 :]])
+            )
             assert best == max(searched, kept, key=per_token)
             kinds.add(best == kept)
     assert kinds == {True, False}
@@ -100,7 +114,9 @@ def test_accents_are_composed_where_the_run_knows_them_so_alone() -> None:
     own = translator(CharTokenizer("012é "), seed=5)
     glossary = Glossary((("dog", "e\u03011"),))
     check_terms(glossary, own.target_tokenizer)
-    (best,) = TermSearch(own, glossary, partial(source_attention, own.model))(["the dog"], SearchSettings(maximum_length=9))[0]
+    (best,) = TermSearch(own, glossary, partial(source_attention, own.model))(
+        ["the dog"], SearchSettings(maximum_length=9)
+    )[0]
     assert "é1" in best.text and has_terms(best.text, ["e\u03011"])
 
 

@@ -20,9 +20,13 @@ PROMPTS = ["the dog", "", "the cat was happy", "the dog was tired , so it", "the
 DRAWN = GenerationSettings(max_new_tokens=11, sample=True, seed=5)
 
 
-def small(context: int | None = None, *, stops_at_line_end: bool = True, kind: str = "word", **settings: object) -> TextGenerator:
+def small(
+    context: int | None = None, *, stops_at_line_end: bool = True, kind: str = "word", **settings: object
+) -> TextGenerator:
     torch.manual_seed(7)
-    tokenizer = learn(kind, ["the dog was tired , so it slept .", "the cat was happy ."] * 3, 300 if kind == "bpe" else None)
+    tokenizer = learn(
+        kind, ["the dog was tired , so it slept .", "the cat was happy ."] * 3, 300 if kind == "bpe" else None
+    )
     values = {"layers": 2, "width": 12, "feed_forward": 7, "heads": 2, "position": "rotary"} | settings
     model = LanguageModel(DecoderSettings.model_validate(values), tokenizer.size, tokenizer.size)
     return TextGenerator(model, tokenizer, context=context, stops_at_line_end=stops_at_line_end)
@@ -55,7 +59,9 @@ def test_greedy_takes_the_likeliest_token_of_the_whole_model(generator: TextGene
 
 @pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=11), DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("has_library", [pytest.param(True, marks=pytest.mark.needs_native), False])
-def test_a_text_does_not_depend_on_the_others(has_library: bool, settings: GenerationSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_does_not_depend_on_the_others(
+    has_library: bool, settings: GenerationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not has_library:
         monkeypatch.setattr(native, "library", lambda: None)
     generator = small()
@@ -140,7 +146,9 @@ def test_a_model_of_running_text_goes_on_behind_the_end_of_a_line() -> None:
 def test_log_probs_are_those_of_each_next_token() -> None:
     generator = small()
     tokens = [*generator.encode("the dog was tired ."), EOS]
-    expected = [math.log(float(generator.next_token_probs(tokens[:index])[token])) for index, token in enumerate(tokens)]
+    expected = [
+        math.log(float(generator.next_token_probs(tokens[:index])[token])) for index, token in enumerate(tokens)
+    ]
     assert generator.log_probs(tokens).tolist() == pytest.approx(expected, abs=1e-5)
     assert generator.log_probs([]).shape == (0,)
     windows = small(3)
@@ -174,9 +182,13 @@ def test_no_prompt_is_no_text(generator: TextGenerator) -> None:
 
 
 @pytest.mark.parametrize(("packing", "context"), [("lines", 32), ("text", 31)])
-def test_a_run_folder_is_loaded_by_its_task(generator: TextGenerator, packing: str, context: int, tmp_path: Path) -> None:
+def test_a_run_folder_is_loaded_by_its_task(
+    generator: TextGenerator, packing: str, context: int, tmp_path: Path
+) -> None:
     corpus = {"lines": {"train": "a.txt", "maximum_length": 31, "packing": packing}}
-    config = RunConfig(task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus)
+    config = RunConfig(
+        task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus
+    )
     with RunWriter(tmp_path / "run") as run:
         run.finish(config, generator.model, generator.tokenizer)
     found = load(tmp_path / "run")

@@ -15,7 +15,9 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.folder import RunConfig, RunWriter
 
-SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none")
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+)
 SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 TEXTS = ["abc", "", "edcba" * 4, "a", "ü", "bad", "", "cab"]
 
@@ -73,7 +75,9 @@ def test_a_translation_begins_as_it_must() -> None:
     prefixes = ["12", "", "0", "66666", "1", "", "3", ""]
     for settings in (SearchSettings(), SearchSettings(beam=3), SAMPLES):
         found = made.translate(TEXTS, settings, prefixes=prefixes)
-        assert all(text.startswith(prefix) for text, prefix, source in zip(found, prefixes, TEXTS, strict=True) if source)
+        assert all(
+            text.startswith(prefix) for text, prefix, source in zip(found, prefixes, TEXTS, strict=True) if source
+        )
     with pytest.raises(ArgumentError, match="a prefix for each of 8 texts, got 1"):
         made.translate(TEXTS, prefixes=["1"])
 
@@ -85,7 +89,9 @@ def test_what_is_found_scores_as_what_is_given() -> None:
     found = [one for one in made.search(["cab"], settings)[0] if len(one.text) == len(one.tokens)]
     scores = made.score([("cab", one.text) for one in found])
     assert found
-    assert [one.log_probability for one in found] == pytest.approx([score.log_probability for score in scores], abs=1e-4)
+    assert [one.log_probability for one in found] == pytest.approx(
+        [score.log_probability for score in scores], abs=1e-4
+    )
     assert [one.length_penalty for one in found] == [((5 + score.tokens) / 6) ** 0.7 for score in scores]
     assert made.score([Pair("cab", "1")]) == made.score([("cab", "1")], batch=1)
 
@@ -96,7 +102,11 @@ def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
     assert made.translate("bad", prefixes="12") == made.translate(["bad"], prefixes=["12"])[0]
     assert made.search("bad", beam) == made.search(["bad"], beam)[0]
     prefix = TARGET.encode("12")
-    assert made.search("bad", prefixes=prefix) == made.search("bad", prefixes="12") == made.search(["bad"], prefixes=[prefix])[0]
+    assert (
+        made.search("bad", prefixes=prefix)
+        == made.search("bad", prefixes="12")
+        == made.search(["bad"], prefixes=[prefix])[0]
+    )
     assert made.translate(("bad", "cab")) == made.translate(["bad", "cab"])
     assert made.score(("bad", "12")) == made.score(Pair("bad", "12")) == made.score([("bad", "12")])[0]
     assert made.score((("bad", "12"), ("cab", "3"))) == made.score([["bad", "12"], Pair("cab", "3")])
@@ -139,7 +149,10 @@ def test_gradients_are_those_of_the_log_probability() -> None:
     total = log_probs[0, TARGET.encode("10")[0]] + log_probs[1, TARGET.encode("10")[1]] + log_probs[2, EOS]
     assert total.item() == pytest.approx(made.score(("bad", "10")).log_probability, abs=1e-5)
     torch.testing.assert_close(
-        labelled.gradients.dense(), seen.gradients(total)["decoder.layers.1.cross_attention"].dense(), atol=1e-6, rtol=1e-4
+        labelled.gradients.dense(),
+        seen.gradients(total)["decoder.layers.1.cross_attention"].dense(),
+        atol=1e-6,
+        rtol=1e-4,
     )
     # the graph is not kept with the maps
     assert labelled.weights.outputs is not None

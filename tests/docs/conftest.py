@@ -28,8 +28,9 @@ class Block:
         line: number of its first line of text, from 1.
         language: python, console, text, …; row of a row.
         text: of the block, without the fence; of a row what to type.
-        marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that is not compared,
-            `tolerance` for the share by which numbers of the output may differ, `page` for the recorded page that a notebook shows.
+        marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that
+            is not compared, `tolerance` for the share by which numbers of the output may differ, `page` for the
+            recorded page that a notebook shows.
         output: whether only blank lines and marks separate it from the block before.
         result: of a row, what comes of it.
     """

@@ -30,7 +30,10 @@ def notebook_of(path: Path) -> Any:
 
 
 def expected_cells(pages: list[Any], path: Path) -> list[tuple[str, str, Any]]:
-    """Of each cell that a page asks for: its text, what it prints, and the block whose marks say how close that must be."""
+    """Of each cell that a page asks for.
+
+    Its text, what it prints, and the block whose marks say how close that must be.
+    """
     (page,) = [page for page in pages if page.name == path.relative_to(ROOT).as_posix()]
     cells: list[tuple[str, str, Any]] = []
     can_print = False
@@ -49,7 +52,9 @@ def expected_cells(pages: list[Any], path: Path) -> list[tuple[str, str, Any]]:
 
 
 def printed(cell: Any) -> str:
-    return "".join(output.text for output in cell.get("outputs", ()) if output.output_type == "stream" and output.name == "stdout")
+    return "".join(
+        output.text for output in cell.get("outputs", ()) if output.output_type == "stream" and output.name == "stdout"
+    )
 
 
 def shown(cell: Any) -> list[str]:
@@ -81,7 +86,10 @@ def test_a_notebook_needs_no_other_file(path: Path) -> None:
 @pytest.mark.slow
 def test_the_page_of_maps_holds_one_to_point_at(window: Any, tmp_path: Path) -> None:
     frames = [
-        frame for cell in notebook_of(ROOT / "docs" / "learn" / "seeing.md").cells if cell.cell_type == "code" for frame in shown(cell)
+        frame
+        for cell in notebook_of(ROOT / "docs" / "learn" / "seeing.md").cells
+        if cell.cell_type == "code"
+        for frame in shown(cell)
     ]
     (tmp_path / "frame.html").write_text("<!DOCTYPE html><meta charset=utf-8>" + "".join(frames), encoding="utf-8")
     opened = window.open(tmp_path / "frame.html")
@@ -93,12 +101,15 @@ def test_the_page_of_maps_holds_one_to_point_at(window: Any, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @learnt
-def test_a_notebook_shows_what_happens(pages: list[Any], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_what_happens(
+    pages: list[Any], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     for name in PAGE_TESTS["FOLDERS"]:
         (tmp_path / name).symlink_to(ROOT / name)
-    # commands are found where this Python is, print no colours, and leave nothing in the home folder; one thread, as in other tests
+    # commands are found where this Python is, print no colours, and leave nothing in the home folder; one thread, as in
+    # other tests
     values = {"COLUMNS": "80", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} | dict.fromkeys(
         ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(tmp_path)
     )
@@ -106,7 +117,9 @@ def test_a_notebook_shows_what_happens(pages: list[Any], path: Path, tmp_path: P
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     recorded, run = notebook_of(path), notebook_of(path)
-    nbclient.NotebookClient(run, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        run, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     expected = iter(expected_cells(pages, path))
     for before, after in zip(recorded.cells, run.cells, strict=True):
         if before.cell_type == "code":

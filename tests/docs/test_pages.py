@@ -3,10 +3,12 @@
 Each page is run from top to bottom, in one namespace and in a folder of its own. Of its blocks
 
 - `python` runs; a `text` block that follows must be what was printed;
-- `console` runs where output stands below its `$ attent …`, else its commands must be known, as those of any other block must;
-- a row of a table whose last headings are `type` and `result` runs, as Python would take it at its prompt or as a command, and prints what
-  stands in the last cell; a row that names a page instead quotes that page;
-- a line `…` of an output stands for any number of lines; numbers with a decimal point may differ by one in their last digit.
+- `console` runs where output stands below its `$ attent …`, else its commands must be known, as those of any other
+  block must;
+- a row of a table whose last headings are `type` and `result` runs, as Python would take it at its prompt or as a
+  command, and prints what stands in the last cell; a row that names a page instead quotes that page;
+- a line `…` of an output stands for any number of lines; numbers with a decimal point may differ by one in their last
+  digit.
 
 Comments that do not show on the page make exceptions: see `Block.marks`.
 """
@@ -152,7 +154,10 @@ def read_aloud(page: Any, *, slow: bool) -> None:
         if block.language == "python" and ">>>" not in block.text and kept:
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(compile("\n" * (block.line - 1) + block.text, str(ROOT / page.name), "exec", dont_inherit=True), names)
+                exec(
+                    compile("\n" * (block.line - 1) + block.text, str(ROOT / page.name), "exec", dont_inherit=True),
+                    names,
+                )
             printed = out.getvalue()
         elif block.language == "row" and kept:
             try_row(block, names)
@@ -274,7 +279,9 @@ def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, mon
     begun: list[Any] = []
     monkeypatch.setattr(recipe, "follow", lambda settings, *_, **__: begun.append(settings) or {})
     (tmp_path / "pairs.tsv").write_text("a dog\tein Hund\n", encoding="utf-8")
-    trainings = [words for block in page.blocks for words in calls(block.text) if words[:1] == ["train"] and "--set" in words]
+    trainings = [
+        words for block in page.blocks for words in calls(block.text) if words[:1] == ["train"] and "--set" in words
+    ]
     for words in trainings:
         assert attent(words) == 0, words
     assert len(begun) == len(trainings)

@@ -54,7 +54,9 @@ def unlisted(page: dict[str, str]) -> list[tuple[str, str]]:
     """Which commands and options a page of commands lacks."""
     wanted = options(get_command(app), "attent")
     return [
-        (anchor, name) for anchor, name in wanted if not re.search(rf"{re.escape(name)}(?![\w-])", page.get(anchor, "\0" if name else ""))
+        (anchor, name)
+        for anchor, name in wanted
+        if not re.search(rf"{re.escape(name)}(?![\w-])", page.get(anchor, "\0" if name else ""))
     ]
 
 
@@ -69,7 +71,11 @@ def test_every_command_and_option_is_there(hook: dict[str, Any]) -> None:
 def settings_classes() -> set[type[BaseModel]]:
     names = [module.name for module in walk_packages(attent.__path__, "attent.") if module.name.endswith(".settings")]
     values = [value for name in names for value in vars(import_module(name)).values()]
-    models = {value for value in values if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ in names}
+    models = {
+        value
+        for value in values
+        if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ in names
+    }
     return {model for model in models if not any(issubclass(other, model) for other in models - {model})}
 
 
@@ -100,12 +106,18 @@ def test_a_setting_without_a_description_is_an_error(hook: dict[str, Any]) -> No
 def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) -> None:
     integrations = import_module("attent.integrations").__path__
     modules = ["attent.attention", "attent.views", "attent.testing", "attent.errors"]
-    modules += [f"attent.integrations.{module.name}" for module in iter_modules(integrations) if module.name not in INTERNAL]
+    modules += [
+        f"attent.integrations.{module.name}" for module in iter_modules(integrations) if module.name not in INTERNAL
+    ]
     wanted = {f"attent.{name}" for name in attent.__all__}
     for name in modules:
         module = import_module(name)
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and callable(value)]
-        wanted |= {f"{name}.{key}" for key in getattr(module, "__all__", [key for key in own if not key.startswith("_")])}
+        own = [
+            key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and callable(value)
+        ]
+        wanted |= {
+            f"{name}.{key}" for key in getattr(module, "__all__", [key for key in own if not key.startswith("_")])
+        }
     page = sections(hook["interface"]())
     assert not [name for name in wanted if len(page.get(name, "").strip()) < 5]
     assert {"attent.testing.check_part", "attent.decoding.translator.Translator.translate"} <= set(page)
@@ -118,7 +130,10 @@ def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
     from attent.training import checkpoint
 
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
-    keys = [*RunConfig.model_fields, *(field.name for kind in (GeneratedText, Guess, AttendedPiece) for field in fields(kind))]
+    keys = [
+        *RunConfig.model_fields,
+        *(field.name for kind in (GeneratedText, Guess, AttendedPiece) for field in fields(kind)),
+    ]
     files = [checkpoint.OPTIMIZER, checkpoint.AVERAGE, checkpoint.AVERAGED_MODEL, checkpoint.STATE]
     assert not [name for name in (*keys, *files) if f"`{name}`" not in page]
     assert f"of the folder: {FORMAT};" in page
@@ -136,6 +151,10 @@ def test_a_signature_is_written_as_in_the_source(hook: dict[str, Any]) -> None:
 
 def test_sections_of_a_docstring_become_tables(hook: dict[str, Any]) -> None:
     text = "Return `a` < b.\n\nArgs:\n    top_k, top_p: as\n        above.\n\nReturns:\n    A number."
-    assert hook["docstring_sections"](text) == {"": "Return `a` < b.", "Args": "top_k, top_p: as\n    above.", "Returns": "A number."}
+    assert hook["docstring_sections"](text) == {
+        "": "Return `a` < b.",
+        "Args": "top_k, top_p: as\n    above.",
+        "Returns": "A number.",
+    }
     assert hook["entries"]("top_k, top_p: as\n    above.") == {"top_k": "as above.", "top_p": "as above."}
     assert "<p>Return <code>a</code> &lt; b.</p>" in hook["documented"](text)

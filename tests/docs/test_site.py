@@ -1,4 +1,7 @@
-"""The documentation as a site: it can be built, its links lead somewhere, and an opened page asks nobody for anything."""
+"""The documentation as a site.
+
+It can be built, its links lead somewhere, and an opened page asks nobody for anything.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,10 @@ def test_an_opened_page_fetches_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_what_is_fetched_is_found() -> None:
-    page = '<link rel="stylesheet" href="//a.b/c.css"><script src="https://a.b/c.js"></script><a href="https://a.b">d</a><img src="e.png">'
+    page = (
+        '<link rel="stylesheet" href="//a.b/c.css"><script src="https://a.b/c.js"></script><a href="https://a.b">d</a>'
+        '<img src="e.png">'
+    )
     assert [address for address in fetched(page) if ELSEWHERE.match(address)] == ["//a.b/c.css", "https://a.b/c.js"]
     assert IN_STYLES.findall("@font-face { src: url('https://a.b/c.woff2') }") == ["https://a.b/c.woff2"]
 
@@ -195,7 +201,10 @@ def test_an_equation_that_has_no_mathml_is_an_error() -> None:
         ("[the recipe](../configs/dates.toml#l1)", "the recipe (`configs/dates.toml`)"),
         ("[layers/embeddings.py](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
         ("[`layers/embeddings.py`](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
-        ("[names](names.md) and ![figure](figures/scaling.svg)", "[names](names.md) and ![figure](figures/scaling.svg)"),
+        (
+            "[names](names.md) and ![figure](figures/scaling.svg)",
+            "[names](names.md) and ![figure](figures/scaling.svg)",
+        ),
         ("[scores](../docs/names.md)", "[scores](../docs/names.md)"),
     ],
 )

@@ -16,5 +16,9 @@ def test_every_statement_is_tried(statements: Any) -> None:
 
 def test_most_statements_run_whenever_the_tests_do(statements: Any) -> None:
     """The others quote a page; what trains for minutes is on those pages."""
-    run = [block for block in statements.blocks if block.language == "row" and not block.text.startswith("[") and "slow" not in block.marks]
+    run = [
+        block
+        for block in statements.blocks
+        if block.language == "row" and not block.text.startswith("[") and "slow" not in block.marks
+    ]
     assert len(run) > STATEMENTS / 2

@@ -139,11 +139,16 @@ def test_entries_that_stay_are_copied_as_they_are_packed() -> None:
     file = Archive(content)
     root = file.read_xml("a.xml")
     root.text = "changed"
-    with zipfile.ZipFile(io.BytesIO(file.write({"a.xml": root}))) as result, zipfile.ZipFile(io.BytesIO(content)) as before:
+    with (
+        zipfile.ZipFile(io.BytesIO(file.write({"a.xml": root}))) as result,
+        zipfile.ZipFile(io.BytesIO(content)) as before,
+    ):
         assert result.testzip() is None
         assert b"changed" in result.read("a.xml")
         assert {name: result.read(name) for name in result.namelist()} | {"a.xml": b""} == entries | {"a.xml": b""}
-        assert [entry.compress_size for entry in result.infolist()][1:] == [entry.compress_size for entry in before.infolist()][1:]
+        assert [entry.compress_size for entry in result.infolist()][1:] == [
+            entry.compress_size for entry in before.infolist()
+        ][1:]
 
 
 def test_entries_that_share_their_bytes_are_refused() -> None:

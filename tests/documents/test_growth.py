@@ -1,4 +1,7 @@
-"""Documents that were made to be slow or large: time and memory grow with their size, not faster, until they are refused in a line."""
+"""Documents that were made to be slow or large.
+
+Time and memory grow with their size, not faster, until they are refused in a line.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ import pytest
 from attent.documents.open_document import MIME_TYPE, TEXT
 from attent.documents.word import CONTENT_TYPES, MAIN, WORD
 
-# Reads the documents that are named to it, each in a process of its own, and writes them with their own text as the translation, then with
-# its words in another order. Prints seconds of processor time, megabytes beyond what the process had before, and the refusal, if any.
+# Reads the documents that are named to it, each in a process of its own, and writes them with their own text as the
+# translation, then with its words in another order. Prints seconds of processor time, megabytes beyond what the process
+# had before, and the refusal, if any.
 WORKER = """
 import json, os, sys, time
 from attent.data.units import Span, units
@@ -76,12 +80,22 @@ LONG = '<w:rFonts w:ascii="{0}"/>'
 
 def word_document(body: str, namespaces: str = "") -> bytes:
     """Return a document of Word's, stored, so that nothing packs too well."""
-    return packed({CONTENT_TYPES: TYPES, "word/document.xml": f'<w:document xmlns:w="{WORD[1:-1]}"{namespaces}>{body}</w:document>'})
+    return packed(
+        {
+            CONTENT_TYPES: TYPES,
+            "word/document.xml": f'<w:document xmlns:w="{WORD[1:-1]}"{namespaces}>{body}</w:document>',
+        }
+    )
 
 
 def open_document(body: str, namespaces: str = "") -> bytes:
     """Return a text of OpenDocument, stored."""
-    return packed({"mimetype": MIME_TYPE.decode(), "content.xml": f'<office xmlns:text="{TEXT[1:-1]}"{namespaces}>{body}</office>'})
+    return packed(
+        {
+            "mimetype": MIME_TYPE.decode(),
+            "content.xml": f'<office xmlns:text="{TEXT[1:-1]}"{namespaces}>{body}</office>',
+        }
+    )
 
 
 def packed(entries: dict[str, str]) -> bytes:
@@ -118,15 +132,22 @@ GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
             4_000,
             lambda n: word_document("<w:p><w:r><w:pict>" * 4 + paragraph(run("a")) * n + "</w:pict></w:r></w:p>" * 4),
         ),
-        "one large picture": (40_000, lambda n: word_document(paragraph(run("a") + f"<w:r><w:x>{'<w:y/>' * n}</w:x></w:r>"))),
+        "one large picture": (
+            40_000,
+            lambda n: word_document(paragraph(run("a") + f"<w:r><w:x>{'<w:y/>' * n}</w:x></w:r>")),
+        ),
         "a large picture in nested links": (
             10_000,
-            lambda n: word_document(paragraph("<w:hyperlink>" * 45 + run("a") + f"<w:x>{'<w:y/>' * n}</w:x>" + "</w:hyperlink>" * 45)),
+            lambda n: word_document(
+                paragraph("<w:hyperlink>" * 45 + run("a") + f"<w:x>{'<w:y/>' * n}</w:x>" + "</w:hyperlink>" * 45)
+            ),
         ),
         "a large format": (10_000, lambda n: word_document(paragraph(run("a", "<w:b/>" * n)))),
         "a long attribute and tabs": (
             1_000_000,
-            lambda n: word_document(paragraph(f"<w:r><w:rPr>{LONG.format('a' * n)}</w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")),
+            lambda n: word_document(
+                paragraph(f"<w:r><w:rPr>{LONG.format('a' * n)}</w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")
+            ),
         ),
         "a long hidden value and tabs": (
             1_000_000,
@@ -136,12 +157,16 @@ GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
         ),
         "a long comment in a format, and tabs": (
             1_000_000,
-            lambda n: word_document(paragraph(f"<w:r><w:rPr><w:b/><!--{'a' * n}--></w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")),
+            lambda n: word_document(
+                paragraph(f"<w:r><w:rPr><w:b/><!--{'a' * n}--></w:rPr><w:t>a</w:t>{'<w:tab/>' * 500}</w:r>")
+            ),
         ),
         "a long format of most text": (
             1_000_000,
             lambda n: word_document(
-                paragraph(run("one two " * 99, LONG.format("a" * n)) + (run(" b", "<w:b/>") + run(" i", "<w:i/>")) * 120)
+                paragraph(
+                    run("one two " * 99, LONG.format("a" * n)) + (run(" b", "<w:b/>") + run(" i", "<w:i/>")) * 120
+                )
             ),
         ),
         "bold and not": (1_500, lambda n: word_document(paragraph((run("a ", "<w:b/>") + run("b ")) * n))),
@@ -157,11 +182,15 @@ GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
     ".odt": {
         "a long style and tabs": (
             1_000_000,
-            lambda n: open_document(f'<text:p><text:span text:style-name="{"a" * n}">{"a<text:tab/>" * 500}</text:span></text:p>'),
+            lambda n: open_document(
+                f'<text:p><text:span text:style-name="{"a" * n}">{"a<text:tab/>" * 500}</text:span></text:p>'
+            ),
         ),
         "nested long styles": (
             10_000,
-            lambda n: open_document("<text:p>" + f'<text:span text:style-name="{"a" * n}">a' * 230 + "</text:span>" * 230 + "</text:p>"),
+            lambda n: open_document(
+                "<text:p>" + f'<text:span text:style-name="{"a" * n}">a' * 230 + "</text:span>" * 230 + "</text:p>"
+            ),
         ),
         "spans in nested spans": (
             5_000,
@@ -172,7 +201,10 @@ GENERATORS: dict[str, dict[str, tuple[int, Generator]]] = {
         "nested paragraphs": (20_000, lambda n: open_document("<text:p>" * 240 + "<text:s/>a" * n + "</text:p>" * 240)),
         "spans": (1_500, lambda n: open_document(f"<text:p>{'<text:span>a</text:span>b ' * n}</text:p>")),
         "spaces": (10_000, lambda n: open_document("<text:p>a" + '<text:s text:c="200"/>' * n + "b</text:p>")),
-        "notes": (3_000, lambda n: open_document(f"<text:p>a {'<text:note><text:p>b</text:p></text:note>' * n}</text:p>")),
+        "notes": (
+            3_000,
+            lambda n: open_document(f"<text:p>a {'<text:note><text:p>b</text:p></text:note>' * n}</text:p>"),
+        ),
         "links in links": (
             5_000,
             lambda n: open_document("<text:p>" + "<text:a>" * 40 + "<text:s/>a" * n + "</text:a>" * 40 + "</text:p>"),
@@ -195,7 +227,14 @@ GENERATORS[".html"] = {
     **{
         repr(piece): (n, _text(piece, after=">x"))
         for piece, n in (
-            *(("<!--a>", 20_000), ("<!--a--!>", 8_000), ("<![CDATA[a>", 8_000), ("<![if a>", 8_000), ("<?a", 20_000), ("<a ", 30_000)),
+            *(
+                ("<!--a>", 20_000),
+                ("<!--a--!>", 8_000),
+                ("<![CDATA[a>", 8_000),
+                ("<![if a>", 8_000),
+                ("<?a", 20_000),
+                ("<a ", 30_000),
+            ),
             *(
                 ('<a b=" > " ', 8_000),
                 ("<a b=\"'>", 8_000),
@@ -204,8 +243,23 @@ GENERATORS[".html"] = {
                 ("<script>a", 20_000),
                 ("<!doctype a", 20_000),
             ),
-            *(("<b>a</b> ", 3_000), ("<br>a", 4_000), ("<b>", 8_000), ("<pre>", 8_000), ("<b><i></b></i>", 4_000), ("<p>a", 8_000)),
-            *(("a.b", 300_000), ("a@", 20_000), ("http://.", 20_000), ("{a", 20_000), ("%(a", 20_000), ("&amp", 20_000), ("a!", 300_000)),
+            *(
+                ("<b>a</b> ", 3_000),
+                ("<br>a", 4_000),
+                ("<b>", 8_000),
+                ("<pre>", 8_000),
+                ("<b><i></b></i>", 4_000),
+                ("<p>a", 8_000),
+            ),
+            *(
+                ("a.b", 300_000),
+                ("a@", 20_000),
+                ("http://.", 20_000),
+                ("{a", 20_000),
+                ("%(a", 20_000),
+                ("&amp", 20_000),
+                ("a!", 300_000),
+            ),
         )
     },
     "attributes": (500_000, _text("b ", before="<a ", after=">x</a>")),
@@ -276,7 +330,9 @@ GENERATORS[".srt"] = {
         ("0:0:1.5 -->\n", 20_000),
     )
 }
-GENERATORS[".txt"] = {repr(piece): (n, _text(piece)) for piece, n in (("a b", 1_000_000), ("a\n", 30_000), (" ", 2_000_000))}
+GENERATORS[".txt"] = {
+    repr(piece): (n, _text(piece)) for piece, n in (("a b", 1_000_000), ("a\n", 30_000), (" ", 2_000_000))
+}
 
 
 NAMES = [(ending, name) for ending, generators in GENERATORS.items() for name in generators]
@@ -302,7 +358,9 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory is read from Linux' /proc")
     folder = tmp_path_factory.mktemp("hostile")
-    with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
         assert worker.stdin and worker.stdout
 
         def measure(ending: str, name: str, size: int) -> tuple[float, float, str]:
@@ -319,7 +377,9 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
 @pytest.mark.parametrize(("ending", "name"), CASES)
 def test_time_and_memory_grow_no_faster_than_a_document(measure: Measure, ending: str, name: str) -> None:
     size, _ = GENERATORS[ending][name]
-    (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = (measure(ending, name, each) for each in (size, 2 * size))
+    (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = (
+        measure(ending, name, each) for each in (size, 2 * size)
+    )
     assert "died" not in (refusal, more_refusal)
     assert all("\n" not in each and len(each) < 200 for each in (refusal, more_refusal))
     # where time is quadratic it is 4 times as long; a busy machine takes some longer

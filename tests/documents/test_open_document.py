@@ -71,7 +71,10 @@ def test_what_a_paragraph_holds_stays_in_it(translate, paragraph: str, translati
 def test_deleted_passages_stay(translate) -> None:
     deleted = "<text:changed-region><text:deletion><text:p>old words</text:p></text:deletion></text:changed-region>"
     deleted = f"<text:tracked-changes>{deleted}</text:tracked-changes>"
-    assert body_of(translate(open_document(f"{deleted}<text:p>one two</text:p>"), ".odt")) == f"{deleted}<text:p>TWO ONE</text:p>"
+    assert (
+        body_of(translate(open_document(f"{deleted}<text:p>one two</text:p>"), ".odt"))
+        == f"{deleted}<text:p>TWO ONE</text:p>"
+    )
 
 
 def test_what_is_none_is_said(word_file: bytes) -> None:

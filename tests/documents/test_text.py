@@ -45,7 +45,9 @@ def test_subtitles_keep_numbers_and_times(translate) -> None:
     assert [cue.content.split("\n") for cue in cues] == [["THREE TWO", "ONE"], ["FIVE <i>FOUR</i> -", "SIX -"]]
 
 
-@pytest.mark.parametrize(("content", "problem"), [(b"a \xff b", "not UTF-8: invalid start byte at byte 2"), (b"a\0b", "zero bytes")])
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"a \xff b", "not UTF-8: invalid start byte at byte 2"), (b"a\0b", "zero bytes")]
+)
 def test_what_is_no_text_is_said(content: bytes, problem: str) -> None:
     with pytest.raises(DataError, match=problem):
         TextDocument(content, parse_text)
@@ -69,7 +71,9 @@ def test_an_unknown_format_is_said() -> None:
         (".srt", "%s" * 9),
     ],
 )
-def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch, ending: str, content: str) -> None:
+def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch, ending: str, content: str
+) -> None:
     monkeypatch.setattr(text, "MAX_PARTS", 8)
     with pytest.raises(DataError, match="at most 8 lines, tags and other marks: cut it into several"):
         read_document(content.encode(), ending)

@@ -18,7 +18,8 @@ BODY = '<w:document xmlns:w="%s"><w:body>%s</w:body></w:document>'
 def word_document(body: str, namespace: str = WORD) -> bytes:
     """Return the smallest document with these paragraphs."""
     types = (
-        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override PartName="/word/document.xml" '
+        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Override '
+        'PartName="/word/document.xml" '
         'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
     )
     stream = io.BytesIO()
@@ -50,7 +51,9 @@ def test_formats_follow_their_words_and_structure_stays(translate, word_file: by
     assert dots.text == "..."
     assert [cell.text for cell in document.tables[0].rows[0].cells] == ["CELL LEFT", "12"]
     assert document.sections[0].header.paragraphs[0].text == "HEADER PAGE"
-    assert [part.partname for part in document.part.package.iter_parts()] == [part.partname for part in before.part.package.iter_parts()]
+    assert [part.partname for part in document.part.package.iter_parts()] == [
+        part.partname for part in before.part.package.iter_parts()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,15 +61,21 @@ def test_formats_follow_their_words_and_structure_stays(translate, word_file: by
     [
         # a link keeps its place in the relationships, and its own format
         (
-            '<w:r><w:t>see </w:t></w:r><w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>this page</w:t></w:r></w:hyperlink>',
-            '<w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>PAGE THIS</w:t></w:r></w:hyperlink><w:r><w:t> SEE</w:t></w:r>',
+            (
+                '<w:r><w:t>see </w:t></w:r><w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>this page</w:t></w:r>'
+                "</w:hyperlink>"
+            ),
+            (
+                '<w:hyperlink w:id="r1"><w:r><w:rPr><w:u/></w:rPr><w:t>PAGE THIS</w:t></w:r></w:hyperlink><w:r><w:t> '
+                "SEE</w:t></w:r>"
+            ),
         ),
         # a field is moved as a whole
         (
-            '<w:r><w:t>on </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
-            '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
-            '<w:r><w:t>ON </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>PAGE</w:instrText></w:r>'
-            '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+            '<w:r><w:t>on </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r>'
+            '<w:instrText>PAGE</w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>',
+            '<w:r><w:t>ON </w:t></w:r><w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r>'
+            '<w:instrText>PAGE</w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>',
         ),
         # one that ends elsewhere parts the text
         (
@@ -75,13 +84,20 @@ def test_formats_follow_their_words_and_structure_stays(translate, word_file: by
         ),
         # bookmarks stay around the text, a note's sign with its word
         (
-            '<w:bookmarkStart w:id="1"/><w:r><w:t>one</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r><w:bookmarkEnd w:id="1"/>'
+            '<w:bookmarkStart w:id="1"/><w:r><w:t>one</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r>'
+            '<w:bookmarkEnd w:id="1"/>'
             "<w:r><w:t> two</w:t></w:r>",
-            '<w:bookmarkStart w:id="1"/><w:r><w:t>TWO ONE</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r><w:bookmarkEnd w:id="1"/>',
+            (
+                '<w:bookmarkStart w:id="1"/><w:r><w:t>TWO ONE</w:t></w:r><w:r><w:footnoteReference w:id="2"/></w:r>'
+                '<w:bookmarkEnd w:id="1"/>'
+            ),
         ),
         # of formats that are the same but for the language the checker reads
         (
-            '<w:r><w:rPr><w:lang w:val="en"/></w:rPr><w:t>one </w:t></w:r><w:proofErr/><w:r><w:t>{name} two &amp; three</w:t></w:r>',
+            (
+                '<w:r><w:rPr><w:lang w:val="en"/></w:rPr><w:t>one </w:t></w:r><w:proofErr/><w:r><w:t>{name} two &amp; '
+                "three</w:t></w:r>"
+            ),
             "<w:r><w:t>THREE &amp; {name} TWO ONE</w:t></w:r>",
         ),
         ("<w:r><w:t>1 </w:t></w:r><w:del><w:r><w:delText>old</w:delText></w:r></w:del>", None),
@@ -97,19 +113,27 @@ def test_what_a_paragraph_holds_stays_in_it(translate, paragraph: str, translati
 
 
 def test_text_in_a_picture_s_box_is_translated_once(translate) -> None:
-    box = "<w:p><w:r><w:t>one </w:t><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>"
+    box = (
+        "<w:p><w:r><w:t>one </w:t><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent>"
+        "</w:pict></w:r></w:p>"
+    )
     result = body_of(translate(word_document(box), ".docx"))
     assert result.count("BOX IN") == 1 and result.count("ONE") == 1 and "<w:pict><w:txbxContent><w:p>" in result
 
 
 def test_strict_documents_are_translated_in_their_own_namespace(translate) -> None:
-    paragraph = '<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t><w:br w:type="page"/></w:r></w:p>'
+    paragraph = (
+        '<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t><w:br w:type="page"/></w:r></w:p>'
+    )
     strict, ordinary = (translate(word_document(paragraph, namespace), ".docx") for namespace in (STRICT, WORD))
     assert "<w:t>TWO</w:t>" in body_of(strict) and body_of(strict) == body_of(ordinary)
 
 
 def test_a_text_box_in_a_deleted_passage_stays(translate) -> None:
-    box = "<w:del><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:del>"
+    box = (
+        "<w:del><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>in box</w:t></w:r></w:p></w:txbxContent></w:pict></w:r>"
+        "</w:del>"
+    )
     assert "in box" in body_of(translate(word_document(f"<w:p><w:r><w:t>one</w:t></w:r>{box}</w:p>"), ".docx"))
 
 

@@ -46,7 +46,14 @@ CROSS = "decoder.layers.1.cross_attention"
 def translator() -> Translator:
     torch.manual_seed(2)
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    sizes = {"encoder_layers": 1, "decoder_layers": 2, "width": 12, "feed_forward": 7, "heads": 2, "share_embeddings": "none"}
+    sizes = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "width": 12,
+        "feed_forward": 7,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
     return Translator(Transformer(TransformerSettings.model_validate(sizes), source.size, target.size), source, target)
 
 
@@ -69,7 +76,9 @@ def test_a_head_costs_what_the_loss_gains_without_it(translator: Translator, cha
 @pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.INT8])
 @pytest.mark.parametrize("path", ["encoder.layers.0.self_attention", CROSS])
 @pytest.mark.parametrize("judge_kind", [LossJudge, BleuJudge])
-def test_a_head_that_nobody_reads_costs_nothing(translator: Translator, kind: Kind, path: str, judge_kind: type[LossJudge]) -> None:
+def test_a_head_that_nobody_reads_costs_nothing(
+    translator: Translator, kind: Kind, path: str, judge_kind: type[LossJudge]
+) -> None:
     translator = copy.deepcopy(translator)
     with torch.no_grad():
         translator.model.get_submodule(path).output.weight[:, :6] = 0.0
@@ -97,7 +106,9 @@ def test_summaries_are_means_over_queries(translator: Translator) -> None:
     ]
     assert list(summaries) == [(name, head) for name in names for head in (0, 1)]
     maps = [translator.map(*pair)[names[0]].weights for pair in PAIRS[:2]]
-    entropies, distances = (torch.cat([getattr(weights, name)()[0, 1] for weights in maps]) for name in ("entropy", "distance"))
+    entropies, distances = (
+        torch.cat([getattr(weights, name)()[0, 1] for weights in maps]) for name in ("entropy", "distance")
+    )
     assert summaries[names[0], 1] == pytest.approx((entropies.mean().item(), distances.mean().item()), rel=1e-5)
     assert summaries[CROSS, 0].distance is None
 
@@ -139,7 +150,10 @@ def test_blanks_have_a_judge_too(filler: FillMask) -> None:
     texts = ["the dog slept .", "the cat was happy .", "the bird slept ."]
     report = evaluate_masked_lm(filler, texts)
     assert report is not None
-    for metric, expected in ((ACCURACY, report.scores["model"].accuracy), (PERPLEXITY, report.scores["model"].perplexity)):
+    for metric, expected in (
+        (ACCURACY, report.scores["model"].accuracy),
+        (PERPLEXITY, report.scores["model"].perplexity),
+    ):
         judge = BlankJudge(filler, texts, metric)
         assert Ablation(judge).score == pytest.approx(expected)
     assert BlankJudge(filler, texts, LOSS).statistics()[:, 1].tolist() == [4, 5, 3]

@@ -102,7 +102,9 @@ def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pyt
     expected = source_attention(model, SOURCES, TARGETS)
     monkeypatch.setattr(forced_decoding_module, "MAX_WEIGHTS", 1000)
     sizes = list[int]()
-    monkeypatch.setattr(AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3))
+    monkeypatch.setattr(
+        AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3)
+    )
     for weights, known in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
         torch.testing.assert_close(weights, known, rtol=0, atol=1e-6)
     assert len(sizes) > 1
@@ -112,7 +114,9 @@ def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pyt
 def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sizes = transformer(), list[int]()
     encode = Transformer.encode
-    monkeypatch.setattr(Transformer, "encode", lambda self, source, lengths: sizes.append(len(source)) or encode(self, source, lengths))
+    monkeypatch.setattr(
+        Transformer, "encode", lambda self, source, lengths: sizes.append(len(source)) or encode(self, source, lengths)
+    )
     source_attention(model, [[5] * 2049, [5, 6]], [[4] * 3, [4]])
     assert sorted(sizes) == [1, ROW_MULTIPLE]
 
@@ -136,7 +140,10 @@ def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:
 
 @pytest.mark.parametrize(("name", "knows"), [("bahdanau", False), ("luong", True), ("transformer", True)])
 def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool) -> None:
-    """Step 2 reads the second token: what it looks at is already fixed in Bahdanau's decoder, and depends on it in the others."""
+    """Step 2 reads the second token.
+
+    What it looks at is already fixed in Bahdanau's decoder, and depends on it in the others.
+    """
     model = MODELS[name]()
     one, other = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
     torch.testing.assert_close(one[:2], other[:2])

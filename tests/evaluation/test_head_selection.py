@@ -19,7 +19,11 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 
 TOKENIZER = CharTokenizer("abcdefgh")
-ALIGNING, SHIFTED, BLUNT = AttentionSelector(0, 0, "produced"), AttentionSelector(0, 0, "read"), AttentionSelector(0, 1, "produced")
+ALIGNING, SHIFTED, BLUNT = (
+    AttentionSelector(0, 0, "produced"),
+    AttentionSelector(0, 0, "read"),
+    AttentionSelector(0, 1, "produced"),
+)
 
 
 def pair(source: list[int], target: list[int]) -> TokenizedPair:
@@ -70,7 +74,8 @@ def test_an_alignment_is_preferred_to_a_shifted_one_and_to_a_blunt_one(monkeypat
 
 
 def test_differences_worked_by_hand() -> None:
-    # of a word of two pieces both are replaced, here by the pieces 7 or 8; a piece of no word is neither replaced nor lost
+    # of a word of two pieces both are replaced, here by the pieces 7 or 8; a piece of no word is neither replaced nor
+    # lost
     spread, other = TokenizedPair([4, 5, 6], [16, 15, 14], [None, 0, 0], [0, 0, 1]), pair([7] * 40, [17] * 40)
     lost, of_other = prediction_differences(MIRROR, [spread, other])
     # each of the two target tokens had 9 nats more than any other token

@@ -48,7 +48,12 @@ def test_loss_is_a_mean_over_tokens() -> None:
 
 
 def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
-    references = [f"the {noun} {verb} on the {place} ." for noun in ("cat", "dog") for verb in ("sat", "lay") for place in ("mat", "sofa")]
+    references = [
+        f"the {noun} {verb} on the {place} ."
+        for noun in ("cat", "dog")
+        for verb in ("sat", "lay")
+        for place in ("mat", "sofa")
+    ]
     worse = [line.replace("on the", "in a") for line in references]
     scores, signatures = paired_bootstrap({"first": references, "worse": worse, "same": list(references)}, references)
     assert scores["BLEU"]["first"].p_value is None
@@ -62,7 +67,12 @@ def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
 
 
 def test_an_interval_narrows_with_the_pairs_and_is_the_paired_bootstraps() -> None:
-    references = [f"the {noun} {verb} on the {place} ." for noun in ("cat", "dog") for verb in ("sat", "lay") for place in ("mat", "sofa")]
+    references = [
+        f"the {noun} {verb} on the {place} ."
+        for noun in ("cat", "dog")
+        for verb in ("sat", "lay")
+        for place in ("mat", "sofa")
+    ]
     half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(references)]
     scores, _ = paired_bootstrap({"a": half_wrong, "b": references}, references)
     interval = bleu_interval(half_wrong, references)

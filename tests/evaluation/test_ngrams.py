@@ -26,7 +26,10 @@ def test_probabilities_of_what_follows_sum_to_one_whatever_came_before() -> None
 
 
 def test_one_number_worked_by_hand() -> None:
-    """Trigrams A B · : C twice, D once. Of the 13 kinds of trigram that there are, 11 occur once and 1 twice: D₃ = 11/13 if so."""
+    """Trigrams A B · : C twice, D once.
+
+    Of the 13 kinds of trigram that there are, 11 occur once and 1 twice: D₃ = 11/13 if so.
+    """
     kinds: dict[tuple[int, ...], int] = {}
     for line in LINES:
         whole = [2, 2, *line, EOS]

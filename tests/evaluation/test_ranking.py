@@ -40,7 +40,8 @@ def test_everything_that_can_be_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", [AttentionSelector(0, 2, "read"), AttentionSelector(1, None, "produced"), AttentionSelector(1, 1, "produced")]
+    "wanted",
+    [AttentionSelector(0, 2, "read"), AttentionSelector(1, None, "produced"), AttentionSelector(1, 1, "produced")],
 )
 def test_whose_links_are_the_gold_ones_comes_first(wanted: AttentionSelector) -> None:
     made, pairs = model(), prepared()
@@ -70,15 +71,22 @@ def test_each_pair_needs_gold_links() -> None:
 
 @pytest.mark.slow
 def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
-    """The known links of dates, character by character: what the row of the token produced looks at, and not that of the token read in."""
+    """The known links of dates, character by character.
+
+    What the row of the token produced looks at, and not that of the token read in.
+    """
     tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
-    settings = override(read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()])
+    settings = override(
+        read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()]
+    )
     follow(settings, tmp_path / "run")
     run = load(tmp_path / "run")
     for pairs in dates(settings.dates).held_out.values():
         tokenizers = run.source_tokenizer, run.target_tokenizer
         found = rank_selectors(
-            run.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], list(map(gold_links, pairs))
+            run.model,
+            [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
+            list(map(gold_links, pairs)),
         )
         (look, best), (other, worse) = found
         assert (look.about, other.about) == ("produced", "read")

@@ -40,7 +40,9 @@ def test_pieces_that_spell_a_text_lie_where_any_pieces_do(first: str, text: str,
     cuts = sorted(data.draw(st.sets(st.integers(0, len(spelling)))) | {0, len(spelling)})
     pieces = [spelling[begin:end] for begin, end in pairwise(cuts)]
     begins = [match.start() for match in re.finditer(r"\S+", text)]
-    expected = [None if start is None else max(bisect_right(begins, start) - 1, 0) for start in piece_starts(text, pieces)]
+    expected = [
+        None if start is None else max(bisect_right(begins, start) - 1, 0) for start in piece_starts(text, pieces)
+    ]
     assert word_indices(text, pieces) == expected
 
 

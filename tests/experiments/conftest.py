@@ -30,7 +30,9 @@ DATES = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the comparisons' models and corpora tiny."""
     monkeypatch.setattr(trainings, "DATES", DATES)
-    monkeypatch.setattr(trainings, "DATES_TO_JOIN", DATES | {"validation_pairs": 15, "held_out_pairs": 30, "untagged": 0.0})
+    monkeypatch.setattr(
+        trainings, "DATES_TO_JOIN", DATES | {"validation_pairs": 15, "held_out_pairs": 30, "untagged": 0.0}
+    )
     monkeypatch.setattr(trainings, "RNN", trainings.RNN | {"embedding_width": 4, "width": 8})
     layers = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8}
     monkeypatch.setattr(trainings, "TRANSFORMER", trainings.TRANSFORMER | layers)

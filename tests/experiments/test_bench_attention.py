@@ -26,7 +26,10 @@ def test_what_pytorch_has_is_its_own_function_and_the_rest_the_textbook() -> Non
 def test_rows_of_a_case() -> None:
     rows, notes = measure(Case("additive", (1, 1, 7, 4)), rounds=1, seconds=0, memory=False)
     assert notes == []
-    assert [row["side"] for row in rows] == [f"attent ({Sides(Case('additive', (1, 1, 7, 4))).implementation()})", "textbook"]
+    assert [row["side"] for row in rows] == [
+        f"attent ({Sides(Case('additive', (1, 1, 7, 4))).implementation()})",
+        "textbook",
+    ]
     for row in rows:
         assert 0 < row["forward"] <= row["forward, median"]
         assert 0 < row["backward"] <= row["backward, median"]

@@ -22,7 +22,10 @@ TEXT = ["the dog was tired , so it slept .", "the cat was happy ."]
 @pytest.fixture
 def language_model(tmp_path: Path) -> Path:
     """The run folder of a language model that is sure of the line's end."""
-    settings, tokenizer = DecoderSettings(layers=1, width=8, feed_forward=12, heads=2, output_bias=True), learn("word", TEXT)
+    settings, tokenizer = (
+        DecoderSettings(layers=1, width=8, feed_forward=12, heads=2, output_bias=True),
+        learn("word", TEXT),
+    )
     model = build(settings, tokenizer.size, tokenizer.size)
     with torch.no_grad():
         model.to_logits.bias[EOS] = 99

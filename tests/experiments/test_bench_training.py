@@ -9,13 +9,25 @@ from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizers import learn
 from attent.errors import UnknownNameError
 from attent.experiments import bench_training, corpora
-from attent.experiments.bench_training import Side, attent_update, compare, make_sides, measure, model_title, rnn, table_rows, transformer
+from attent.experiments.bench_training import (
+    Side,
+    attent_update,
+    compare,
+    make_sides,
+    measure,
+    model_title,
+    rnn,
+    table_rows,
+    transformer,
+)
 from attent.models.settings import RnnSettings
 from attent.training.autotune import ComputeConfig
 from attent.training.loss import translation_cross_entropy
 
 PIECES, TOKENS = 40, 64
-SMALL = transformer("tiny").model_copy(update={"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2})
+SMALL = transformer("tiny").model_copy(
+    update={"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
+)
 NARROW = RnnSettings(embedding_width=6, width=8)
 
 
@@ -60,7 +72,9 @@ def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
 
 
 @pytest.mark.parametrize("model", [SMALL, NARROW], ids=["transformer", "rnn"])
-def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(model: bench_training.ModelSettings, data: Bitext) -> None:
+def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(
+    model: bench_training.ModelSettings, data: Bitext
+) -> None:
     sides = make_sides(model, PIECES, data, TOKENS, threads=(1, 2))
     torch.set_num_threads(1)
     plain = len(bench_training.PLAIN[model.kind])
@@ -82,7 +96,10 @@ def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pyt
 def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
     before = torch.get_num_threads()
-    sides = [Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens)) for name in seen]
+    sides = [
+        Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens))
+        for name in seen
+    ]
     peers = {"c": lambda: 5.0, "d": lambda: None}
     found = measure(sides, data.stream(BatchSize(tokens=TOKENS), 1), 2, 3, peers=peers)
     assert seen["a"] == seen["b"]

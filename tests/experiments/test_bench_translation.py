@@ -41,7 +41,9 @@ def test_a_run_without_exports_is_measured_alone(run_folder: Path) -> None:
     found, left_out = load_engines(run_folder)
     assert list(found) == ["attent"]
     assert [line.split()[0] for line in left_out] == list(bench_translation.ENGINES)
-    report = compare(run_folder, ["abc", "fade", "bee"], rounds=1, sizes={"greedy": (2, 3, 4), "beam 5": (8, 16)}, single_lines=2)
+    report = compare(
+        run_folder, ["abc", "fade", "bee"], rounds=1, sizes={"greedy": (2, 3, 4), "beam 5": (8, 16)}, single_lines=2
+    )
     assert [[column.title for column in table.columns] for table in report.tables] == [
         ["engine", "batch 2", "batch 3"],
         ["engine", "batch 8"],

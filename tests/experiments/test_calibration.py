@@ -12,7 +12,9 @@ from attent.experiments import calibration
 from attent.experiments.calibration import calibrate, cheapest, cost
 
 
-def timing(keys: int, dense: float, pytorch: float, measured: str = "forward", dtype: str = "float32") -> dict[str, object]:
+def timing(
+    keys: int, dense: float, pytorch: float, measured: str = "forward", dtype: str = "float32"
+) -> dict[str, object]:
     return {"keys": keys, "dtype": dtype, "measured": measured, "dense": dense, "pytorch": pytorch}
 
 

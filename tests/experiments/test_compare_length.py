@@ -30,7 +30,9 @@ def test_models_are_judged_by_length(options, silent) -> None:
     assert said[1:5] == ["1/4 dates/none-1", "2/4 dates/none-2", "3/4 dates/luong-1", "4/4 dates/luong-2"]
     summary, by_length = found.report.tables
     assert [row["model"] for row in summary.rows] == ["RNN, fixed vector", "RNN, Luong"]
-    assert all(row["updates"] == 2 and row["parameters"] > 100 and len(row["values"]["by_seed"]) == 2 for row in summary.rows)
+    assert all(
+        row["updates"] == 2 and row["parameters"] > 100 and len(row["values"]["by_seed"]) == 2 for row in summary.rows
+    )
     (figure,) = found.figures
     assert [line.name for line in figure.series] == ["RNN, fixed vector", "RNN, Luong"]
     # of 30 dates 5 lines of each number from 1 to 3

@@ -47,7 +47,11 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
     monkeypatch.setattr(trainings, "TRANSFORMER_ON_CAPTIONS", {"kind": "transformer", **small})
     monkeypatch.setattr(trainings, "RNN_ON_CAPTIONS", {"kind": "rnn", "embedding_width": 4, "width": 8})
-    nouns = [f"{color} {animal}" for color in ("red", "green", "blue", "white") for animal in ("dog", "cat", "horse", "cow", "bird")]
+    nouns = [
+        f"{color} {animal}"
+        for color in ("red", "green", "blue", "white")
+        for animal in ("dog", "cat", "horse", "cow", "bird")
+    ]
     lines = [f"a {noun} {verb}\teine {noun} die {verb}" for noun in nouns for verb in ("runs", "sits", "sleeps")]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
     return tmp_path / "pairs.tsv"
@@ -81,7 +85,10 @@ def test_local_attention_is_of_the_rnn(options) -> None:
 def test_normalizers_are_compared_by_the_same_experiment(options, silent) -> None:
     assert ALL_NORMALIZERS == ("entmax15", "hard", "identity", "sigmoid", "softmax", "sparsemax")
     result = compare(
-        options(models=["transformer"], normalizers=["sparsemax", "softmax"]), "normalizers", say=lambda line: None, progress=silent
+        options(models=["transformer"], normalizers=["sparsemax", "softmax"]),
+        "normalizers",
+        say=lambda line: None,
+        progress=silent,
     )
     (table,) = result.report.tables
     assert [row["normalizer"] for row in table.rows] == ["softmax", "sparsemax"]
@@ -110,7 +117,9 @@ def test_a_run_in_the_place_of_a_planned_one_imports_nothing(options, silent, ow
     """A folder of a comparison may come from somebody else; its runs name modules of their own."""
     compare(options(models=["rnn"], scores=["dot"]), say=lambda line: None, progress=silent)
     config = options().out / "rnn" / "dot-1" / "config.json"
-    config.write_text(config.read_text(encoding="utf-8").replace('"score": "dot"', f'"score": "{own_part}:Diag"'), encoding="utf-8")
+    config.write_text(
+        config.read_text(encoding="utf-8").replace('"score": "dot"', f'"score": "{own_part}:Diag"'), encoding="utf-8"
+    )
     with registry.current_folder_searched(), pytest.raises(ArgumentError, match="was trained with another model"):
         compare(options(models=["rnn"], scores=["dot"]), say=lambda line: None, progress=silent)
     assert own_part not in sys.modules

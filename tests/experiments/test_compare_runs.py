@@ -32,7 +32,9 @@ def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path
     (table,) = result.report.tables
     first, second = table.rows
     references = files[1].read_text(encoding="utf-8").split("\n")
-    assert first["bleu_values"]["score"] == bleu(load(run_folder).translate(SOURCES, settings), references, "char").score
+    assert (
+        first["bleu_values"]["score"] == bleu(load(run_folder).translate(SOURCES, settings), references, "char").score
+    )
     assert (first["run"], second["run"]) == (str(run_folder), str(copy))
     assert "bleu_p" not in first
     assert (second["bleu_difference"], second["chrf_difference"]) == (0, 0)
@@ -60,7 +62,9 @@ def test_what_cannot_be_compared(run_folder: Path, files: tuple[Path, Path], tmp
     assert not out.exists()
 
 
-def test_runs_that_name_different_languages_are_refused(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_runs_that_name_different_languages_are_refused(
+    run_folder: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     runs = [Path(shutil.copytree(run_folder, tmp_path / target)) for target in ("de", "fr")]
     for run in runs:
         config = json.loads((run / "config.json").read_text(encoding="utf-8"))
@@ -74,10 +78,16 @@ def test_runs_that_name_different_languages_are_refused(run_folder: Path, files:
 def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     copy, said = Path(shutil.copytree(run_folder, tmp_path / "copy")), list[str]()
     german, english = ["ein hund rennt", "zwei frauen"], ["a dog runs", "two women"]
-    assert (share_of_words(german, german), share_of_words(german, english), share_of_words(["3"], english)) == (1.0, 0.0, 1.0)
+    assert (share_of_words(german, german), share_of_words(german, english), share_of_words(["3"], english)) == (
+        1.0,
+        0.0,
+        1.0,
+    )
     assert share_of_words(["犬が走る"], ["猫が走る"]) == 0.75
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attent.decoding.translator.Translator.translate", lambda *_: ["un chien court"] * 5)
         result = compare([run_folder, copy], *files, tmp_path / "out", say=said.append)
-    assert said[1] == f"warning: 0% of the words that {run_folder} writes are in {files[1]}: was it trained on these two languages?"
+    assert said[1] == (
+        f"warning: 0% of the words that {run_folder} writes are in {files[1]}: was it trained on these two languages?"
+    )
     assert said[1] in result.report.notes

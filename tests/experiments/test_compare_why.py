@@ -35,9 +35,15 @@ def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> N
     gradients, times, scales, heads = found.report.tables
     assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"}
     assert [row["x"] for row in times.rows] == ["4", "8"]
-    assert [(row["score"], row["width"]) for row in scales.rows] == [("dot", 8), ("dot", 16), ("scaled_dot", 8), ("scaled_dot", 16)]
+    assert [(row["score"], row["width"]) for row in scales.rows] == [
+        ("dot", 8),
+        ("dot", 16),
+        ("scaled_dot", 8),
+        ("scaled_dot", 16),
+    ]
     assert all(
-        row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 and row["gradient_random"] > 0 for row in scales.rows
+        row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 and row["gradient_random"] > 0
+        for row in scales.rows
     )
     assert [row["heads"] for row in heads.rows] == ["1", "2"]
     assert [figure.name for figure in found.figures] == ["why-gradients", "why-speed", "why-widths", "why-heads"]
@@ -50,7 +56,8 @@ def test_one_step_of_a_linear_recurrence_by_hand() -> None:
         return (inputs * powers[:, None]).sum(1, keepdim=True)
 
     torch.testing.assert_close(
-        gradient_norms(layer, width=3, length=4, sequences=2), torch.tensor([1.0, 0.5, 0.25, 0.125], dtype=torch.float64)
+        gradient_norms(layer, width=3, length=4, sequences=2),
+        torch.tensor([1.0, 0.5, 0.25, 0.125], dtype=torch.float64),
     )
 
 
@@ -65,7 +72,9 @@ def test_recurrent_gradients_fade_and_those_of_attention_do_not() -> None:
 
 
 def test_the_figure_is_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.experiments.compare_why.gradient_norms", lambda layer: gradient_norms(layer, length=9, sequences=2))
+    monkeypatch.setattr(
+        "attent.experiments.compare_why.gradient_norms", lambda layer: gradient_norms(layer, length=9, sequences=2)
+    )
     assert gradient_figure().values() == gradient_figure().values()
 
 

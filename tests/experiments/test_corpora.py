@@ -12,7 +12,16 @@ from attent.data.dates import DatesSettings
 from attent.data.readers import read_lines
 from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
-from attent.experiments.corpora import MAX_JOINED, MULTI30K, PASSES, bitext, join_captions, join_dates, load_pairs, synthetic_pairs
+from attent.experiments.corpora import (
+    MAX_JOINED,
+    MULTI30K,
+    PASSES,
+    bitext,
+    join_captions,
+    join_dates,
+    load_pairs,
+    synthetic_pairs,
+)
 
 
 def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:
@@ -42,7 +51,9 @@ def test_without_a_path_text_is_made_up_and_its_vocabulary_fits() -> None:
 
 def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
-    for name, text in zip(MULTI30K["train"], ("a dog runs\na cat sleeps\n", "ein hund rennt\neine katze schläft\n"), strict=True):
+    for name, text in zip(
+        MULTI30K["train"], ("a dog runs\na cat sleeps\n", "ein hund rennt\neine katze schläft\n"), strict=True
+    ):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()))
     pairs, tokenizer, name = load_pairs(tmp_path, 300)
     assert list(pairs) == [Pair("a dog runs", "ein hund rennt"), Pair("a cat sleeps", "eine katze schläft")]
@@ -80,7 +91,9 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
     english = Counter(read_lines(folder / "tok/train.lc.norm.tok.en.gz"))
     trained = [line.split("\t") for line in read_lines(files["train"])]
     # every caption as often as there are passes
-    assert sum(len(source.split()) for source, _ in trained) == PASSES * sum(len(text.split()) * times for text, times in english.items())
+    assert sum(len(source.split()) for source, _ in trained) == PASSES * sum(
+        len(text.split()) * times for text, times in english.items()
+    )
     assert max(len(source.split()) for source, _ in trained) > 60
     assert 29_000 * PASSES / MAX_JOINED < len(trained) < 29_000 * PASSES
     each = 1000 // 15
@@ -95,7 +108,13 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
 
 
 def test_dates_are_joined_one_to_three_at_a_time(tmp_path: Path) -> None:
-    sizes = {"training_pairs": 50, "validation_pairs": 15, "held_out_dates": 99, "held_out_pairs": 30, "held_out_combinations": 2}
+    sizes = {
+        "training_pairs": 50,
+        "validation_pairs": 15,
+        "held_out_dates": 99,
+        "held_out_pairs": 30,
+        "held_out_combinations": 2,
+    }
     settings = DatesSettings.model_validate({"locales": ("en", "fr"), "untagged": 0.0} | sizes)
     files, test = join_dates(settings, tmp_path)
     assert join_dates(settings, tmp_path) == (files, test)
@@ -117,10 +136,15 @@ def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_pa
                 file.writelines(f"{word} {number}\n" for number in range(15))
     found = join_captions(tmp_path / "one", tmp_path / "to")
     assert join_captions(tmp_path / "one", tmp_path / "to") == found
-    with pytest.raises(ArgumentError, match=r"train.tsv holds other pairs than those to be joined now: name another folder with --out"):
+    with pytest.raises(
+        ArgumentError, match=r"train.tsv holds other pairs than those to be joined now: name another folder with --out"
+    ):
         join_captions(tmp_path / "other", tmp_path / "to")
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"is no folder of Multi30k, it has no tok/train.lc.norm.tok.en.gz: attent data multi30k --out"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"is no folder of Multi30k, it has no tok/train.lc.norm.tok.en.gz: attent data multi30k --out",
+    ):
         join_captions(tmp_path, tmp_path / "to")

@@ -7,9 +7,16 @@ import pytest
 from attent.errors import RunError
 from attent.experiments.figures import Figure, Point, Series, draw, plot
 
-LINES = Figure("lines", "Lines", "x", "y", [Series("one", [Point(1.0, 2.0, 1.5, 2.5), Point(4.0, 8.0)])], log_x=True, log_y=True)
+LINES = Figure(
+    "lines", "Lines", "x", "y", [Series("one", [Point(1.0, 2.0, 1.5, 2.5), Point(4.0, 8.0)])], log_x=True, log_y=True
+)
 DOTS = Figure(
-    "dots", "Dots", "score", "match", [Series("RNN", [Point("dot", 9.0, 8.0, 9.5)]), Series("T", [Point("general", 5.0)])], kind="dots"
+    "dots",
+    "Dots",
+    "score",
+    "match",
+    [Series("RNN", [Point("dot", 9.0, 8.0, 9.5)]), Series("T", [Point("general", 5.0)])],
+    kind="dots",
 )
 
 

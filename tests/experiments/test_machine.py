@@ -24,7 +24,9 @@ def test_what_measured_is_named() -> None:
 def test_the_commit_is_that_of_a_checkout_which_has_the_file(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         author = ("-c", "user.name=one", "-c", "user.email=one@example.org")
-        return subprocess.run(["git", *author, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *author, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     file, installed = tmp_path / "module.py", tmp_path / "site-packages" / "module.py"
     file.write_text("1")

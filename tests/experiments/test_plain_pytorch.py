@@ -69,13 +69,17 @@ def test_the_fused_function_has_two_scores() -> None:
     query, key, value = (torch.randn(2, 3, 7, 5) for _ in range(3))
     for score in (Dot(), ScaledDot(), ScaledDot(scale=0.3)):
         scale = sdpa_scale(score, 5)
-        torch.testing.assert_close(sdpa(query, key, value, scale, causal=True), textbook_attention(query, key, value, score, causal=True))
+        torch.testing.assert_close(
+            sdpa(query, key, value, scale, causal=True), textbook_attention(query, key, value, score, causal=True)
+        )
     assert sdpa_scale(choices.score("cosine"), 5) is None
 
 
 def test_dropout_drops() -> None:
     query = torch.randn(1, 1, 9, 4)
-    assert not torch.equal(textbook_attention(query, query, query, Dot(), dropout=0.5), textbook_attention(query, query, query, Dot()))
+    assert not torch.equal(
+        textbook_attention(query, query, query, Dot(), dropout=0.5), textbook_attention(query, query, query, Dot())
+    )
 
 
 RNN = RnnSettings(embedding_width=6, width=8, encoder_width=5)

@@ -34,10 +34,17 @@ def test_a_report_in_markdown() -> None:
     assert lines[-2:] == ["", "Nothing was dropped."]
 
 
-@pytest.mark.parametrize(("commit", "words"), [("abc", "commit abc (clean tree)"), ("abc*", "commit abc (files changed)")])
+@pytest.mark.parametrize(
+    ("commit", "words"), [("abc", "commit abc (clean tree)"), ("abc*", "commit abc (files changed)")]
+)
 def test_the_head_of_a_report_names_commit_and_command(commit: str, words: str) -> None:
     report = Report("Counting", MACHINE | {"commit": commit}, [TABLE], command="attent count --to 'ten or so'")
-    assert report.lines()[2:6] == ["", f"Abacus, 1 thread, Python 3.11, torch 2.13, {words}.", "", "`attent count --to 'ten or so'`"]
+    assert report.lines()[2:6] == [
+        "",
+        f"Abacus, 1 thread, Python 3.11, torch 2.13, {words}.",
+        "",
+        "`attent count --to 'ten or so'`",
+    ]
     assert report.values()["machine"]["commit"] == commit
     assert report.values()["command"] == "attent count --to 'ten or so'"
 
@@ -49,7 +56,16 @@ def test_values_are_json_and_hold_what_no_column_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.05123, "0.0512"), (3.4, "3.40"), (41.82, "41.8"), (523.4, "523"), (1264.2, "1,264"), (0.0, "0.00"), (10, "10.0")]
+    ("value", "text"),
+    [
+        (0.05123, "0.0512"),
+        (3.4, "3.40"),
+        (41.82, "41.8"),
+        (523.4, "523"),
+        (1264.2, "1,264"),
+        (0.0, "0.00"),
+        (10, "10.0"),
+    ],
 )
 def test_three_digits(value: float, text: str) -> None:
     assert three_digits(value) == text
@@ -66,7 +82,10 @@ POINTS = [Point(1.0, 2.0, 1.5, 2.5, 7, (1.9, 2.1)), Point(3.0, math.nan)]
 def result() -> ModelComparison:
     rows = [{"model": "one", "loss": math.nan, "values": {"low": 1.0}}]
     report = Report(
-        "A comparison", MACHINE, [ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)], ["A note."]
+        "A comparison",
+        MACHINE,
+        [ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)],
+        ["A note."],
     )
     return ModelComparison("found", report, [Figure("lines", "Lines", "x", "y", [Series("one", POINTS)])])
 

@@ -16,7 +16,8 @@ from attent.runs.config import read_config
 
 def planned(updates: int = 2, name: str = "luong") -> TrainingPlan:
     return TrainingPlan(
-        f"dates/{name}-1", trainings.settings_on_dates(trainings.model_settings(name), updates=updates, minutes=None, seed=1)
+        f"dates/{name}-1",
+        trainings.settings_on_dates(trainings.model_settings(name), updates=updates, minutes=None, seed=1),
     )
 
 
@@ -44,7 +45,9 @@ def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monke
 
     with monkeypatch.context() as patch:
         learn = loop.Training.train_step
-        patch.setattr(loop.Training, "train_step", lambda self: stopped(self) if self.state.update == 2 else learn(self))
+        patch.setattr(
+            loop.Training, "train_step", lambda self: stopped(self) if self.state.update == 2 else learn(self)
+        )
         with pytest.raises(KeyboardInterrupt):
             train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
     assert read_config(tmp_path / "parts/dates/luong-1").state == "unfinished"
@@ -55,7 +58,9 @@ def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monke
 
 def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None:
     train([planned()], tmp_path, say=lambda line: None, progress=silent)
-    with pytest.raises(ArgumentError, match="luong-1 was trained with another training: give the same options again, or another --out"):
+    with pytest.raises(
+        ArgumentError, match="luong-1 was trained with another training: give the same options again, or another --out"
+    ):
         train([planned(3)], tmp_path, say=lambda line: None, progress=silent)
     other = TrainingPlan("dates/luong-1", planned(name="bahdanau").settings)
     with pytest.raises(ArgumentError, match="was trained with another model"):
@@ -95,7 +100,9 @@ def test_translations_of_a_model_that_is_gone_are_made_again(small: None, tmp_pa
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     claim(tmp_path / "new", "length")
     claim(tmp_path / "new", "length")
-    with pytest.raises(ArgumentError, match=r"new holds the comparison 'length', not 'why': name another folder with --out"):
+    with pytest.raises(
+        ArgumentError, match=r"new holds the comparison 'length', not 'why': name another folder with --out"
+    ):
         claim(tmp_path / "new", "why")
     with pytest.raises(ArgumentError, match=r"holds something else than a comparison"):
         claim(tmp_path, "length")
@@ -107,7 +114,9 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         claim(tmp_path / "new", "length")
 
 
-def test_each_training_chooses_among_all_threads(small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_training_chooses_among_all_threads(
+    small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, seen = torch.get_num_threads(), list[int]()
 
     def takes_one(settings: object, path: Path, **how: object) -> None:
@@ -137,8 +146,12 @@ def test_every_model_can_be_built(captions: bool) -> None:
 
 
 def test_the_budget_is_the_same_for_all() -> None:
-    made = [trainings.settings_on_dates(trainings.model_settings(name), updates=5, minutes=None, seed=1) for name in MODELS]
-    assert len({(one.dates, one.training.updates, one.training.batch_pairs, one.training.precision) for one in made}) == 1
+    made = [
+        trainings.settings_on_dates(trainings.model_settings(name), updates=5, minutes=None, seed=1) for name in MODELS
+    ]
+    assert (
+        len({(one.dates, one.training.updates, one.training.batch_pairs, one.training.precision) for one in made}) == 1
+    )
 
 
 def test_those_asked_for_in_their_order() -> None:

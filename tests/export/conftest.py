@@ -35,12 +35,19 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         model = build(settings, tokenizers[0].size, tokenizers[1].size)
         with torch.no_grad():
             for parameter in model.parameters():
-                # larger weights separate the tokens' probabilities, so that rounding decides nothing; biases must not be zero
-                parameter.copy_(1.5 * parameter if parameter.dim() > 1 else parameter + 0.2 * torch.randn_like(parameter))
+                # larger weights separate the tokens' probabilities, so that rounding decides nothing; biases must not
+                # be zero
+                parameter.copy_(
+                    1.5 * parameter if parameter.dim() > 1 else parameter + 0.2 * torch.randn_like(parameter)
+                )
         folder = tmp_path_factory.mktemp("made") / "run"
         with RunWriter(folder) as run:
             kinds = (getattr(tokenizer, "KIND", "char") for tokenizer in tokenizers)
-            run.finish(RunConfig(model=settings, tokenizers=dict(zip(("source", "target"), kinds, strict=True))), model, *tokenizers)
+            run.finish(
+                RunConfig(model=settings, tokenizers=dict(zip(("source", "target"), kinds, strict=True))),
+                model,
+                *tokenizers,
+            )
         return folder
 
     return make

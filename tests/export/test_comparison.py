@@ -59,7 +59,10 @@ def test_engines_are_judged_by_references() -> None:
         "greedy: 0 of 3 lines differ from attent's own",
         f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {own[0]:.2f}, chrF2 100.00",
         "beam 5: 3 of 3 lines differ from attent's own",
-        f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {actual_wide[0]:.2f}, chrF2 {actual_wide[1]:.2f}",
+        (
+            f"  attent: BLEU {own[0]:.2f}, chrF2 100.00; other, int8: BLEU {actual_wide[0]:.2f}, chrF2 "
+            f"{actual_wide[1]:.2f}"
+        ),
     ]
     assert result.counts()["beam 5 BLEU and chrF2"] == [own, actual_wide]
 
@@ -87,7 +90,11 @@ def test_the_sample_is_what_the_run_was_validated_on(tmp_path: Path) -> None:
     (tmp_path / "valid.en").write_text("c\nab\n")
     (tmp_path / "valid.de").write_text("a\nb\n")
     assert lines_of(config(text={"train": "gone.tsv", "valid": str(tmp_path / "valid.tsv")})) == ["ab", "b"]
-    files = {"train": "gone.tsv", "valid_source": str(tmp_path / "valid.en"), "valid_target": str(tmp_path / "valid.de")}
+    files = {
+        "train": "gone.tsv",
+        "valid_source": str(tmp_path / "valid.en"),
+        "valid_target": str(tmp_path / "valid.de"),
+    }
     assert lines_of(config(text=files)) == ["c", "ab"]
     assert sample_of(config(text=files | {"maximum_length": 1}), SIDES).references == ["a"]
     assert sample_of(config(text=files), SIDES, longest=2).lines == ["c"]
@@ -96,7 +103,9 @@ def test_the_sample_is_what_the_run_was_validated_on(tmp_path: Path) -> None:
 def test_lines_and_references_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "valid.en").write_text("c\nab\n")
     (tmp_path / "valid.de").write_text("a\nb\n")
-    assert sample_of(config(), SIDES, source=tmp_path / "valid.en") == Sample(["c", "ab"], None, str(tmp_path / "valid.en"))
+    assert sample_of(config(), SIDES, source=tmp_path / "valid.en") == Sample(
+        ["c", "ab"], None, str(tmp_path / "valid.en")
+    )
     assert sample_of(config(), SIDES, None, tmp_path / "valid.en", tmp_path / "valid.de").references == ["a", "b"]
     (tmp_path / "valid.de").write_text("a\n")
     with pytest.raises(ArgumentError, match="got 2 lines and 1 references"):
@@ -104,7 +113,9 @@ def test_lines_and_references_may_be_named(tmp_path: Path) -> None:
 
 
 def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("\n".join(f"{one}{two}{three}\tb" for one in "abc" for two in "abc" for three in "abc"))
+    (tmp_path / "pairs.tsv").write_text(
+        "\n".join(f"{one}{two}{three}\tb" for one in "abc" for two in "abc" for three in "abc")
+    )
     text = {"train": str(tmp_path / "pairs.tsv")}
     corpus = pair_corpus(TextSettings(**text))
     digest = " ".join(map(str, encode_pairs(corpus, TextSettings(**text), *SIDES, length_multiple=1).digest()))
@@ -114,7 +125,10 @@ def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: P
     assert sample.origin == "the run's validation"
     (tmp_path / "pairs.tsv").write_text("ab\tc\nb\ta\n")
     sample = sample_of(run, SIDES)
-    assert "the run's validation cannot be had (its files have changed, and what would be split off now may have" in sample.origin
+    assert (
+        "the run's validation cannot be had (its files have changed, and what would be split off now may have"
+        in sample.origin
+    )
     assert sample.references is None
 
 

@@ -42,7 +42,11 @@ SETTINGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings)) or "paper")
 def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
     ours, theirs = both(read(make_run(**settings)), tmp_path)
-    for search in (SearchSettings(), SearchSettings(maximum_length=4), SearchSettings(minimum_length=3, no_repeat_ngram=2)):
+    for search in (
+        SearchSettings(),
+        SearchSettings(maximum_length=4),
+        SearchSettings(minimum_length=3, no_repeat_ngram=2),
+    ):
         tokens = [found[0].tokens for found in ours.search(TEXTS, search)]
         for batch in (64, 3):
             assert [found[0].tokens for found in theirs.search(TEXTS, search, batch=batch)] == tokens
@@ -50,14 +54,18 @@ def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: di
 
 def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) -> None:
     manifest = write(run, "RUN", tmp_path, None)
-    engine = load(tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a")
+    engine = load(
+        tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
+    )
     assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
     assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:
     _, engine = both(run, tmp_path)
-    assert [one.text for one in engine.search("abc", WELL_SAID)] == [one.text for one in engine.search(["abc"], WELL_SAID)[0]]
+    assert [one.text for one in engine.search("abc", WELL_SAID)] == [
+        one.text for one in engine.search(["abc"], WELL_SAID)[0]
+    ]
 
 
 def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: Path) -> None:

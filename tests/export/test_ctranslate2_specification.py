@@ -43,7 +43,9 @@ def test_every_parameter_is_in_the_specification(run: Run) -> None:
     torch.testing.assert_close(table[1, :2], torch.tensor([0.8415, 0.5403]), atol=1e-4, rtol=0)
     numbers = sum(found[name].numpy().size for name in found if name.endswith(("weight", "bias", "gamma", "beta")))
     # the output is the target's embedding, which stands in the specification twice
-    assert numbers == sum(parameter.numel() for parameter in run.model.parameters()) + run.model.to_logits.weight.numel()
+    assert (
+        numbers == sum(parameter.numel() for parameter in run.model.parameters()) + run.model.to_logits.weight.numel()
+    )
 
 
 def test_every_id_has_a_name_of_its_own() -> None:

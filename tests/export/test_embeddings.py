@@ -15,7 +15,9 @@ WORDS = WordTokenizer([" the", "(", "\t", " (", " a b"])
 
 def run_of(source: object, target: object) -> Run:
     settings = RnnSettings(embedding_width=5, width=4)
-    return Run(RunConfig(model=settings), build(settings, source.size, target.size), {"source": source, "target": target}, {})
+    return Run(
+        RunConfig(model=settings), build(settings, source.size, target.size), {"source": source, "target": target}, {}
+    )
 
 
 def test_each_word_has_the_features_that_a_model_begins_with() -> None:

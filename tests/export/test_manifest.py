@@ -29,13 +29,17 @@ def test_what_is_written_is_read(exported: Path) -> None:
 def test_an_export_of_other_weights_is_refused(exported: Path) -> None:
     weights = exported / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    expected = rf"another state of .*run \(model.safetensors changed\); attent export {exported} --to onnx makes it anew"
+    expected = (
+        rf"another state of .*run \(model.safetensors changed\); attent export {exported} --to onnx makes it anew"
+    )
     with pytest.raises(ArgumentError, match=expected):
         read(exported / "export" / "onnx", "onnx", exported)
 
 
 def test_an_export_elsewhere_is_made_anew_there(exported: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"nowhere holds no export; attent export .* --to onnx --out .*nowhere makes one"):
+    with pytest.raises(
+        ArgumentError, match=r"nowhere holds no export; attent export .* --to onnx --out .*nowhere makes one"
+    ):
         read(exported / "nowhere", "onnx", exported)
 
 

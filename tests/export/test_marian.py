@@ -1,4 +1,7 @@
-"""Checkpoints that transformers runs: the same logits and translations as ours, and the same model once imported again."""
+"""Checkpoints that transformers runs.
+
+The same logits and translations as ours, and the same model once imported again.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +27,13 @@ SOURCES = random_translators.sources(12)
 SETTINGS: dict[str, dict[str, Any]] = {
     "paper": {},
     "shared": {"share_embeddings": "all", "activation": "silu", "output_bias": True},
-    "apart": {"share_embeddings": "none", "position": "learned", "maximum_length": 96, "activation": "gelu", "scale_embeddings": False},
+    "apart": {
+        "share_embeddings": "none",
+        "position": "learned",
+        "maximum_length": 96,
+        "activation": "gelu",
+        "scale_embeddings": False,
+    },
 }
 
 
@@ -49,7 +58,9 @@ def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
     # our ids of theirs: EOS, UNK, PAD, the pieces, BOS
     ids = [3, 1, 0, *range(4, size), BOS]
     found = ours.search(SOURCES, SearchSettings(maximum_length=20))
-    names = {token: piece for piece, token in json.loads((tmp_path / "model" / "vocab.json").read_text("utf-8")).items()}
+    names = {
+        token: piece for piece, token in json.loads((tmp_path / "model" / "vocab.json").read_text("utf-8")).items()
+    }
     for text, best in zip(SOURCES, found, strict=True):
         read_ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         source = run.source_tokenizer.encode(text)
@@ -85,7 +96,10 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     run = importing.read(tmp_path / "model")
     write(run, "RUN", tmp_path / "again")
     settings = SearchSettings(beam=4, maximum_length=20)
-    texts = [[best[0].text for best in of_run(one).search(SOURCES, settings)] for one in (run, importing.read(tmp_path / "again"))]
+    texts = [
+        [best[0].text for best in of_run(one).search(SOURCES, settings)]
+        for one in (run, importing.read(tmp_path / "again"))
+    ]
     assert texts[0] == texts[1]
     with pytest.raises(RunError, match="there already"):
         write(run, "RUN", tmp_path / "again")

@@ -40,7 +40,9 @@ def alike(ours: Translator, theirs: Translator, settings: SearchSettings, **more
 
 def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
     run, folder, manifest = exported
-    engine = load(folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a")
+    engine = load(
+        folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
+    )
     assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
     assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
 

@@ -7,7 +7,18 @@ import torch
 
 from attent.errors import AttentError
 from attent.export import onnx_graphs as graphs
-from attent.export.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, StepGraph, TraceInputs, write
+from attent.export.onnx_graphs import (
+    AFTER,
+    ENCODER,
+    LENGTHS,
+    LOGITS,
+    SOURCE,
+    STEP,
+    TOKENS,
+    StepGraph,
+    TraceInputs,
+    write,
+)
 from attent.runs.folder import read
 
 # the exporter alone takes half a minute on a slow machine
@@ -20,12 +31,19 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
     names = [part.name for part in exported.manifest.state]
     for file, inputs, outputs in (
         (ENCODER, [SOURCE, LENGTHS], [LOGITS, *names]),
-        (STEP, [TOKENS, *names], [LOGITS, *(AFTER + part.name for part in exported.manifest.state if not part.is_constant)]),
+        (
+            STEP,
+            [TOKENS, *names],
+            [LOGITS, *(AFTER + part.name for part in exported.manifest.state if not part.is_constant)],
+        ),
     ):
         graph = onnx.load(exported.folder / file).graph
         assert [given.name for given in graph.input] == inputs
         assert [given.name for given in graph.output] == outputs
-        shapes = {given.name: [size.dim_param or size.dim_value for size in given.type.tensor_type.shape.dim] for given in graph.input}
+        shapes = {
+            given.name: [size.dim_param or size.dim_value for size in given.type.tensor_type.shape.dim]
+            for given in graph.input
+        }
         assert all(shape[0] == "rows" for name, shape in shapes.items() if name != "state.length")
         if file == STEP:
             assert shapes["state.written.0.value"] == ["rows", 4, "written", 6]

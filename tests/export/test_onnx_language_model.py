@@ -24,7 +24,11 @@ def saved(folder: Path, **settings: object) -> LanguageModel:
     model = LanguageModel(DecoderSettings.model_validate(values), tokenizer.size, tokenizer.size).eval()
     corpus = {"lines": {"train": "a.txt"}}
     with RunWriter(folder) as run:
-        run.finish(RunConfig(task="text-generation", tokenizers={"text": "word"}, model=model.settings, corpus=corpus), model, tokenizer)
+        run.finish(
+            RunConfig(task="text-generation", tokenizers={"text": "word"}, model=model.settings, corpus=corpus),
+            model,
+            tokenizer,
+        )
     return model
 
 

@@ -22,8 +22,12 @@ def test_it_computes_what_the_layer_computes(cell: Cell) -> None:
 def test_shapes_are_known_without_numbers() -> None:
     inputs, hidden = torch.randn(2, 7, 3), torch.randn(2, 5)
     with torch.no_grad():
-        torch.library.opcheck(gru, (inputs, hidden, *Recurrent("gru", 3, 5).network.parameters()), test_utils="test_faketensor")
-        torch.library.opcheck(lstm, (inputs, hidden, hidden, *Recurrent("lstm", 3, 5).network.parameters()), test_utils="test_faketensor")
+        torch.library.opcheck(
+            gru, (inputs, hidden, *Recurrent("gru", 3, 5).network.parameters()), test_utils="test_faketensor"
+        )
+        torch.library.opcheck(
+            lstm, (inputs, hidden, hidden, *Recurrent("lstm", 3, 5).network.parameters()), test_utils="test_faketensor"
+        )
 
 
 def test_onnx_has_both() -> None:

@@ -68,7 +68,10 @@ class Internals:
         made = [Pair(*pair) for pair in pairs]
         source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
         examples = Bitext(made, source, target)
-        return [[[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
+        return [
+            [[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)]
+            for epoch in range(epochs)
+        ]
 
     @staticmethod
     def without_extension(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +122,10 @@ class Golden:
         """Write what was collected."""
         if self.writing:
             GOLDEN.mkdir(exist_ok=True)
-            lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in sorted(self.values.items())]
+            lines = [
+                f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+                for name, value in sorted(self.values.items())
+            ]
             self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -140,7 +146,8 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         if list(found) != list(frozen):
             yield f"{name}: keys {[*found]}, frozen {[*frozen]}"
         for key in found.keys() & frozen.keys():
-            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum decides over them.
+            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum
+            # decides over them.
             if key.endswith("key_projection.bias"):
                 continue
             yield from differences(found[key], frozen[key], f"{name}.{key}", relative, absolute)
@@ -148,7 +155,9 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         for place, (one, other) in enumerate(zip(found, frozen, strict=True)):
             yield from differences(one, other, f"{name}[{place}]", relative, absolute)
     elif isinstance(found, float) and isinstance(frozen, float | int):
-        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (math.isnan(found) and math.isnan(frozen)):
+        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (
+            math.isnan(found) and math.isnan(frozen)
+        ):
             yield f"{name}: {found}, frozen {frozen}"
     elif found != frozen:
         yield f"{name}: {found!r}, frozen {frozen!r}"

@@ -68,7 +68,8 @@ def test_attend(golden, internals, monkeypatch, name: str) -> None:
     golden.check(f"{name}: context", attent.attend(QUERY, KEY, VALUE, **arguments)[:, 1], absolute=1e-5)
 
 
-# Calls that took slower ways until dense attention capped scores and added biases of offsets; what they compute is frozen all the same.
+# Calls that took slower ways until dense attention capped scores and added biases of offsets; what they compute is
+# frozen all the same.
 TAKEN_BY_DENSE = "alibi", "relative", "soft cap"
 RECORDED = {"dense": "short", "reference": "formula"}
 
@@ -107,10 +108,17 @@ def test_maps(golden, name: str) -> None:
 
 
 def test_a_module_of_several_heads(golden) -> None:
-    kinds = {"plain": {}, "shared": {"key_value_heads": 1}, "additive": {"score": "additive"}, "rotary": {"position": "rotary"}}
+    kinds = {
+        "plain": {},
+        "shared": {"key_value_heads": 1},
+        "additive": {"score": "additive"},
+        "rotary": {"position": "rotary"},
+    }
     for name, options in kinds.items():
         module = filled(attent.MultiHeadAttention(8, 2, **options)).eval()
-        golden.check(f"module, {name}: parameters", {key: [*tensor.shape] for key, tensor in module.state_dict().items()})
+        golden.check(
+            f"module, {name}: parameters", {key: [*tensor.shape] for key, tensor in module.state_dict().items()}
+        )
         golden.check(f"module, {name}", module(QUERY[:, 0]), absolute=1e-4)
 
 
@@ -119,7 +127,9 @@ def test_a_look_up(golden) -> None:
     golden.check("exact", str(attent.lookup(["Ben Okafor", "Zoe Park"], majors)).split()[:2])
     for method in ("nearest", "soft"):
         golden.check(method, attent.lookup(["Chiara Lunt"], majors, method=method).weights[...])
-    golden.check("numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], method="soft", bandwidth=0.8).values)
+    golden.check(
+        "numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], method="soft", bandwidth=0.8).values
+    )
 
 
 def test_kernel_regression(golden) -> None:
@@ -139,7 +149,12 @@ def has_all(numbers: list[float], expected: list[float], absolute: float = 0.011
 
 def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    for options in ((), ("--score", "additive"), ("--heads", "2", "--mask", "causal", "--seed", "3"), ("--normalizer", "sparsemax")):
+    for options in (
+        (),
+        ("--score", "additive"),
+        ("--heads", "2", "--mask", "causal", "--seed", "3"),
+        ("--normalizer", "sparsemax"),
+    ):
         words = " ".join(attent_command("walk", "a b c", *options).out).split()
         printed = sorted(float(word) for word in words if NUMBER.fullmatch(word))
         # recorded under the option's former name

@@ -26,7 +26,13 @@ def cldr(golden) -> str:
 @pytest.mark.parametrize("locales", [("en", "fr", "ja", "ar_EG"), pytest.param("demo", marks=pytest.mark.slow)])
 def test_dates(golden, internals, cldr: str, locales: str | tuple[str, ...]) -> None:
     for seed in (0, 3):
-        settings = {"locales": locales, "training_pairs": 500, "validation_pairs": 50, "held_out_pairs": 40, "seed": seed}
+        settings = {
+            "locales": locales,
+            "training_pairs": 500,
+            "validation_pairs": 50,
+            "held_out_pairs": 40,
+            "seed": seed,
+        }
         corpus = internals.dates(held_out_dates=100, held_out_combinations=3, **settings)
         sets = {"train": corpus.train, "validation": corpus.validation, **corpus.held_out}
         for name, pairs in sets.items():
@@ -35,7 +41,20 @@ def test_dates(golden, internals, cldr: str, locales: str | tuple[str, ...]) -> 
 
 
 def test_dates_with_their_languages(attent, golden, cldr: str, tmp_path: Path) -> None:
-    attent("data", "date-languages", "--out", tmp_path, "--locales", "en,fr,de", "--texts", 300, "--held-out", 40, "--seed", 2)
+    attent(
+        "data",
+        "date-languages",
+        "--out",
+        tmp_path,
+        "--locales",
+        "en,fr,de",
+        "--texts",
+        300,
+        "--held-out",
+        40,
+        "--seed",
+        2,
+    )
     for file in sorted(tmp_path.iterdir()):
         golden.check(f"{cldr}: languages, {file.name}", digest(file.read_text(encoding="utf-8").splitlines()))
 

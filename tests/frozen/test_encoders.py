@@ -44,7 +44,9 @@ def test_classes(attent, golden, internals, monkeypatch, here: Path, tmp_path: P
     source = tmp_path / "texts.txt" if name == "texts" else here / CLASSIFIERS[name]
     lines = attent("classify", f"runs/{name}", source, "--top-k", 3, "--json").out[:12]
     golden.check(f"{name}: classify", [json.loads(line) for line in lines], relative=1e-3)
-    golden.check(f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3)
+    golden.check(
+        f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3
+    )
 
 
 def test_where_a_classifier_looks(golden, here: Path) -> None:

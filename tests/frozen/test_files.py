@@ -35,7 +35,9 @@ def test_weights_have_their_names_and_their_order(golden, internals, here: Path,
 @pytest.mark.parametrize("name", ALL)
 def test_a_new_run_has_the_files_of_an_old_one(attent, golden, here: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / name
-    attent("train", "--config", f"settings/{'pairs' if name == 'unfinished' else name}.toml", "--updates", 2, "--out", run)
+    attent(
+        "train", "--config", f"settings/{'pairs' if name == 'unfinished' else name}.toml", "--updates", 2, "--out", run
+    )
     files = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
     golden.check(f"{name}: files", files)
     for file in files:

@@ -77,7 +77,9 @@ def test_each_key_of_the_settings_is_accepted(internals, table: str) -> None:
     for kind, keys in NAMES["config"][table].items():
         for key in keys:
             head = {"fill-mask": 'task = "fill-mask"\n', "classify": 'task = "classify"\n'}.get(kind, "")
-            text = f"{head}[{table}]\n{key} = []\n" + (f'kind = "{kind}"\n' if table == "model" and key != "kind" else "")
+            text = f"{head}[{table}]\n{key} = []\n" + (
+                f'kind = "{kind}"\n' if table == "model" and key != "kind" else ""
+            )
             with pytest.raises(attent.errors.AttentError) as error:
                 internals.settings(text)
             assert f"'{key}'" not in str(error.value).split("(known")[0] or "unknown" not in str(error.value), key

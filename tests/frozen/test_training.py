@@ -41,7 +41,9 @@ def last_update(run: Path) -> int:
 
 def summary(tensors: dict[str, torch.Tensor]) -> dict[str, list[float]]:
     """Of each tensor the mean, the mean of absolute values, and the last number."""
-    return {name: [float(f.mean()), float(f.abs().mean()), float(f.flatten()[-1])] for name, f in sorted(tensors.items())}
+    return {
+        name: [float(f.mean()), float(f.abs().mean()), float(f.flatten()[-1])] for name, f in sorted(tensors.items())
+    }
 
 
 @pytest.mark.parametrize("name", GOING_ON)
@@ -84,7 +86,10 @@ def test_training_begins_as_it_began(attent, golden, internals, here: Path, tmp_
     golden.check(f"{name}: weights after {FEW}", summary(weights(run)), **tolerances(tight))
     golden.check(f"{name}: loss after {FEW}", config["training"]["outcome"]["loss"], **tolerances(tight))
     if name != "dates":
-        golden.check(f"{name}: digests", {key: value for key, value in config["digests"].items() if not key.endswith(".safetensors")})
+        golden.check(
+            f"{name}: digests",
+            {key: value for key, value in config["digests"].items() if not key.endswith(".safetensors")},
+        )
     for file in sorted(run.glob("*tokenizer*")):
         assert file.read_bytes() == (here / "runs" / name / file.name).read_bytes() or name == "dates", file.name
 
@@ -92,9 +97,26 @@ def test_training_begins_as_it_began(attent, golden, internals, here: Path, tmp_
 def test_other_settings_of_training(attent, golden, internals, here: Path, tmp_path: Path) -> None:
     for number, changes in enumerate(
         (
-            ("training.optimizer=adam", "training.weight_decay=0.1", "training.schedule=noam", "training.learning_rate=1"),
-            ("training.accumulate=2", "training.clip=0.5", "training.schedule=cosine", "training.averaging=last", "training.last_every=1"),
-            ("training.label_smoothing=0", "training.schedule=linear", "model.norm=post", "model.position=alibi", "model.activation=gelu"),
+            (
+                "training.optimizer=adam",
+                "training.weight_decay=0.1",
+                "training.schedule=noam",
+                "training.learning_rate=1",
+            ),
+            (
+                "training.accumulate=2",
+                "training.clip=0.5",
+                "training.schedule=cosine",
+                "training.averaging=last",
+                "training.last_every=1",
+            ),
+            (
+                "training.label_smoothing=0",
+                "training.schedule=linear",
+                "model.norm=post",
+                "model.position=alibi",
+                "model.activation=gelu",
+            ),
         )
     ):
         run, tight = tmp_path / str(number), internals.has_extension()

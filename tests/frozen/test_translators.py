@@ -48,7 +48,9 @@ def pairs(name: str, here: Path, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("way", ["as it is", "without the extension", pytest.param("two threads", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "way", ["as it is", "without the extension", pytest.param("two threads", marks=pytest.mark.slow)]
+)
 def test_what_is_written(attent, golden, internals, monkeypatch, sources: Path, name: str, way: str) -> None:
     run, threads = f"runs/{name}", torch.get_num_threads()
     # an answer that is no date is written, and said by the exit code
@@ -58,8 +60,14 @@ def test_what_is_written(attent, golden, internals, monkeypatch, sources: Path, 
     try:
         torch.set_num_threads(2 if way == "two threads" else 1)
         golden.check(f"{name}: greedy", attent("translate", run, sources, codes=codes).out)
-        for search, options in (("beam", ["--beam", 5, "--n-best", 3]), ("samples", ["--sample", "--seed", 7, "--n-best", 2])):
-            found = [json.loads(line) for line in attent("translate", run, sources, *options, "--format", "jsonl", codes=codes).out]
+        for search, options in (
+            ("beam", ["--beam", 5, "--n-best", 3]),
+            ("samples", ["--sample", "--seed", 7, "--n-best", 2]),
+        ):
+            found = [
+                json.loads(line)
+                for line in attent("translate", run, sources, *options, "--format", "jsonl", codes=codes).out
+            ]
             golden.check(f"{name}: {search}", found)
     finally:
         torch.set_num_threads(threads)
@@ -83,7 +91,10 @@ def test_other_ways_to_search(attent, golden, sources: Path, name: str) -> None:
 
 
 def test_how_probable_it_is(attent, golden, pairs: Path, name: str) -> None:
-    golden.check(f"{name}: score", [[float(number) for number in line.split("\t")] for line in attent("score", f"runs/{name}", pairs).out])
+    golden.check(
+        f"{name}: score",
+        [[float(number) for number in line.split("\t")] for line in attent("score", f"runs/{name}", pairs).out],
+    )
 
 
 def test_which_word_came_from_which(attent, golden, sources: Path, pairs: Path, name: str) -> None:
@@ -101,14 +112,26 @@ def test_which_word_came_from_which(attent, golden, sources: Path, pairs: Path, 
 
 
 def test_how_good_it_is(attent, golden, here: Path, name: str) -> None:
-    golden.check(f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3)
+    golden.check(
+        f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3
+    )
 
 
 def test_how_good_it_is_on_files(attent, golden, here: Path, tmp_path: Path) -> None:
     given = pairs_of("pairs", here)
     for place, side in enumerate(("source", "target")):
         (tmp_path / side).write_text("".join(f"{pair[place]}\n" for pair in given), encoding="utf-8")
-    options = ["--source", tmp_path / "source", "--target", tmp_path / "target", "--tokenize", "none", "--beam", 3, "--json"]
+    options = [
+        "--source",
+        tmp_path / "source",
+        "--target",
+        tmp_path / "target",
+        "--tokenize",
+        "none",
+        "--beam",
+        3,
+        "--json",
+    ]
     found = json.loads("\n".join(attent("evaluate", "runs/pairs", *options).out))
     for signature in ("bleu_signature", "chrf_signature"):
         found[signature] = re.sub(r"version:\S+", "", found[signature])

@@ -1,10 +1,12 @@
-"""Write the corpora and the run folders that the tests beside this file load; every run is made by `attent train` alone.
+"""Write the corpora and the run folders that the tests beside this file load.
+
+Every run is made by `attent train` alone.
 
     cd tests/frozen && python write.py corpora && python write.py dates pairs …
 
-It works in the folder where it stands, so that the runs name their corpora by relative paths. What it wrote once is kept in git:
-a later version of the package has to read these folders, and must not write them anew. The numbers in golden/*.json are written
-by the tests themselves, where ATTENT_FREEZE=1 is set.
+It works in the folder where it stands, so that the runs name their corpora by relative paths. What it wrote once is
+kept in git: a later version of the package has to read these folders, and must not write them anew. The numbers in
+golden/*.json are written by the tests themselves, where ATTENT_FREEZE=1 is set.
 """
 
 from __future__ import annotations
@@ -27,8 +29,18 @@ NOUNS = {
     "horse": ("cheval", "m", "neighs"),
     "hen": ("poule", "f", "clucks"),
 }
-ADJECTIVES = {"green": ("vert", "verte"), "small": ("petit", "petite"), "black": ("noir", "noire"), "sad": ("triste", "triste")}
-VERBS = {"sees": ("voit", "sense"), "hears": ("entend", "sense"), "likes": ("aime", "mood"), "finds": ("trouve", "deed")}
+ADJECTIVES = {
+    "green": ("vert", "verte"),
+    "small": ("petit", "petite"),
+    "black": ("noir", "noire"),
+    "sad": ("triste", "triste"),
+}
+VERBS = {
+    "sees": ("voit", "sense"),
+    "hears": ("entend", "sense"),
+    "likes": ("aime", "mood"),
+    "finds": ("trouve", "deed"),
+}
 ARTICLES = {"the": ("le", "la"), "a": ("un", "une")}
 
 TRAINING = """[training]
@@ -65,12 +77,18 @@ RUNS = {
     "none": (f'{RNN}"none"\n{TRAINING}batch_pairs = 16\n', 500),
     "blanks": (f'{BLANKS}{ENCODER}position = "learned"\nmaximum_length = 32\n{TRAINING}batch_pairs = 16\n', 400),
     "texts": (
-        f'{CLASSIFY}[labelled]\ntrain = "labelled.tsv"\ntokenizer = "char"\nvalidation = 0.1\n{ENCODER}{TRAINING}batch_pairs = 16\n',
+        (
+            f'{CLASSIFY}[labelled]\ntrain = "labelled.tsv"\ntokenizer = "char"\nvalidation = 0.1\n'
+            f"{ENCODER}{TRAINING}batch_pairs = 16\n"
+        ),
         250,
     ),
     "vectors": (f'{CLASSIFY}[images]\nsource = "vectors.npz"\ntest = 0.2\n{ENCODER}{TRAINING}batch_pairs = 16\n', 120),
     "pictures": (
-        f'{CLASSIFY}[images]\nsource = "pictures.npz"\npatch = 4\nshift = 1\ntest = 0.2\n{ENCODER}{TRAINING}batch_pairs = 16\n',
+        (
+            f'{CLASSIFY}[images]\nsource = "pictures.npz"\npatch = 4\nshift = 1\ntest = 0.2\n'
+            f"{ENCODER}{TRAINING}batch_pairs = 16\n"
+        ),
         120,
     ),
 }
@@ -106,7 +124,9 @@ def corpora() -> None:
         lines["labelled.tsv"].append(f"{english}\t{kind}")
         lines["lines.txt"].append(f"{english} and the {noun} {NOUNS[noun][2]} .")
     for name, written in lines.items():
-        Path(name).write_text("".join(f"{line}\n" for line in written[: 320 if name == "pairs.tsv" else 200]), encoding="utf-8")
+        Path(name).write_text(
+            "".join(f"{line}\n" for line in written[: 320 if name == "pairs.tsv" else 200]), encoding="utf-8"
+        )
     numbers = np.random.default_rng(7)
     classes = np.arange(60) % 3
     x = numbers.normal(size=(60, 5, 3)).astype(np.float32).round(2)
@@ -115,7 +135,9 @@ def corpora() -> None:
     lit = (np.arange(8) + classes[:, None]) % 3 == 0
     images = np.where((classes == 1)[:, None, None], lit[:, :, None], lit[:, None, :])
     images = np.broadcast_to(images, (60, 8, 8)) * 200 + numbers.integers(0, 40, (60, 8, 8))
-    np.savez_compressed("pictures.npz", images=images.astype(np.uint8), y=np.array(["across", "down", "apart"])[classes])
+    np.savez_compressed(
+        "pictures.npz", images=images.astype(np.uint8), y=np.array(["across", "down", "apart"])[classes]
+    )
 
 
 def command(name: str, out: str, updates: int) -> list[str]:

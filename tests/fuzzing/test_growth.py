@@ -7,8 +7,14 @@ from fuzzing import documents
 from fuzzing.growth import Cost, growth
 
 TEXTS = {
-    ".docx": (documents.word("<w:p><w:r><w:t>a </w:t><w:tab/></w:r><w:r><w:t>b</w:t><w:br/></w:r></w:p>"), "\n\na \tb\n"),
-    ".odt": (documents.open_document('<text:p>a  b<text:s text:c="2"/><text:span>c\n</text:span><text:tab/></text:p>'), "a b  c \t"),
+    ".docx": (
+        documents.word("<w:p><w:r><w:t>a </w:t><w:tab/></w:r><w:r><w:t>b</w:t><w:br/></w:r></w:p>"),
+        "\n\na \tb\n",
+    ),
+    ".odt": (
+        documents.open_document('<text:p>a  b<text:s text:c="2"/><text:span>c\n</text:span><text:tab/></text:p>'),
+        "a b  c \t",
+    ),
     ".html": (b"<p>a&nbsp;<b>b</b>&lt;</p>", "a\u00a0b<"),
     ".md": (b"**a** `b`\n", "a b\n"),
     ".txt": ("a\r\n".encode("utf-16"), "\ufeffa\r\n".removeprefix("\ufeff")),
@@ -55,7 +61,9 @@ def test_each_kind_doubles() -> None:
         ((0.01, 1.0), (2.0, 20.0), 1),
     ],
 )
-def test_growth_beyond_twice_and_a_half_is_a_fault(half: tuple[float, float], whole: tuple[float, float], count: int) -> None:
+def test_growth_beyond_twice_and_a_half_is_a_fault(
+    half: tuple[float, float], whole: tuple[float, float], count: int
+) -> None:
     assert len(growth(Cost("", *half), Cost("", *whole))) == count
 
 

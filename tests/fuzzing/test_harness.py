@@ -39,7 +39,10 @@ def of_both(faults: str) -> list[str]:
         ("time.sleep(60)", "['ran longer than 1.5 s']"),
         ("held = b'x' * (300 * 2**20); time.sleep(60)", "['took more than 50 MB']"),
         ("held = b'x' * (100 * 2**20); return 0", "['took more than 50 MB']"),
-        ("print('attent: the file is damaged', file=sys.stderr); return 2", "['no culprit in the message, expected one of config.json']"),
+        (
+            "print('attent: the file is damaged', file=sys.stderr); return 2",
+            "['no culprit in the message, expected one of config.json']",
+        ),
         ("print('attent: unexpected KeyError: config.json', file=sys.stderr); return 2", "['an unexpected error']"),
         (
             "print('attent: config.json', 'and more', sep='\\n', file=sys.stderr); return 2",

@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 def write(run: Path, *, weights: bytes = b"weights", loss: float = 1.5, seconds: float = 2.0) -> Path:
     (run / "checkpoints" / "00000005").mkdir(parents=True)
     (run / "model.safetensors").write_bytes(weights)
-    (run / "checkpoints" / "00000005" / "state.json").write_text(json.dumps({"update": 5, "seconds": seconds, "log": int(seconds)}))
+    (run / "checkpoints" / "00000005" / "state.json").write_text(
+        json.dumps({"update": 5, "seconds": seconds, "log": int(seconds)})
+    )
     (run / "log.jsonl").write_text(json.dumps({"update": 5, "loss": loss, "seconds": seconds}) + "\n")
     return run
 
@@ -40,6 +42,8 @@ def test_a_file_that_one_run_lacks_differs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_and_resumed_ends_with_the_same_bits(fuzzing) -> None:
-    done = subprocess.run([ROOT / "scripts" / "fuzz", "--kills", "6", "--seed", "3"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "fuzz", "--kills", "6", "--seed", "3"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same weights, optimizer, log, results and translations; nothing left behind" in done.stdout

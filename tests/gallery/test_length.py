@@ -17,11 +17,19 @@ def values() -> dict[str, Any]:
     series = [
         {
             "name": name,
-            "points": [{"x": x, "y": y, "low": y - 2, "high": y + 2, "by_seed": [y]} for x, y in zip((10, 30), both, strict=True)],
+            "points": [
+                {"x": x, "y": y, "low": y - 2, "high": y + 2, "by_seed": [y]}
+                for x, y in zip((10, 30), both, strict=True)
+            ],
         }
         for name, both in lines.items()
     ]
-    figure = {"title": "Dates: one seed", "x": "source length, characters", "y": "exact match, 0 to 100", "series": series}
+    figure = {
+        "title": "Dates: one seed",
+        "x": "source length, characters",
+        "y": "exact match, 0 to 100",
+        "series": series,
+    }
     tables = [{"rows": [{"updates": 300.0}, {"updates": 250.0}]}, {"rows": []}]
     return {"name": "length", "figures": [figure], "tables": tables}
 
@@ -30,8 +38,8 @@ def test_the_plate_says_what_the_comparison_found(values: dict[str, Any]) -> Non
     plate = length.plate(values)
     assert (
         plate.words.seen
-        == "Dates, exact match at the worst length, at the best and at the longest, 30 characters: RNN, fixed vector 20, 90 and 20; "
-        "Transformer 95, 96 and 96."
+        == "Dates, exact match at the worst length, at the best and at the longest, 30 characters: RNN, fixed vector "
+        "20, 90 and 20; Transformer 95, 96 and 96."
     )
     assert "Dates, 250 to 300 updates a model, 1 seed" in plate.words.ran
     assert [[*line.get_ydata()] for line in plate.drawing.axes[0].lines] == [[90.0, 20.0], [95.0, 96.0]]

@@ -31,7 +31,9 @@ def test_the_page_of_the_repository_is_what_the_words_of_its_plates_make() -> No
     names = [*script.plates(Path(), Path(), Path())]
     kept = words(ROOT / "docs" / "gallery")
     assert sorted(kept) == sorted(names)
-    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == script.page(ROOT / "docs" / "gallery", names), "run make gallery"
+    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == script.page(
+        ROOT / "docs" / "gallery", names
+    ), "run make gallery"
     pictures = [*(ROOT / "docs" / "gallery").glob("*.png")]
     assert sorted(picture.stem for picture in pictures) == sorted(names)
     assert sum(file.stat().st_size for file in (ROOT / "docs" / "gallery").iterdir()) < 3 * 2**20

@@ -19,7 +19,9 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, Path]]:
 
 
 @pytest.mark.parametrize("name", [runs.DATES, runs.DATES_RNN, runs.DIGITS, runs.STORIES])
-def test_a_run_is_the_recipe_s_by_its_updates_alone(name: str, followed: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_the_recipe_s_by_its_updates_alone(
+    name: str, followed: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runs, "STORIES_SETTINGS", FEW)
     assert runs.run(name, tmp_path) == tmp_path / name
     ((settings, path),) = followed

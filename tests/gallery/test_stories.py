@@ -9,7 +9,9 @@ from attent.data.stories import StoriesSettings
 from attent.decoding.translator import load
 
 
-def test_a_run_of_one_update_is_drawn_and_its_supporting_sentences_are_framed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_one_update_is_drawn_and_its_supporting_sentences_are_framed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = StoriesSettings(kinds=("one", "two"), training_stories=60, held_out_stories=6)
     monkeypatch.setattr(runs, "STORIES_SETTINGS", few)
     run = runs.run(runs.STORIES, tmp_path, updates=1)

@@ -26,7 +26,12 @@ SDPA = F.scaled_dot_product_attention
 # Operators that copy from one device to another.
 COPIES = {OPERATORS._to_copy.default, OPERATORS.copy_.default, OPERATORS._foreach_copy_.default}
 # Operators that accept indices on the CPU.
-INDEXING = {OPERATORS.index.Tensor, OPERATORS.index_put.default, OPERATORS.index_put_.default, OPERATORS._index_put_impl_.default}
+INDEXING = {
+    OPERATORS.index.Tensor,
+    OPERATORS.index_put.default,
+    OPERATORS.index_put_.default,
+    OPERATORS._index_put_impl_.default,
+}
 
 
 class MixedDevicesError(RuntimeError):
@@ -45,7 +50,9 @@ class GpuTensor(Tensor):
         assert held.device.type == "cpu"
         sizes = {"strides": held.stride(), "storage_offset": held.storage_offset()}
         with torch.inference_mode(held.is_inference()):
-            result = Tensor._make_wrapper_subclass(cls, held.size(), **sizes, dtype=held.dtype, device=IN_C, requires_grad=requires_grad)
+            result = Tensor._make_wrapper_subclass(
+                cls, held.size(), **sizes, dtype=held.dtype, device=IN_C, requires_grad=requires_grad
+            )
         result.held = held
         return result
 
@@ -69,7 +76,9 @@ class GpuTensor(Tensor):
         raise AssertionError("an address on a GPU is of no use to the CPU")
 
     @classmethod
-    def __torch_dispatch__(cls, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        cls, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         if torch.is_inference_mode_enabled():
             # in inference mode composite operators arrive undecomposed
             result = operator.decompose(*args, **(kwargs or {}))
@@ -96,11 +105,15 @@ def _computed(operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     if not stays:
         return result
     # an in-place operator returns the same tensor
-    return tree_map_only(Tensor, lambda tensor: of_gpu[id(tensor)] if id(tensor) in of_gpu else GpuTensor(tensor), result)
+    return tree_map_only(
+        Tensor, lambda tensor: of_gpu[id(tensor)] if id(tensor) in of_gpu else GpuTensor(tensor), result
+    )
 
 
 class _Factories(TorchDispatchMode):
-    def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "meta":
             return _computed(operator, args, kwargs)
@@ -110,7 +123,9 @@ class _Factories(TorchDispatchMode):
 class _Functions(TorchFunctionMode):
     """A mode that translates the device "cuda" to the one that C++ code knows."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         kwargs = dict(kwargs or {})
         device = kwargs.get("device")
         if function in (torch.tensor, torch.as_tensor):

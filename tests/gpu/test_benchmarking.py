@@ -34,7 +34,9 @@ def test_training_is_measured_there(gpu: torch.device, kind: str, monkeypatch: p
     data = corpora.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
     small = bench_training.transformer().model_copy(update=SMALL)
     settings = small if kind == "transformer" else bench_training.RnnSettings(embedding_width=6, width=8)
-    report = bench_training.compare(settings, data, PIECES, "made up", tokens=TOKENS, rounds=1, updates=1, threads=(1,), device=gpu)
+    report = bench_training.compare(
+        settings, data, PIECES, "made up", tokens=TOKENS, rounds=1, updates=1, threads=(1,), device=gpu
+    )
     rows = report.values()["tables"][0]["rows"]
     assert len(rows) == 4
     assert all(row["best"] > 0 for row in rows)

@@ -67,7 +67,9 @@ MODELS = [
     pytest.param(transformer, {}, id="transformer"),
     pytest.param(transformer, {"position": "rotary", "norm": "pre"}, id="rotary", marks=pytest.mark.slow),
     pytest.param(transformer, {"position": "alibi", "score": "additive"}, id="additive", marks=pytest.mark.slow),
-    pytest.param(transformer, {"position": "relative_bias", "normalizer": "entmax15"}, id="entmax", marks=pytest.mark.slow),
+    pytest.param(
+        transformer, {"position": "relative_bias", "normalizer": "entmax15"}, id="entmax", marks=pytest.mark.slow
+    ),
     pytest.param(transformer, {"score": "gaussian", "normalizer": "sparsemax"}, id="gaussian", marks=pytest.mark.slow),
     pytest.param(rnn, {"attention": "bahdanau"}, id="bahdanau"),
     pytest.param(rnn, {"attention": "luong", "cell": "lstm"}, id="luong", marks=pytest.mark.slow),
@@ -95,7 +97,9 @@ def test_searches_find_the_same(gpu: torch.device, make: Callable[..., Any], val
 
 
 @pytest.mark.parametrize(("make", "values"), MODELS)
-def test_given_translations_have_the_same_scores_and_links(gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]) -> None:
+def test_given_translations_have_the_same_scores_and_links(
+    gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]
+) -> None:
     here, there = both(make(**values), gpu)
     pairs = [("a b", "c d"), ("bcde", "edc")]
     scores = [[one.log_probability for one in translator.score(pairs)] for translator in (here, there)]
@@ -105,7 +109,9 @@ def test_given_translations_have_the_same_scores_and_links(gpu: torch.device, ma
         assert align(there.model, some) == align(here.model, some)
 
 
-@pytest.mark.parametrize(("make", "values"), [pytest.param(transformer, {}, marks=pytest.mark.slow), (rnn, {"attention": "luong"})])
+@pytest.mark.parametrize(
+    ("make", "values"), [pytest.param(transformer, {}, marks=pytest.mark.slow), (rnn, {"attention": "luong"})]
+)
 def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., Any], values: dict[str, Any]) -> None:
     here, there = both(make(**values), gpu)
     for name, found in there.map("a b", "cd").items():
@@ -125,8 +131,12 @@ def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., An
 def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: FillMask) -> None:
     found = filler.fill("the [MASK] was tired", 3)[0]
     there = FillMask(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
-    assert [guess.probability for guess in there.guesses] == pytest.approx([guess.probability for guess in found.guesses], abs=1e-5)
-    assert [look.weight for look in there.attention] == pytest.approx([look.weight for look in found.attention], abs=1e-5)
+    assert [guess.probability for guess in there.guesses] == pytest.approx(
+        [guess.probability for guess in found.guesses], abs=1e-5
+    )
+    assert [look.weight for look in there.attention] == pytest.approx(
+        [look.weight for look in found.attention], abs=1e-5
+    )
     torch.manual_seed(5)
     model = EncoderModel(EncoderSettings(layers=1, width=8, feed_forward=8, heads=2, input="vectors", cls=True), 3, 2)
     inputs = Inputs(labels=("no", "yes"), inputs=VectorInputs(kind="vectors", mean=(0.0,) * 3, deviation=(1.0,) * 3))
@@ -138,7 +148,9 @@ def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: FillMask)
 
 
 @pytest.mark.slow
-def test_commands_say_the_device_first(gpu: torch.device, settings_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_the_device_first(
+    gpu: torch.device, settings_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = str(tmp_path / "run")
     (tmp_path / "pairs.tsv").write_text("fr | 3 mars 2026\t2026-03-03\n", encoding="utf-8")
     follow(read(settings_file), run, progress=Progress())

@@ -80,7 +80,9 @@ def test_a_run_goes_on_on_another_device(gpu: torch.device, tmp_path: Path, firs
     stream = io.StringIO()
     resume(tmp_path / "run", {"updates": 4, "device": then}, progress=Progress(stream))
     assert f"with {then} instead of {first}, weights will differ" in stream.getvalue()
-    assert outcome(tmp_path / "run")["validation"]["loss"] == pytest.approx(outcome(tmp_path / "whole")["validation"]["loss"], rel=1e-3)
+    assert outcome(tmp_path / "run")["validation"]["loss"] == pytest.approx(
+        outcome(tmp_path / "whole")["validation"]["loss"], rel=1e-3
+    )
 
 
 def test_a_run_folder_keeps_the_device_as_an_outcome_alone(gpu: torch.device, tmp_path: Path) -> None:
@@ -101,7 +103,12 @@ def test_the_precision_is_measured_on_the_gpu(gpu: torch.device, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["lines", "labelled", "images"])
 def test_other_tasks_train_there_too(gpu: torch.device, tmp_path: Path, kind: str) -> None:
-    texts = [f"the {animal} number {number} was {mood}" for number in range(20) for animal in ("dog", "cat") for mood in ("tired", "happy")]
+    texts = [
+        f"the {animal} number {number} was {mood}"
+        for number in range(20)
+        for animal in ("dog", "cat")
+        for mood in ("tired", "happy")
+    ]
     (tmp_path / "lines").write_text("\n".join(texts), encoding="utf-8")
     (tmp_path / "labelled.tsv").write_text("\n".join(f"{text}\t{'dog' in text}" for text in texts), encoding="utf-8")
     tables: dict[str, dict[str, Any]] = {

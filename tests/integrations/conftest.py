@@ -67,13 +67,25 @@ class Models:
 
     def bert(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
         config = self.transformers.BertConfig(
-            vocab_size=WORDS, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=17, max_position_embeddings=11
+            vocab_size=WORDS,
+            hidden_size=12,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            intermediate_size=17,
+            max_position_embeddings=11,
         )
         return _built(self.transformers.BertModel, config, implementation), _tokens()
 
     def gpt2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
         config = self.transformers.GPT2Config(
-            vocab_size=WORDS, n_embd=12, n_layer=2, n_head=3, n_positions=31, bos_token_id=1, eos_token_id=2, pad_token_id=0
+            vocab_size=WORDS,
+            n_embd=12,
+            n_layer=2,
+            n_head=3,
+            n_positions=31,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
         )
         return _built(self.transformers.GPT2LMHeadModel, config, implementation), _tokens(left=True)
 
@@ -114,7 +126,12 @@ class Models:
 
     def vit(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
         config = self.transformers.ViTConfig(
-            hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=17, image_size=12, patch_size=4
+            hidden_size=12,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            intermediate_size=17,
+            image_size=12,
+            patch_size=4,
         )
         model = _built(self.transformers.ViTModel, config, implementation)
         return model, {"pixel_values": torch.randn(2, 3, 12, 12)}

@@ -47,7 +47,14 @@ GROUPED = {**TEXT, "num_key_value_heads": 2}
 EXPERTS = {"num_local_experts": 3, "num_experts_per_tok": 2}
 # as in DeepSeek V3.2
 ROUTED = {"moe_intermediate_size": 8, "n_routed_experts": 4, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2}
-LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 6}
+LATENT = {
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 4,
+    "num_key_value_heads": 6,
+}
 INDEXER = {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 2, "first_k_dense_replace": 1}
 GPT = {**SPECIAL, "vocab_size": WORDS, "n_embd": 24, "n_layer": 2, "n_head": 6, "n_positions": 67}
 BART = {
@@ -97,7 +104,14 @@ SPEECH = {
     "num_conv_pos_embedding_groups": 2,
     "apply_spec_augment": False,
 }
-ENCODER, DECODER, SEQ2SEQ, VISION, AUDIO, BOTH = "Model", "ForCausalLM", "ForConditionalGeneration", "vision", "audio", "both"
+ENCODER, DECODER, SEQ2SEQ, VISION, AUDIO, BOTH = (
+    "Model",
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "vision",
+    "audio",
+    "both",
+)
 
 
 class Architecture(NamedTuple):
@@ -135,9 +149,15 @@ class Architecture(NamedTuple):
             mask = torch.arange(SAMPLES) < torch.tensor([SAMPLES, SAMPLES - 100 * padding])[:, None]
             return {"input_values": torch.randn(2, SAMPLES), "attention_mask": mask.long()}
         if self.name == "Whisper":
-            return {"input_features": torch.randn(2, 4, 2 * TOKENS), "decoder_input_ids": torch.randint(3, WORDS, (2, DECODED))}
+            return {
+                "input_features": torch.randn(2, 4, 2 * TOKENS),
+                "decoder_input_ids": torch.randint(3, WORDS, (2, DECODED)),
+            }
         mask = (torch.arange(TOKENS) < torch.tensor([TOKENS, TOKENS - padding])[:, None]).long()
-        text = {"input_ids": torch.randint(3, WORDS, (2, TOKENS)), "attention_mask": mask.flip(1) if self.kind == DECODER else mask}
+        text = {
+            "input_ids": torch.randint(3, WORDS, (2, TOKENS)),
+            "attention_mask": mask.flip(1) if self.kind == DECODER else mask,
+        }
         if self.kind == SEQ2SEQ:
             text["decoder_input_ids"] = torch.randint(3, WORDS, (2, DECODED))
         if self.kind == BOTH:
@@ -166,12 +186,16 @@ ARCHITECTURES = (
     Architecture("Bert", ENCODER, TEXT),
     Architecture("BertGeneration", "Encoder", TEXT),
     Architecture("Camembert", ENCODER, TEXT),
-    Architecture("DistilBert", ENCODER, {"vocab_size": WORDS, "dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 6}),
+    Architecture(
+        "DistilBert", ENCODER, {"vocab_size": WORDS, "dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 6}
+    ),
     Architecture("Electra", ENCODER, {**TEXT, "embedding_size": 12}),
     Architecture("Ernie", ENCODER, TEXT),
     Architecture("Esm", ENCODER, {**TEXT, "mask_token_id": 3}),
     Architecture("LayoutLM", ENCODER, TEXT),
-    Architecture("MobileBert", ENCODER, {**TEXT, "embedding_size": 12, "true_hidden_size": 24, "intra_bottleneck_size": 24}),
+    Architecture(
+        "MobileBert", ENCODER, {**TEXT, "embedding_size": 12, "true_hidden_size": 24, "intra_bottleneck_size": 24}
+    ),
     Architecture("ModernBert", ENCODER, {**TEXT, "local_attention": 4, "reference_compile": False}),
     Architecture("Roberta", ENCODER, TEXT),
     Architecture("XLMRoberta", ENCODER, TEXT),
@@ -183,7 +207,15 @@ ARCHITECTURES = (
     Architecture(
         "Funnel",
         ENCODER,
-        {"vocab_size": WORDS, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": 24, "n_head": 6, "d_head": 4, "d_inner": 17},
+        {
+            "vocab_size": WORDS,
+            "block_sizes": [1, 1],
+            "num_decoder_layers": 1,
+            "d_model": 24,
+            "n_head": 6,
+            "d_head": 4,
+            "d_inner": 17,
+        },
     ),
     Architecture("Longformer", ENCODER, {**TEXT, "attention_window": 4}),
     Architecture("MPNet", ENCODER, TEXT),
@@ -215,7 +247,13 @@ ARCHITECTURES = (
     Architecture(
         "Qwen2Moe",
         DECODER,
-        {**GROUPED, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8},
+        {
+            **GROUPED,
+            "num_experts": 3,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 8,
+            "shared_expert_intermediate_size": 8,
+        },
     ),
     Architecture("Qwen3", DECODER, {**GROUPED, "head_dim": 4}),
     Architecture("SmolLM3", DECODER, GROUPED),
@@ -250,7 +288,11 @@ ARCHITECTURES = (
     Architecture("Marian", SEQ2SEQ, BART, ending="MTModel"),
     Architecture("MBart", SEQ2SEQ, BART),
     Architecture("MT5", SEQ2SEQ, T5),
-    Architecture("NllbMoe", SEQ2SEQ, {**BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 2, "expert_capacity": 64}),
+    Architecture(
+        "NllbMoe",
+        SEQ2SEQ,
+        {**BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 2, "expert_capacity": 64},
+    ),
     Architecture("Pegasus", SEQ2SEQ, BART),
     Architecture("T5", SEQ2SEQ, T5),
     Architecture(
@@ -350,8 +392,16 @@ def attended(architecture: Architecture, transformers: Any, eager: Any) -> str:
     except ImplementationError as refusal:
         message = str(refusal)
         itself = re.search(r"computes its attention itself \((.*?)\)", message)
-        return f"refused: computed by {itself[1]}" if itself else "refused: " + re.search(r"has no (.*), which", message)[1]
-    partly = {found[1] for warning in caught if (found := re.search(r"the attention that (.*) computes by itself", str(warning.message)))}
+        return (
+            f"refused: computed by {itself[1]}"
+            if itself
+            else "refused: " + re.search(r"has no (.*), which", message)[1]
+        )
+    partly = {
+        found[1]
+        for warning in caught
+        if (found := re.search(r"the attention that (.*) computes by itself", str(warning.message)))
+    }
     return alike + "".join(f"; in part computed by {names}" for names in partly)
 
 

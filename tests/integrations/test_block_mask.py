@@ -65,7 +65,8 @@ def pytorchs(*arguments: Any, **options: Any) -> BlockMask:
 def test_without_a_gpu_a_mask_lies_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     # as in a build for GPUs on a machine that has none
     monkeypatch.setattr(
-        "torch.accelerator.current_accelerator", lambda check_available=False: None if check_available else torch.device("cuda")
+        "torch.accelerator.current_accelerator",
+        lambda check_available=False: None if check_available else torch.device("cuda"),
     )
     assert attent.create_block_mask(causal, None, None, T, T).kv_num_blocks.device.type == "cpu"
 
@@ -137,7 +138,9 @@ def test_blocks_without_a_function_are_all_that_a_mask_needs() -> None:
     block_mask = BlockMask.from_kv_blocks(numbers, indices, BLOCK_SIZE=4)
     tensor = torch.zeros(1, 1, 8, 1)
     pairs = prepare(tensor, tensor, tensor).call.pairs()
-    assert torch.equal(BlockMaskPairs.of(block_mask, 1, 1).allowed(pairs)[0, 0], torch.kron(table, torch.ones(4, 4)).bool())
+    assert torch.equal(
+        BlockMaskPairs.of(block_mask, 1, 1).allowed(pairs)[0, 0], torch.kron(table, torch.ones(4, 4)).bool()
+    )
 
 
 @pytest.mark.parametrize("name", MASKS)

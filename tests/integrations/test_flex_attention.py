@@ -90,7 +90,9 @@ def gradients(context: Tensor, tensors: list[Tensor]) -> list[Tensor]:
 @pytest.mark.usefixtures("tile")
 def test_it_is_pytorchs_with_gradients(score: str, mask: str) -> None:
     tensors, blocks = given(), block_mask(mask)
-    context, (lse, maximum) = attent.flex_attention(*tensors, SCORE_MODS[score], blocks, return_aux=AuxRequest(lse=True, max_scores=True))
+    context, (lse, maximum) = attent.flex_attention(
+        *tensors, SCORE_MODS[score], blocks, return_aux=AuxRequest(lse=True, max_scores=True)
+    )
     theirs, (their_lse, _) = torch_flex.flex_attention(
         *(t.detach() for t in tensors), SCORE_MODS[score], blocks, return_aux=AuxRequest(lse=True)
     )
@@ -110,7 +112,9 @@ def test_a_grouped_head_a_scale_and_one_sequence_of_keys() -> None:
     tensors, blocks = given(heads=2, batch=1), block_mask("causal")
     arguments: dict[str, Any] = {"block_mask": blocks, "scale": 0.3, "enable_gqa": True}
     context = attent.flex_attention(*tensors, SCORE_MODS["ALiBi"], **arguments)
-    torch.testing.assert_close(context, torch_flex.flex_attention(*(t.detach() for t in tensors), SCORE_MODS["ALiBi"], **arguments))
+    torch.testing.assert_close(
+        context, torch_flex.flex_attention(*(t.detach() for t in tensors), SCORE_MODS["ALiBi"], **arguments)
+    )
     query, key, value = (tensor.detach().double().requires_grad_() for tensor in tensors)
     sides = [tensor.repeat_interleave(2, 1).expand(B, -1, -1, -1) for tensor in (key, value)]
     right = dense(query * 0.3 * D**0.5, *sides, SCORE_MODS["ALiBi"], MASK_MODS["causal"])
@@ -248,7 +252,10 @@ def test_queries_without_any_key() -> None:
     context, lse = attent.flex_attention(*tensors, lambda s, b, h, i, j: s + table[h], blocks, return_lse=True)
     assert not bool(context.any())
     assert bool((lse == -torch.inf).all())
-    assert not any(bool(gradient.any()) for gradient in torch.autograd.grad(context.sum(), [*tensors, table], materialize_grads=True))
+    assert not any(
+        bool(gradient.any())
+        for gradient in torch.autograd.grad(context.sum(), [*tensors, table], materialize_grads=True)
+    )
     empty = attent.flex_attention(*(tensor[:, :, :0] for tensor in tensors), SCORE_MODS["ALiBi"])
     assert empty.shape == (B, H, 0, 5)
 
@@ -257,7 +264,9 @@ def test_the_weights_as_a_map() -> None:
     tensors = given()
     context, weights = attent.flex_attention(*tensors, SCORE_MODS["ALiBi"], block_mask("causal"), return_map=True)
     torch.testing.assert_close(weights.dense() @ tensors[2], context)
-    torch.testing.assert_close(weights.detach().entropy(), -(weights.dense() * weights.dense().clamp(min=1e-30).log()).sum(-1).detach())
+    torch.testing.assert_close(
+        weights.detach().entropy(), -(weights.dense() * weights.dense().clamp(min=1e-30).log()).sum(-1).detach()
+    )
 
 
 def test_sixteen_bits() -> None:
@@ -296,7 +305,9 @@ def test_its_memory_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     slopes = SLOPES.clone().requires_grad_()
     blocks = attent.create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length)
     with Largest() as largest:
-        context, lse = attent.flex_attention(*tensors, lambda s, b, h, i, j: s + slopes[h] * (j - i), blocks, return_lse=True)
+        context, lse = attent.flex_attention(
+            *tensors, lambda s, b, h, i, j: s + slopes[h] * (j - i), blocks, return_lse=True
+        )
         torch.autograd.grad(context.sum() + lse.sum(), [*tensors, slopes])
     assert largest.numbers <= length**2 // 8
 

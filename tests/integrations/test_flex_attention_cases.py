@@ -1,8 +1,9 @@
 """The cases of PyTorch's own FlexAttention tests that make sense on a CPU, written anew, each forward and backward.
 
-PyTorch's file is `test/inductor/test_flex_attention.py`; `test_flex_attention_newer_cases.py` names the commit that was read, lists every
-test and gives the reason of each that is left out. Each case is held against the dense formula in float64: the largest error of the
-context and of every gradient is at most three times that of the dense formula in float32.
+PyTorch's file is `test/inductor/test_flex_attention.py`; `test_flex_attention_newer_cases.py` names the commit that was
+read, lists every test and gives the reason of each that is left out. Each case is held against the dense formula in
+float64: the largest error of the context and of every gradient is at most three times that of the dense formula in
+float32.
 """
 
 from __future__ import annotations
@@ -85,12 +86,17 @@ def made(dtype: torch.dtype, *, seed: int = 1) -> dict[str, tuple[Mod, list[Tens
             [],
         ),
         "NATTEN": (
-            lambda s, b, h, i, j: torch.where(((i // 8 - j // 8).abs() <= 2) & ((i % 8 - j % 8).abs() <= 2), s, -INFINITY),
+            lambda s, b, h, i, j: torch.where(
+                ((i // 8 - j // 8).abs() <= 2) & ((i % 8 - j % 8).abs() <= 2), s, -INFINITY
+            ),
             [],
         ),
         "scale of the head": (lambda s, b, h, i, j: s * scale[h], [scale]),
         "bias of the head": (lambda s, b, h, i, j: s + of_head[h], [of_head]),
-        "of every axis": (lambda s, b, h, i, j: s + of_token[i] + of_batch[b] + of_head[h], [of_token, of_batch, of_head]),
+        "of every axis": (
+            lambda s, b, h, i, j: s + of_token[i] + of_batch[b] + of_head[h],
+            [of_token, of_batch, of_head],
+        ),
         "of query and key": (lambda s, b, h, i, j: s + of_token[i] * of_token[j], [of_token]),
         "of the query, times": (lambda s, b, h, i, j: s * of_token[i], [of_token]),
         "one table": (lambda s, b, h, i, j: s + pairs[i, j], [pairs]),
@@ -156,7 +162,9 @@ def outcome(context: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [context, *torch.autograd.grad(context, leaves, upstream, materialize_grads=True)]
 
 
-def check(score: str, mask_mod: Mod | None = None, sizes: Sizes = SIZES, block: int | tuple[int, int] = 16, **options: Any) -> None:
+def check(
+    score: str, mask_mod: Mod | None = None, sizes: Sizes = SIZES, block: int | tuple[int, int] = 16, **options: Any
+) -> None:
     """Compare errors against float64, of context and gradients."""
     outcomes: list[list[Tensor]] = []
     for implementation, dtype in (("dense", torch.float64), ("dense", torch.float32), ("attent", torch.float32)):
@@ -226,13 +234,17 @@ def test_tensors_that_lie_in_any_order(order: tuple[int, ...]) -> None:
     tensors = [torch.randn(shape).permute([order.index(axis) for axis in range(4)]).requires_grad_() for _ in range(3)]
     score_mod, _ = made(torch.float32)["ALiBi"]
     mine, right = (
-        outcome(context, tensors) for context in (attent.flex_attention(*tensors, score_mod), dense(tensors, score_mod, None)[0])
+        outcome(context, tensors)
+        for context in (attent.flex_attention(*tensors, score_mod), dense(tensors, score_mod, None)[0])
     )
     for result, expected in zip(mine, right, strict=True):
         torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-4)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("identity", "times two", "two branches", "scale of the head")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("identity", "times two", "two branches", "scale of the head")
+]
 
 
 @pytest.mark.parametrize("score", ["causal", "squared", *SLOW])
@@ -256,12 +268,16 @@ def test_the_logarithm_of_the_sum(score: str) -> None:
 
 def test_two_masks_joined_by_their_logarithms() -> None:
     tensors = inputs(SIZES)
-    near, far = (and_masks(MASK_MODS["causal"], mod) for mod in (lambda b, h, i, j: i - j <= 17, lambda b, h, i, j: i - j > 17))
+    near, far = (
+        and_masks(MASK_MODS["causal"], mod) for mod in (lambda b, h, i, j: i - j <= 17, lambda b, h, i, j: i - j > 17)
+    )
     parts = [attent.flex_attention(*tensors, block_mask=blocks_of(mod, SIZES), return_lse=True) for mod in (near, far)]
     shares = torch.stack([lse for _, lse in parts]).softmax(0)
     joined = sum(share[..., None] * context for share, (context, _) in zip(shares, parts, strict=True))
     assert isinstance(joined, Tensor)
-    for result, expected in zip(outcome(joined, tensors), outcome(dense(tensors, None, MASK_MODS["causal"])[0], tensors), strict=True):
+    for result, expected in zip(
+        outcome(joined, tensors), outcome(dense(tensors, None, MASK_MODS["causal"])[0], tensors), strict=True
+    ):
         torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -309,7 +325,9 @@ def test_a_function_with_derivatives_of_its_own() -> None:
 
 def test_rows_that_see_nothing_are_zero() -> None:
     tensors = inputs(SIZES)
-    context, lse = attent.flex_attention(*tensors, block_mask=blocks_of(MASK_MODS["rows that see nothing"], SIZES), return_lse=True)
+    context, lse = attent.flex_attention(
+        *tensors, block_mask=blocks_of(MASK_MODS["rows that see nothing"], SIZES), return_lse=True
+    )
     assert not bool(context[:, :, 40:].any())
     assert bool((lse[:, :, 40:] == -INFINITY).all())
     gradient = torch.autograd.grad(context.sum() + lse[:, :, :40].sum(), tensors[0])[0]

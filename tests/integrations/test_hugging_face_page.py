@@ -28,7 +28,9 @@ class Inputs(dict[str, torch.Tensor]):
         return self["input_ids"]
 
 
-def shown(models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+def shown(
+    models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, Any], list[str]]:
     """The scene of the page that the block of this name saves, and what the tokenizer would say of what was written."""
     blocks = {found[2]: found[1] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
     assert len(blocks[which].splitlines()) == 3
@@ -44,7 +46,9 @@ def shown(models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.
         exec(blocks[which], names)
     html = (folder / f"{which}.html").read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', html)
-    return json.loads(found[1]), [tokenizer.decode(token) for token in names["written"][0]] if "written" in names else []
+    return json.loads(found[1]), [
+        tokenizer.decode(token) for token in names["written"][0]
+    ] if "written" in names else []
 
 
 def test_an_encoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,12 +70,16 @@ def test_a_vision_transformer_loses_a_head(models: Any) -> None:
         model(**inputs)
     path = next(iter(maps))
     projection = next(
-        name for name, _ in model.named_modules() if name.startswith(path.rsplit(".", 1)[0]) and name.endswith(("o_proj", "output.dense"))
+        name
+        for name, _ in model.named_modules()
+        if name.startswith(path.rsplit(".", 1)[0]) and name.endswith(("o_proj", "output.dense"))
     )
     with torch.no_grad(), attent.intervene(model, {path: {2: "zero"}}):
         output = model(**inputs)[0]
     with torch.no_grad():
-        torch.testing.assert_close(output, without_head(model, Head(path, projection, slice(8, 12)))(**inputs)[0], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(
+            output, without_head(model, Head(path, projection, slice(8, 12)))(**inputs)[0], atol=1e-6, rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -112,7 +116,9 @@ def test_uniform_is_what_the_mask_allows(models: Any) -> None:
 
 def test_what_there_is_not_is_refused(models: Any) -> None:
     model, inputs = models.bert()
-    with pytest.raises(UnknownNameError, match=r"unknown attention of BertModel 'encoder.layer.5.attention.self'; did you mean"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown attention of BertModel 'encoder.layer.5.attention.self'; did you mean"
+    ):
         attent.intervene(model, {"encoder.layer.5.attention.self": {0: "zero"}})
     eager, _ = models.bert("eager")
     for run, changes, error, message in (

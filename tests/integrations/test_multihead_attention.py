@@ -17,7 +17,9 @@ from attent.integrations.torch import MultiheadAttention
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 7, 5, 12
 # every query sees the first key: without any, PyTorch's module gives NaN
-HIDDEN_OF_HEADS = (torch.arange(BATCH * HEADS * QUERIES * KEYS).view(BATCH * HEADS, QUERIES, KEYS) % 7 > 3) & (torch.arange(KEYS) > 0)
+HIDDEN_OF_HEADS = (torch.arange(BATCH * HEADS * QUERIES * KEYS).view(BATCH * HEADS, QUERIES, KEYS) % 7 > 3) & (
+    torch.arange(KEYS) > 0
+)
 HIDDEN = HIDDEN_OF_HEADS[0]
 PADDING = torch.tensor([[False] * 5, [False, False, True, True, True]])
 TERM = torch.linspace(-2, 2, QUERIES * KEYS).view(QUERIES, KEYS)
@@ -42,7 +44,9 @@ def features(module: nn.MultiheadAttention, *, is_batched: bool = True, is_self:
     lengths = (QUERIES, KEYS, KEYS)
     for length, width in zip(lengths, (WIDTH, module.kdim, module.vdim), strict=True):
         shape = (BATCH, length, width) if module.batch_first else (length, BATCH, width)
-        tensors.append(torch.randn(shape if is_batched else (length, width)).to(module.out_proj.weight).requires_grad_())
+        tensors.append(
+            torch.randn(shape if is_batched else (length, width)).to(module.out_proj.weight).requires_grad_()
+        )
     return tensors[:1] * 3 if is_self else tensors
 
 
@@ -86,7 +90,11 @@ MASKS: dict[str, dict[str, Any]] = {
     "two terms": {"attn_mask": TERM, "key_padding_mask": PADDING * -1.5},
     "infinite term": {"attn_mask": torch.zeros(QUERIES, KEYS).masked_fill(HIDDEN, -torch.inf)},
     "causal": {"attn_mask": torch.ones(QUERIES, KEYS).triu(1).bool(), "is_causal": True},
-    "causal and padding": {"attn_mask": torch.ones(QUERIES, KEYS).triu(1).bool(), "is_causal": True, "key_padding_mask": PADDING},
+    "causal and padding": {
+        "attn_mask": torch.ones(QUERIES, KEYS).triu(1).bool(),
+        "is_causal": True,
+        "key_padding_mask": PADDING,
+    },
 }
 
 
@@ -181,7 +189,9 @@ def test_it_stands_in_a_transformer() -> None:
     options = {"tgt_mask": nn.Transformer.generate_square_subsequent_mask(QUERIES), "tgt_is_causal": True}
     for layer in (ours, theirs):
         layer(target, memory, **options, memory_key_padding_mask=PADDING).square().sum().backward()
-    assert_equal([parameter.grad for parameter in ours.parameters()], [parameter.grad for parameter in theirs.parameters()])
+    assert_equal(
+        [parameter.grad for parameter in ours.parameters()], [parameter.grad for parameter in theirs.parameters()]
+    )
 
 
 def test_it_is_watched_copied_and_compiled() -> None:

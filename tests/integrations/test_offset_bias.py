@@ -24,7 +24,9 @@ def mods(table: Tensor) -> dict[str, Callable[..., Tensor]]:
         "relative bias": lambda s, b, h, i, j: s + table[h, j - i + TQ],
         "of the head": lambda s, b, h, i, j: s + table[h, 0 * (j - i)],
         "soft cap": lambda s, b, h, i, j: 2 * torch.tanh(s / 2),
-        "soft cap, bias and causal": lambda s, b, h, i, j: torch.where(i >= j, 2 * torch.tanh(s / 2) + table[h, j - i + TQ], -INFINITY),
+        "soft cap, bias and causal": lambda s, b, h, i, j: torch.where(
+            i >= j, 2 * torch.tanh(s / 2) + table[h, j - i + TQ], -INFINITY
+        ),
         "window": lambda s, b, h, i, j: torch.where((i - j < 5) & (j - i < 2), s - (i - j).abs(), -INFINITY),
         "window by head": lambda s, b, h, i, j: torch.where((i - j).abs() <= h, s, -INFINITY),
         "no key": lambda s, b, h, i, j: torch.where(i - j > 2 * TQ, s, -INFINITY),
@@ -34,11 +36,15 @@ def mods(table: Tensor) -> dict[str, Callable[..., Tensor]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("name", mods(torch.zeros(1)))
-def test_it_computes_what_the_function_does(name: str, is_causal: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_computes_what_the_function_does(
+    name: str, is_causal: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     table = torch.randn(H, TQ + TK, requires_grad=True)
     tensors = [torch.randn(B, H, size, D, dtype=dtype, requires_grad=True) for size in (TQ, TK, TK)]
-    blocks = attent.create_block_mask(lambda b, h, i, j: i + 4 >= j, None, None, TQ, TK, BLOCK_SIZE=4) if is_causal else None
+    blocks = (
+        attent.create_block_mask(lambda b, h, i, j: i + 4 >= j, None, None, TQ, TK, BLOCK_SIZE=4) if is_causal else None
+    )
     score_mod = mods(table)[name]
     assert parts_of(score_mod, H, TQ, TK, dtype) is not None
     results: list[tuple[Tensor, ...]] = []

@@ -1,4 +1,7 @@
-"""Folders of Hugging Face models as save_pretrained writes them, with random weights: what is shown, filled in and refused."""
+"""Folders of Hugging Face models as save_pretrained writes them, with random weights.
+
+What is shown, filled in and refused.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,12 @@ def saved_tokenizer(folder: Path, *, encloses: bool = False, ends: bool = False)
         single=template, special_tokens=[(word, vocabulary[word]) for word in specials]
     )
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]", cls_token="[CLS]", sep_token="[SEP]"
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        mask_token="[MASK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
     ).save_pretrained(folder)
 
 
@@ -76,7 +84,13 @@ def test_an_encoder_shows_what_eager_attention_computes(folders: Path, models: A
 
 
 def test_a_model_that_cannot_be_watched_returns_its_weights(models: Any, folders: Path, tmp_path: Path) -> None:
-    sizes = {"vocab_size": 15, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
+    sizes = {
+        "vocab_size": 15,
+        "hidden_size": 12,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 17,
+    }
     config = models.transformers.MPNetConfig(**sizes, max_position_embeddings=13)
     models.transformers.MPNetForMaskedLM(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path, encloses=True)
@@ -103,12 +117,18 @@ def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name
     kinds = {labelled.weights.shape[-2:]: (labelled.rows, labelled.columns) for labelled in told.values()}
     source, target = ("the", "dog", "slept", "</s>"), ("le", "chien", "dormait", "</s>")
     assert set(kinds.values()) <= {(source, source), (target, source), (target, ("[PAD]", *target[:-1]))}
-    assert {group.name for group in model.scene("the dog slept", "le chien dormait").groups} == {"cross", "encoder", "decoder"}
+    assert {group.name for group in model.scene("the dog slept", "le chien dormait").groups} == {
+        "cross",
+        "encoder",
+        "decoder",
+    }
     model.model.generation_config.eos_token_id = None
     model.model.config.max_position_embeddings = 6
     written = model.map("the dog slept")
     with torch.no_grad():
-        tokens = model.model.generate(torch.tensor([[6, 7, 11, 2]]), do_sample=False, num_beams=1, max_new_tokens=5)[0].tolist()
+        tokens = model.model.generate(torch.tensor([[6, 7, 11, 2]]), do_sample=False, num_beams=1, max_new_tokens=5)[
+            0
+        ].tolist()
     cross = next(labelled for path, labelled in written.items() if "enc" in path.lower().rsplit(".", 1)[-1])
     assert cross.weights.shape == (1, cross.weights.shape[1], 5, 4)
     names = [model.tokenizer.convert_ids_to_tokens(token) for token in tokens[1:]]
@@ -118,8 +138,17 @@ def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_reads_a_text_and_a_picture_is_refused_in_plain_words(models: Any, tmp_path: Path) -> None:
     sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 17}
-    text = {"vocab_size": 15, "max_position_embeddings": 13, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **sizes}
-    config = models.transformers.CLIPConfig(text_config=text, vision_config={"image_size": 12, "patch_size": 4, **sizes}, projection_dim=12)
+    text = {
+        "vocab_size": 15,
+        "max_position_embeddings": 13,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        **sizes,
+    }
+    config = models.transformers.CLIPConfig(
+        text_config=text, vision_config={"image_size": 12, "patch_size": 4, **sizes}, projection_dim=12
+    )
     models.transformers.CLIPModel(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path)
     expected = "CLIPModel reads a text and a picture together; attent shows models that read one of the two"
@@ -131,7 +160,9 @@ def test_the_encoder_of_an_encoder_decoder_alone(models: Any, tmp_path: Path) ->
     models.transformers.T5EncoderModel(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path, ends=True)
     maps = load(tmp_path).map("the dog slept")
-    assert [(labelled.rows, labelled.columns) for labelled in maps.values()] == [(("the", "dog", "slept", "</s>"),) * 2] * 2
+    assert [(labelled.rows, labelled.columns) for labelled in maps.values()] == [
+        (("the", "dog", "slept", "</s>"),) * 2
+    ] * 2
 
 
 def test_a_picture_comes_with_its_patches(folders: Path, tmp_path: Path) -> None:
@@ -204,7 +235,9 @@ def test_a_folder_without_a_vocabulary_is_refused(folders: Path, tmp_path: Path)
 
 
 def test_what_is_no_folder_of_a_model_is_said(tmp_path: Path) -> None:
-    assert "nowhere is no folder, and a model is a folder as save_pretrained writes it" in _says(load, tmp_path / "nowhere")
+    assert "nowhere is no folder, and a model is a folder as save_pretrained writes it" in _says(
+        load, tmp_path / "nowhere"
+    )
     assert "has no config.json" in _says(load, tmp_path)
 
 

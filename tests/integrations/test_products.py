@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from attent.ops import onednn
 
-pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN"
+)
 
 
 class Products:
@@ -82,7 +84,9 @@ def test_second_derivatives_and_transforms_of_linear_layers(active: Any, product
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["float64", "bfloat16", "empty", "switched off", "small", "autocast", "scaled", "bias of rows"])
+@pytest.mark.parametrize(
+    "case", ["float64", "bfloat16", "empty", "switched off", "small", "autocast", "scaled", "bias of rows"]
+)
 def test_other_products_are_those_of_pytorch_bit_for_bit(
     active: Any, products: Products, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

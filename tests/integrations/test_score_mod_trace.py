@@ -1,4 +1,7 @@
-"""Which score_mods add a term by head and offset: the certain ones are recognized, whatever might be something else is not."""
+"""Which score_mods add a term by head and offset.
+
+The certain ones are recognized, whatever might be something else is not.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,9 @@ def test_a_mask_gets_its_gradient(active: Any, calls: Any, shape: tuple[int, ...
 
 def test_a_mask_of_16_bits_gets_its_gradient(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, (12, 9), dtype=torch.bfloat16)
-    expected = results(F.scaled_dot_product_attention, *(tensor.detach().double().requires_grad_() for tensor in tensors))
+    expected = results(
+        F.scaled_dot_product_attention, *(tensor.detach().double().requires_grad_() for tensor in tensors)
+    )
     with active():
         actual = results(F.scaled_dot_product_attention, *tensors)
     assert calls.count == 1

@@ -20,7 +20,8 @@ def multi_head(training: bool) -> tuple[nn.MultiheadAttention, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("training", "need_weights", "reaches"), [(True, False, True), (True, True, False), (False, False, True), (False, True, False)]
+    ("training", "need_weights", "reaches"),
+    [(True, False, True), (True, True, False), (False, False, True), (False, True, False)],
 )
 def test_multihead_attention(active: Any, calls: Any, training: bool, need_weights: bool, reaches: bool) -> None:
     layer, features = multi_head(training)

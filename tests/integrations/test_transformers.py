@@ -83,17 +83,24 @@ def rows_computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def weights_of(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
     """The weights of each kind of attention in the outputs of a model or of `generate`, of all layers and steps."""
     kinds = {kind: value for kind, value in outputs.items() if "attentions" in kind and value}
-    return {kind: tuple(each for item in value for each in (item if isinstance(item, tuple) else (item,))) for kind, value in kinds.items()}
+    return {
+        kind: tuple(each for item in value for each in (item if isinstance(item, tuple) else (item,)))
+        for kind, value in kinds.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2", "marian", "t5", "vit"])
-def test_weights_are_those_of_eager_attention_and_computed_when_they_are_read(models: Any, name: str, rows_computed: list[int]) -> None:
+def test_weights_are_those_of_eager_attention_and_computed_when_they_are_read(
+    models: Any, name: str, rows_computed: list[int]
+) -> None:
     ours, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
     with torch.no_grad():
         actual, expected = (weights_of(model(**inputs, output_attentions=True)) for model in (ours, eager))
     assert actual.keys() == expected.keys() != set()
-    padding = inputs["attention_mask"] == 0 if name in ("gpt2", "llama", "gemma2") else torch.zeros(2, 1, dtype=torch.bool)
+    padding = (
+        inputs["attention_mask"] == 0 if name in ("gpt2", "llama", "gemma2") else torch.zeros(2, 1, dtype=torch.bool)
+    )
     for kind, layers in actual.items():
         assert all(type(weights) is LazyTensor for weights in layers)
         assert [weights.shape for weights in layers] == [weights.shape for weights in expected[kind]]
@@ -106,7 +113,9 @@ def test_weights_are_those_of_eager_attention_and_computed_when_they_are_read(mo
 
 @pytest.mark.parametrize("more", [{}, {"num_beams": 3}, {"cache_implementation": "static", "disable_compile": True}])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "marian", "t5"])
-def test_generate_returns_the_weights_of_every_step(models: Any, name: str, more: dict[str, Any], rows_computed: list[int]) -> None:
+def test_generate_returns_the_weights_of_every_step(
+    models: Any, name: str, more: dict[str, Any], rows_computed: list[int]
+) -> None:
     ours, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
     inputs = {"input_ids": inputs["input_ids"], "attention_mask": torch.ones_like(inputs["input_ids"])}
@@ -123,7 +132,13 @@ def test_generate_returns_the_weights_of_every_step(models: Any, name: str, more
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_what_generate_returns_is_handled_as_tensors(models: Any, name: str) -> None:
-    steps = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "output_attentions": True, "return_dict_in_generate": True}
+    steps = {
+        "max_new_tokens": 3,
+        "min_new_tokens": 3,
+        "do_sample": False,
+        "output_attentions": True,
+        "return_dict_in_generate": True,
+    }
     handled: list[list[Any]] = []
     for implementation in ("attent", "eager"):
         model, inputs = getattr(models, name)(implementation)
@@ -133,7 +148,9 @@ def test_what_generate_returns_is_handled_as_tensors(models: Any, name: str) -> 
         file.seek(0)
         saved = torch.load(file, weights_only=True)
         first = layers[:2]
-        handled.append([torch.stack(first), torch.cat(first, 1), first[0][:, 0].mean(0), first[1].detach().cpu().numpy(), *saved])
+        handled.append(
+            [torch.stack(first), torch.cat(first, 1), first[0][:, 0].mean(0), first[1].detach().cpu().numpy(), *saved]
+        )
     torch.testing.assert_close(*handled, atol=1e-5, rtol=1e-5)
 
 
@@ -174,9 +191,16 @@ def test_a_cache_may_be_overwritten_before_weights_are_read() -> None:
 
 
 def test_position_bias_and_causality_together() -> None:
-    query, key, value, bias = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 4), torch.randn(1, 3, 5, 7)
+    query, key, value, bias = (
+        torch.randn(2, 3, 5, 4),
+        torch.randn(2, 3, 7, 4),
+        torch.randn(2, 3, 7, 4),
+        torch.randn(1, 3, 5, 7),
+    )
     attention = nn.Module()
-    context, nothing = module.attention(attention, query, key, value, None, scaling=0.3, is_causal=True, position_bias=bias)
+    context, nothing = module.attention(
+        attention, query, key, value, None, scaling=0.3, is_causal=True, position_bias=bias
+    )
     scores = query @ key[:, :, :5].mT * 0.3 + bias[..., :5]
     weights = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1)
     torch.testing.assert_close(context, (weights @ value[:, :, :5]).transpose(1, 2))
@@ -208,7 +232,10 @@ def test_a_model_that_computes_attention_itself_is_refused_when_it_is_loaded(tmp
 
     transformers.utils.logging.disable_progress_bar()
     getattr(transformers, f"{name}Model")(text_config(transformers, name)).save_pretrained(tmp_path)
-    with pytest.raises(ImplementationError, match=rf"^{name}Model computes its attention itself \(\w+Attention\) .* load it with [^\n]*$"):
+    with pytest.raises(
+        ImplementationError,
+        match=rf"^{name}Model computes its attention itself \(\w+Attention\) .* load it with [^\n]*$",
+    ):
         transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="attent")
     assert transformers.AutoModel.from_pretrained(tmp_path).config._attn_implementation == "eager"
 
@@ -236,11 +263,15 @@ def test_a_configuration_changed_afterwards_leaves_a_model_right() -> None:
 def test_a_model_that_computes_part_of_it_warns_and_gets_float_masks() -> None:
     import transformers
 
-    config = transformers.LongT5Config(vocab_size=29, d_model=12, d_kv=4, d_ff=17, num_layers=1, num_heads=3, local_radius=3)
+    config = transformers.LongT5Config(
+        vocab_size=29, d_model=12, d_kv=4, d_ff=17, num_layers=1, num_heads=3, local_radius=3
+    )
     eager = transformers.LongT5Model(config).eval()
     config._attn_implementation = "attent"
     with pytest.warns(
-        UserWarning, match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it is"
+        UserWarning,
+        match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it "
+        "is",
     ):
         model = transformers.LongT5Model(config).eval()
     model.load_state_dict(eager.state_dict())
@@ -256,9 +287,24 @@ def test_a_model_that_computes_part_of_it_warns_and_gets_float_masks() -> None:
 def test_a_part_of_a_larger_model_is_named() -> None:
     import transformers
 
-    text = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 17}
-    audio = {"patch_embeds_hidden_size": 4, "depths": [1], "num_attention_heads": [2], "window_size": 2, "spec_size": 16, "patch_size": 4}
-    config = transformers.ClapConfig(text_config=text, audio_config={**audio, "patch_stride": [4, 4], "num_mel_bins": 4, "hidden_size": 4})
+    text = {
+        "vocab_size": 29,
+        "hidden_size": 12,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 3,
+        "intermediate_size": 17,
+    }
+    audio = {
+        "patch_embeds_hidden_size": 4,
+        "depths": [1],
+        "num_attention_heads": [2],
+        "window_size": 2,
+        "spec_size": 16,
+        "patch_size": 4,
+    }
+    config = transformers.ClapConfig(
+        text_config=text, audio_config={**audio, "patch_stride": [4, 4], "num_mel_bins": 4, "hidden_size": 4}
+    )
     config._attn_implementation = {"text_config": "attent"}
     model = transformers.ClapModel(config)
     assert model.text_model.config._attn_implementation == "attent"
@@ -270,7 +316,9 @@ def test_a_part_of_a_larger_model_is_named() -> None:
         transformers.ClapModel(config)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("Llama", torch.bool), ("Gemma2", torch.bool), ("Splinter", torch.float32)])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("Llama", torch.bool), ("Gemma2", torch.bool), ("Splinter", torch.float32)]
+)
 def test_masks_are_boolean_where_the_model_can_take_them(name: str, dtype: torch.dtype) -> None:
     import transformers
 
@@ -278,9 +326,13 @@ def test_masks_are_boolean_where_the_model_can_take_them(name: str, dtype: torch
     config._attn_implementation = "attent"
     model = getattr(transformers, f"{name}Model")(config).eval()
     masks: list[Any] = []
-    attending = next(each for each in model.modules() if type(each).__name__ in (f"{name}Attention", f"{name}SelfAttention"))
+    attending = next(
+        each for each in model.modules() if type(each).__name__ in (f"{name}Attention", f"{name}SelfAttention")
+    )
     attending.register_forward_pre_hook(
-        lambda _, args, named: masks.append(next(each for each in (*args, named.get("attention_mask")) if each is None or each.dim() == 4)),
+        lambda _, args, named: masks.append(
+            next(each for each in (*args, named.get("attention_mask")) if each is None or each.dim() == 4)
+        ),
         with_kwargs=True,
     )
     tokens, padding = torch.randint(3, 29, (2, 7)), (torch.arange(7) < torch.tensor([[7], [4]])).long()

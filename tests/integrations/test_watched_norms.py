@@ -31,7 +31,9 @@ def value_and_output(model: nn.Module, path: str) -> tuple[nn.Module, nn.Module]
     value = next(layer for name in VALUE if (layer := getattr(module, name, None)) is not None)
     parent = model.get_submodule(path.rpartition(".")[0])
     beside = (module, getattr(parent, "output", parent))
-    return value, next(layer for owner in beside for name in OUTPUT if (layer := getattr(owner, name, None)) is not None)
+    return value, next(
+        layer for owner in beside for name in OUTPUT if (layer := getattr(owner, name, None)) is not None
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -104,7 +106,9 @@ def test_a_projection_that_is_not_known_is_refused_in_one_line(models: Any) -> N
     attention = model.encoder.layer[0].attention.self
     with watch(attention) as seen, torch.no_grad():
         model(**inputs)
-    with pytest.raises(ArgumentError, match=r"^norms of the model itself \(Bert.*\) need its output projection, and no layer"):
+    with pytest.raises(
+        ArgumentError, match=r"^norms of the model itself \(Bert.*\) need its output projection, and no layer"
+    ):
         seen.norms()[""]
     given = seen.norms({"": model.encoder.layer[0].attention.output.dense})
     with watch(model) as whole, torch.no_grad():

@@ -34,7 +34,9 @@ def test_gelu_differs_from_relu_below_zero() -> None:
 
 def test_silu_is_x_times_its_sigmoid() -> None:
     layer = FeedForward(3, 5, activation="silu")
-    torch.testing.assert_close(layer.activation(torch.tensor([0.0, 1.0, -2.0])), torch.tensor([0.0, 0.731059, -0.238406]))
+    torch.testing.assert_close(
+        layer.activation(torch.tensor([0.0, 1.0, -2.0])), torch.tensor([0.0, 0.731059, -0.238406])
+    )
 
 
 def test_unknown_activation_is_named() -> None:

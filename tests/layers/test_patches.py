@@ -5,7 +5,9 @@ from attent.errors import ArgumentError, ShapeError
 from attent.layers.patches import joined, patch_grid, patches
 
 
-@pytest.mark.parametrize(("height", "width", "channels", "size"), [(6, 4, 3, 2), (8, 8, 1, 2), (3, 5, 2, 1), (7, 7, 1, 7)])
+@pytest.mark.parametrize(
+    ("height", "width", "channels", "size"), [(6, 4, 3, 2), (8, 8, 1, 2), (3, 5, 2, 1), (7, 7, 1, 7)]
+)
 def test_patches_are_joined_to_the_same_pictures(height: int, width: int, channels: int, size: int) -> None:
     pictures = torch.randn(2, height, width, channels)
     cut = patches(pictures, size)

@@ -57,7 +57,11 @@ def test_a_gru_step_by_hand() -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @torch.no_grad()
 def test_padding_and_neighbours_do_not_matter_to_a_reader(cell: str) -> None:
-    reader, features, lengths = BidirectionalRecurrent(cell, 7, 5, layers=2).eval(), torch.randn(3, 6, 7), torch.tensor([2, 5, 1])
+    reader, features, lengths = (
+        BidirectionalRecurrent(cell, 7, 5, layers=2).eval(),
+        torch.randn(3, 6, 7),
+        torch.tensor([2, 5, 1]),
+    )
     whole = reader(features, lengths)
     assert whole.shape == (3, 6, 10)
     for row, length in enumerate(lengths.tolist()):
@@ -79,7 +83,10 @@ def test_a_rows_bits_do_not_change_with_its_neighbours(cell: str) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @torch.no_grad()
 def test_two_directions_are_what_pytorch_computes(cell: str) -> None:
-    ours, theirs = BidirectionalRecurrent(cell, 7, 5, layers=2), NETWORKS[cell](7, 5, 2, batch_first=True, bidirectional=True)
+    ours, theirs = (
+        BidirectionalRecurrent(cell, 7, 5, layers=2),
+        NETWORKS[cell](7, 5, 2, batch_first=True, bidirectional=True),
+    )
     for layer in range(2):
         for directions, suffix in ((ours.forwards, ""), (ours.backwards, "_reverse")):
             for name, parameter in directions[layer].network.named_parameters():

@@ -49,7 +49,9 @@ def test_white_space_of_html_stays(document: str) -> None:
     assert html(document) == document
 
 
-@pytest.mark.parametrize("document", ["x y \\*  z\n", "a  `b`  c\n", "**b c** x!a_b  ~~d~~  a\n", "<http://a.b>  [l](u)\n"])
+@pytest.mark.parametrize(
+    "document", ["x y \\*  z\n", "a  `b`  c\n", "**b c** x!a_b  ~~d~~  a\n", "<http://a.b>  [l](u)\n"]
+)
 def test_white_space_of_markdown_stays(document: str) -> None:
     assert markdown(document) == document
 
@@ -117,7 +119,8 @@ def test_any_line_of_markdown_stays(pieces: list[tuple[str, str]]) -> None:
 
 FORMATS = st.sampled_from(["", "", "<w:rPr><w:b/></w:rPr>", "<w:rPr><w:i/></w:rPr>"])
 TEXTS = st.builds(
-    lambda *parts: f'<w:t xml:space="preserve">{"".join(parts)}</w:t>', *(map(st.sampled_from, (SPACES, [*WORDS, ""], SPACES)))
+    lambda *parts: f'<w:t xml:space="preserve">{"".join(parts)}</w:t>',
+    *(map(st.sampled_from, (SPACES, [*WORDS, ""], SPACES))),
 )
 THINGS = st.sampled_from(["<w:br/>", "<w:tab/>", "<w:footnoteReference/>", "<w:drawing/>"])
 CONTENT = st.lists(TEXTS | TEXTS | THINGS, min_size=1, max_size=3)
@@ -134,7 +137,10 @@ def things(xml: str) -> str:
 @settings(max_examples=200)
 def test_any_paragraph_of_word_keeps_its_text(content: list[str]) -> None:
     paragraph = f"<w:p>{''.join(content)}</w:p>"
-    types = f'<Override xmlns="http://schemas.openxmlformats.org/package/2006/content-types" PartName="/d.xml" ContentType="{MAIN}"/>'
+    types = (
+        '<Override xmlns="http://schemas.openxmlformats.org/package/2006/content-types" PartName="/d.xml" '
+        f'ContentType="{MAIN}"/>'
+    )
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
         file.writestr(CONTENT_TYPES, types)

@@ -83,12 +83,20 @@ def test_a_page_of_its_own_translation_is_the_same_page() -> None:
 
 @pytest.mark.parametrize(
     ("document", "translation"),
-    [("x *y* z", "X Z"), ("x **y _y_** z", "X Z"), ("x ~~y~~ z", "X Z"), ("x [*y*](u) z", "X [](u)Z"), ("x **y `c`** z", "X `c` Z")],
+    [
+        ("x *y* z", "X Z"),
+        ("x **y _y_** z", "X Z"),
+        ("x ~~y~~ z", "X Z"),
+        ("x [*y*](u) z", "X [](u)Z"),
+        ("x **y `c`** z", "X `c` Z"),
+    ],
 )
 def test_emphasis_without_counterpart_goes_and_links_stay(document: str, translation: str) -> None:
     marked = parse_markdown(document)
     end = len(marked.texts[0])
-    assert marked.render([AlignedText("X Z", [(Span(0, 1), Span(0, 1)), (Span(end - 1, end), Span(2, 3))])]) == translation
+    assert (
+        marked.render([AlignedText("X Z", [(Span(0, 1), Span(0, 1)), (Span(end - 1, end), Span(2, 3))])]) == translation
+    )
 
 
 def test_emphasis_within_a_word_stays_where_it_comes_out_as_it_was() -> None:

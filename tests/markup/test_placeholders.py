@@ -8,7 +8,18 @@ from attent.markup.placeholders import cut_placeholders
 
 @pytest.mark.parametrize(
     "placeholder",
-    ["{name}", "{{ name }}", "${user.name}", "{0:.2f}", "%s", "%(count)d", "%1$s", "%05.2f", "https://a.org/b?c=d", "a.b@c.org"],
+    [
+        "{name}",
+        "{{ name }}",
+        "${user.name}",
+        "{0:.2f}",
+        "%s",
+        "%(count)d",
+        "%1$s",
+        "%05.2f",
+        "https://a.org/b?c=d",
+        "a.b@c.org",
+    ],
 )
 def test_a_placeholder_is_cut_out(placeholder: str) -> None:
     assert cut_placeholders(f"see {placeholder} now") == ["see ", Element(placeholder), " now"]

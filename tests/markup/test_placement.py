@@ -83,7 +83,13 @@ def test_an_element_takes_the_stretch_with_most_of_its_words() -> None:
     words = {word: Span(number, number + 1) for word, number in zip("abcd", (0, 2, 4, 6), strict=True)}
     translation = AlignedText(
         "B A C D B",
-        [(words["b"], Span(0, 1)), (words["a"], Span(2, 3)), (words["c"], Span(4, 5)), (words["d"], Span(6, 7)), (words["b"], Span(8, 9))],
+        [
+            (words["b"], Span(0, 1)),
+            (words["a"], Span(2, 3)),
+            (words["c"], Span(4, 5)),
+            (words["d"], Span(6, 7)),
+            (words["b"], Span(8, 9)),
+        ],
     )
     marked = parse_html("a <i>b c</i> d")
     assert marked.texts == [text]
@@ -95,14 +101,18 @@ def test_an_element_without_counterpart_stays_empty_where_its_words_were() -> No
     assert parse_html("x <i>y</i> z").render([translation]) == "X <i></i>Z"
 
 
-@pytest.mark.parametrize("document", ["H<sub>2</sub>O and x<sup>2</sup>", "un<b>believ<i>abl</i></b>e", "<i>2000</i>year <b>a</b><i>b</i>"])
+@pytest.mark.parametrize(
+    "document", ["H<sub>2</sub>O and x<sup>2</sup>", "un<b>believ<i>abl</i></b>e", "<i>2000</i>year <b>a</b><i>b</i>"]
+)
 def test_tags_within_a_word_stay_in_it_where_it_comes_out_as_it_was(document: str) -> None:
     assert render(document) == document
     words = render(f"one {document} two", reverse).split()
     assert sorted(words) == sorted(f"one {document} two".split())
 
 
-@pytest.mark.parametrize("document", ["<code>x</code> is y", "one<code>!</code> two", "one <code>!</code>two", "{a} {b} two"])
+@pytest.mark.parametrize(
+    "document", ["<code>x</code> is y", "one<code>!</code> two", "one <code>!</code>two", "{a} {b} two"]
+)
 def test_white_space_around_what_is_not_translated_stays(document: str) -> None:
     assert render(document) == document
 
@@ -146,11 +156,15 @@ def test_no_tag_is_lost_or_doubled_and_nesting_stays(document: str, order: list[
     assert is_well_formed(translation)
 
 
-@given(st.text(st.sampled_from("<>/abi &;!-\"'= \n{}%s"), max_size=40), st.lists(st.integers(0, 9), min_size=1, max_size=9))
+@given(
+    st.text(st.sampled_from("<>/abi &;!-\"'= \n{}%s"), max_size=40), st.lists(st.integers(0, 9), min_size=1, max_size=9)
+)
 def test_any_text_comes_back_with_all_its_tags(document: str, order: list[int]) -> None:
     marked = parse_html(document)
     translation = marked.render([permuted(text, order) for text in marked.texts])
-    assert Counter(re.findall(r"</?[ab](?=[\s/>])[^<>]*>", translation)) == Counter(re.findall(r"</?[ab](?=[\s/>])[^<>]*>", document))
+    assert Counter(re.findall(r"</?[ab](?=[\s/>])[^<>]*>", translation)) == Counter(
+        re.findall(r"</?[ab](?=[\s/>])[^<>]*>", document)
+    )
 
 
 def test_an_outer_element_takes_a_foreign_word_in_rather_than_that_an_inner_one_loses_its_own() -> None:
@@ -162,7 +176,9 @@ def test_an_outer_element_takes_a_foreign_word_in_rather_than_that_an_inner_one_
 def linked(text: str, translation: str, words: dict[str, str]) -> AlignedText:
     """Return a translation whose units are linked to a word of the text each, the first of its kind."""
     spans = {text[span.begin : span.end]: span for span in reversed(units(text))}
-    return AlignedText(translation, [(spans[words[translation[span.begin : span.end]]], span) for span in units(translation)])
+    return AlignedText(
+        translation, [(spans[words[translation[span.begin : span.end]]], span) for span in units(translation)]
+    )
 
 
 def test_an_element_bridges_a_sign_that_attention_gives_to_another() -> None:

@@ -21,8 +21,16 @@ CUES = (
 def test_its_own_translation_is_the_same_file(text: str) -> None:
     for parse in (parse_subtitles, parse_text):
         marked = parse(text)
-        assert marked.render([AlignedText(line, [(span, span) for span in units(line)]) for line in marked.texts]) == text
+        assert (
+            marked.render([AlignedText(line, [(span, span) for span in units(line)]) for line in marked.texts]) == text
+        )
 
 
 def test_cues_are_lines_and_nothing_else_is() -> None:
-    assert [text for cues in CUES for text in parse_subtitles(cues).texts] == ["one two three", "- one", "- two & <three>", "one", "two"]
+    assert [text for cues in CUES for text in parse_subtitles(cues).texts] == [
+        "one two three",
+        "- one",
+        "- two & <three>",
+        "one",
+        "two",
+    ]

@@ -19,7 +19,14 @@ from attent.models.transformer import Transformer
 def translator() -> Translator:
     torch.manual_seed(3)
     source, target = CharTokenizer("abcdefghijklmnopqrstuvwxyz .ABC"), CharTokenizer("0123 ")
-    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
     return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
 
 

@@ -59,7 +59,9 @@ def test_its_layers_are_its_units_and_positions_have_an_end() -> None:
 
 
 def test_what_is_no_sequence_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"a sequence must be \(B, T\) and lengths \(B,\), got \(3, 5, 13\) and \(3,\)"):
+    with pytest.raises(
+        ShapeError, match=r"a sequence must be \(B, T\) and lengths \(B,\), got \(3, 5, 13\) and \(3,\)"
+    ):
         model()(sequence("vectors"), LENGTHS)
     with pytest.raises(ShapeError, match=r"a sequence must be \(B, T, D\) and lengths"):
         model(input="vectors")(sequence("tokens"), LENGTHS)

@@ -52,7 +52,9 @@ def test_one_token_at_a_time_is_all_at_once(variant: dict[str, object]) -> None:
 @pytest.mark.needs_native
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("variant", PACKED, ids=str)
-def test_the_compiled_step_is_that_of_the_modules(variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_step_is_that_of_the_modules(
+    variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)

@@ -93,4 +93,6 @@ def test_embeddings_are_those_that_tokens_go_through(kind: str, share: str) -> N
     source, target = model.embeddings["source"], model.embeddings["target"]
     assert (source is target) == (share == "all")
     assert (target.weight is model.to_logits.weight) == (share != "none")
-    assert {id(one) for one in (source, target)} == {id(module) for module in model.modules() if isinstance(module, TokenEmbedding)}
+    assert {id(one) for one in (source, target)} == {
+        id(module) for module in model.modules() if isinstance(module, TokenEmbedding)
+    }

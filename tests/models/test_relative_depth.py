@@ -10,7 +10,9 @@ from attent.models.transformer import Transformer
 
 def made(encoder: int, decoder: int, seed: int) -> Transformer:
     torch.manual_seed(seed)
-    settings = TransformerSettings(encoder_layers=encoder, decoder_layers=decoder, width=8, feed_forward=5, heads=2, share_embeddings="all")
+    settings = TransformerSettings(
+        encoder_layers=encoder, decoder_layers=decoder, width=8, feed_forward=5, heads=2, share_embeddings="all"
+    )
     model = Transformer(settings, 9, 9).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -21,10 +23,15 @@ def made(encoder: int, decoder: int, seed: int) -> Transformer:
     ("encoder", "decoder", "encoder_from", "decoder_from"),
     [(6, 1, [0, 1, 1, 2, 3, 3], [2]), (4, 4, [0, 1, 2, 3], [0, 1, 2, 3]), (2, 3, [1, 3], [0, 2, 3])],
 )
-def test_layers_come_from_the_same_relative_depth(encoder: int, decoder: int, encoder_from: list[int], decoder_from: list[int]) -> None:
+def test_layers_come_from_the_same_relative_depth(
+    encoder: int, decoder: int, encoder_from: list[int], decoder_from: list[int]
+) -> None:
     start, model = made(4, 4, 1), made(encoder, decoder, 2)
     copy_by_depth(model, start)
-    for ours, theirs, places in ((model.encoder, start.encoder, encoder_from), (model.decoder, start.decoder, decoder_from)):
+    for ours, theirs, places in (
+        (model.encoder, start.encoder, encoder_from),
+        (model.decoder, start.decoder, decoder_from),
+    ):
         for layer, place in zip(ours.layers, places, strict=True):
             torch.testing.assert_close(layer.state_dict(), theirs.layers[place].state_dict(), rtol=0, atol=0)
     assert model.source_embedding.tokens.weight is model.to_logits.weight

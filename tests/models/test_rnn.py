@@ -72,7 +72,9 @@ def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> Non
     model, (source, lengths), tokens = make(variant), some_source(), some_target()
     whole = model.decode(model.encode(source, lengths), tokens)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.decode(model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1])
+        alone = model.decode(
+            model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1]
+        )
         torch.testing.assert_close(alone[0], whole[row])
 
 
@@ -134,7 +136,9 @@ def test_every_parameter_learns(variant: dict[str, object]) -> None:
     model, (source, lengths) = make(variant).train(), some_source()
     logits = model.output(model.decode(model.encode(source, lengths), some_target()))
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), some_target().flatten()).backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()] == []
+    assert [
+        name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
+    ] == []
 
 
 @every_variant
@@ -176,7 +180,9 @@ def test_one_map_a_call_whose_row_is_about_the_token_that_the_step_emits(variant
     ],
 )
 @torch.no_grad()
-def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(settings: dict[str, object], steps_that_move: list[int]) -> None:
+def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(
+    settings: dict[str, object], steps_that_move: list[int]
+) -> None:
     model, (source, lengths), tokens = make(settings), some_source(), some_target()
     memory, other = model.encode(source, lengths), tokens.clone()
     other[:, 1] = tokens[:, 1] % 9 + 2

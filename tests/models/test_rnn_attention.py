@@ -43,7 +43,9 @@ def test_the_map_is_of_the_queries_told() -> None:
         attention.report_map(queries, queries, source, LENGTHS)
     weights = seen[""].dense()
     assert weights.shape == (2, 1, 4, 5)
-    torch.testing.assert_close((weights @ source.value)[:, 0], attention.context(attention.prepare(queries, source, LENGTHS), queries))
+    torch.testing.assert_close(
+        (weights @ source.value)[:, 0], attention.context(attention.prepare(queries, source, LENGTHS), queries)
+    )
 
 
 @torch.no_grad()
@@ -94,7 +96,9 @@ def test_predicted_centres_lie_within_the_source() -> None:
     assert (mask.centres <= SOURCE_LENGTHS[:, None]).all()
     torch.nn.init.zeros_(local.v.weight)
     # nothing known: the middle
-    assert torch.equal(local.centers(torch.randn(2, 1, 5), SOURCE_LENGTHS, torch.zeros(2, 1)), torch.tensor([[4.5], [2.0]]))
+    assert torch.equal(
+        local.centers(torch.randn(2, 1, 5), SOURCE_LENGTHS, torch.zeros(2, 1)), torch.tensor([[4.5], [2.0]])
+    )
 
 
 def test_centres_are_not_rounded_to_16_bits() -> None:
@@ -110,7 +114,9 @@ def test_a_step_far_behind_the_end_sees_nothing() -> None:
     for step in range(5):
         features, state = model.step(state, torch.tensor([5]))
         assert features.isfinite().all()
-        seen = model.decoder.cross_attention.prepare(state.layers[-1].hidden[:, None], state.source, state.lengths, torch.tensor([[step]]))
+        seen = model.decoder.cross_attention.prepare(
+            state.layers[-1].hidden[:, None], state.source, state.lengths, torch.tensor([[step]])
+        )
         assert bool(seen.call.allowed(seen.call.pairs()).any()) == (step <= 2)
 
 

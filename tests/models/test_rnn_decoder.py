@@ -80,7 +80,11 @@ def test_every_layer_starts_from_its_own_part(cell: str) -> None:
 def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: str, token_in_query: bool) -> None:
     given = {"attention": attention, "cell": cell, "embedding_width": 3, "width": 4, "token_in_query": token_in_query}
     settings = RnnSettings.model_validate(given)
-    decoder, memory, embedded = DECODERS[attention](settings), Memory(torch.randn(2, 5, 4), torch.tensor([3, 5])), torch.randn(2, 6, 3)
+    decoder, memory, embedded = (
+        DECODERS[attention](settings),
+        Memory(torch.randn(2, 5, 4), torch.tensor([3, 5])),
+        torch.randn(2, 6, 3),
+    )
     start = decoder.start(memory)
     output, _ = decoder(embedded, start)
     network = decoder.recurrent.layers[0].network

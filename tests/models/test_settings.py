@@ -32,7 +32,9 @@ class Whole(BaseModel):
         ({"kind": "rnn", "preset": "lium", "cell": "lstm"}, RnnSettings(preset="lium", cell="lstm")),
     ],
 )
-def test_the_kind_decides_and_a_transformer_is_meant_where_none_is_named(values: dict[str, object], settings: BaseModel) -> None:
+def test_the_kind_decides_and_a_transformer_is_meant_where_none_is_named(
+    values: dict[str, object], settings: BaseModel
+) -> None:
     whole = Whole.model_validate({"model": values})
     assert whole.model == settings
     assert Whole(model=settings) == whole
@@ -43,10 +45,14 @@ def test_the_kind_decides_and_a_transformer_is_meant_where_none_is_named(values:
 def test_what_is_wrong_is_found_under_its_own_name(kind: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Whole.model_validate({"model": {"kind": kind, "widht": 3}})
-    assert [(error["loc"], error["type"]) for error in caught.value.errors()] == [(("model", "widht"), "extra_forbidden")]
+    assert [(error["loc"], error["type"]) for error in caught.value.errors()] == [
+        (("model", "widht"), "extra_forbidden")
+    ]
 
 
-@pytest.mark.parametrize(("model", "message"), [({"kind": "rrn"}, "did you mean 'rnn'"), ({"kind": ["rnn"]}, "unknown kind"), (3, "model")])
+@pytest.mark.parametrize(
+    ("model", "message"), [({"kind": "rrn"}, "did you mean 'rnn'"), ({"kind": ["rnn"]}, "unknown kind"), (3, "model")]
+)
 def test_what_is_no_model_is_refused(model: object, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Whole.model_validate({"model": model})
@@ -67,7 +73,9 @@ def test_settings_become_their_model() -> None:
 
 def test_presets_have_the_published_sizes() -> None:
     sizes = {name: TransformerSettings(preset=name) for name in TRANSFORMER_PRESETS}
-    assert {name: (s.encoder_layers, s.decoder_layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()} == {
+    assert {
+        name: (s.encoder_layers, s.decoder_layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()
+    } == {
         "tiny": (4, 4, 128, 256, 4),
         "small": (3, 3, 256, 1024, 4),
         "base": (6, 6, 512, 2048, 8),
@@ -92,7 +100,10 @@ def test_settings_survive_json() -> None:
         ({"key_value_heads": 3}, "key_value_heads must divide heads = 4, got 3"),
         ({"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
         ({"position": "rotary", "width": 300, "key_value_heads": 2}, "heads = 4 have 75 each: set heads = 6 "),
-        ({"position": "rotary", "width": 7, "heads": 1}, "heads = 1 have 7 each: set another width, or another position "),
+        (
+            {"position": "rotary", "width": 7, "heads": 1},
+            "heads = 1 have 7 each: set another width, or another position ",
+        ),
         # advice in no time, whatever the width
         ({"position": "rotary", "width": 10**15, "heads": 10**15}, "have 1 each: set heads = 4096 "),
         ({"widht": 3}, "widht"),
@@ -162,7 +173,10 @@ def test_presets_are_the_encoders_of_published_sizes() -> None:
 
 
 def test_what_was_set_names_its_kind() -> None:
-    assert EncoderSettings.model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": "encoder", "width": 8}
+    assert EncoderSettings.model_validate({"width": 8}).model_dump(exclude_unset=True) == {
+        "kind": "encoder",
+        "width": 8,
+    }
 
 
 @pytest.mark.parametrize(

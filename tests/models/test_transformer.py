@@ -74,7 +74,9 @@ def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> Non
     model, (source, lengths), tokens = make(variant), some_source(), torch.randint(2, 11, (3, 5))
     whole = model.decode(model.encode(source, lengths), tokens)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.decode(model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1])
+        alone = model.decode(
+            model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1]
+        )
         torch.testing.assert_close(alone[0], whole[row])
 
 
@@ -140,7 +142,9 @@ def test_lengths_must_be_one_a_row() -> None:
 
 def test_every_parameter_learns() -> None:
     model, (source, lengths) = make({"share_embeddings": "none", "position": "learned"}), some_source()
-    model.output(model.decode(model.encode(source, lengths), torch.randint(2, 11, (3, 5)))).logsumexp(-1).sum().backward()
+    model.output(model.decode(model.encode(source, lengths), torch.randint(2, 11, (3, 5)))).logsumexp(
+        -1
+    ).sum().backward()
     # Shifting all scores of a query alike changes no weight, so the bias of the keys has no gradient to speak of.
     still = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     assert still == []

@@ -33,7 +33,9 @@ def some_source(lengths: Tensor = LENGTHS) -> Tensor:
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("variant", SERVED, ids=str)
-def test_the_memory_and_steps_are_those_of_the_modules(variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_and_steps_are_those_of_the_modules(
+    variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
@@ -82,7 +84,13 @@ def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
     with watch(model):
         assert not has_packed_form(model.encoder)
     layer = model.encoder.layers[1]
-    for module in (layer, layer.feed_forward, layer.feed_forward.widen, layer.around_attention.norm, layer.around_attention.dropout):
+    for module in (
+        layer,
+        layer.feed_forward,
+        layer.feed_forward.widen,
+        layer.around_attention.norm,
+        layer.around_attention.dropout,
+    ):
         hook = module.register_forward_hook(lambda *_: None)
         assert not has_packed_form(model.encoder)
         hook.remove()
@@ -126,7 +134,9 @@ def test_weights_that_were_learnt_since_are_used() -> None:
         expected = model.encode(source, LENGTHS).features
     assert before.keys() == model.state_dict().keys()
     with torch.inference_mode():
-        torch.testing.assert_close(model.encode(source, LENGTHS).features[2, :31], expected[2, :31], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model.encode(source, LENGTHS).features[2, :31], expected[2, :31], atol=1e-5, rtol=1e-5
+        )
 
 
 SMALLER = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
@@ -176,7 +186,9 @@ def test_steps_are_those_of_decode(variant: dict[str, object]) -> None:
 @torch.inference_mode()
 def test_lengths_may_be_one_number_for_all() -> None:
     model, (source, _), token = small(STEPPED[0]), three_sources(), torch.tensor([3, 4, 5])
-    expanded, copied = (model.start(model.encode(source, lengths)) for lengths in (torch.tensor(5).expand(3), torch.full((3,), 5)))
+    expanded, copied = (
+        model.start(model.encode(source, lengths)) for lengths in (torch.tensor(5).expand(3), torch.full((3,), 5))
+    )
     assert torch.equal(model.step(expanded, token)[0], model.step(copied, token)[0])
 
 
@@ -211,7 +223,9 @@ def test_rows_are_selected_moved_and_named_twice() -> None:
     chosen, more = model.step(state.select(rows), tokens)
     torch.testing.assert_close(chosen, features[rows])
     again, moved = torch.tensor([0, 2, 2, 3]), torch.tensor([3, 4, 5, 6])
-    torch.testing.assert_close(model.step(more.select(again), moved)[0], model.step(after.select(rows[again]), moved)[0])
+    torch.testing.assert_close(
+        model.step(more.select(again), moved)[0], model.step(after.select(rows[again]), moved)[0]
+    )
     # of the same source
     other = torch.tensor([2, 1, 0, 3])
     assert torch.equal(model.step(more.reorder(other), moved)[0], model.step(more.select(other), moved)[0])

@@ -35,11 +35,18 @@ def error(found: Tensor, exact: Tensor) -> float:
 
 @pytest.mark.needs_native
 @pytest.mark.parametrize("level", [0, 1, 2])
-@pytest.mark.parametrize(("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)])
+@pytest.mark.parametrize(
+    ("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)]
+)
 @pytest.mark.parametrize("shape", [(5,), (3, 5, 7), (2, 67, 16), (131, 43), (5, 128)])
 @pytest.mark.parametrize("uses", ["both", "norm"])
 def test_agrees_with_the_formula(
-    shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses: str, level: int, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...],
+    of_output: torch.dtype | None,
+    of_norm: torch.dtype,
+    uses: str,
+    level: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
@@ -49,7 +56,9 @@ def test_agrees_with_the_formula(
     features = (torch.randn(shape) + 2).requires_grad_()
     output = torch.randn(shape).to(of_output or HALF).requires_grad_()
     inputs = [features, norm.weight, norm.bias, *([] if of_output is None else [output])]
-    exact_features, weight, bias, *exact_output = exact_inputs = [one.detach().double().requires_grad_() for one in inputs]
+    exact_features, weight, bias, *exact_output = exact_inputs = [
+        one.detach().double().requires_grad_() for one in inputs
+    ]
     exact = exact_features + exact_output[0] * kept / (1 - SHARE) if exact_output else exact_features
     exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
     torch.manual_seed(1)
@@ -176,7 +185,8 @@ def test_many_gradients_at_once(which: int) -> None:
     result = add_layer_norm(features, output, norm, SHARE, torch.float32)[which]
     leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
     expected = [
-        torch.stack(some) for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
+        torch.stack(some)
+        for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
     ]
     for name in ("PyTorch's", "vmap's"):
         if name == "vmap's":
@@ -196,7 +206,9 @@ def test_neither_features_nor_gradients_need_be_contiguous() -> None:
         ours = total.sum() + normalised.mT.square().sum()
         found, wanted = (torch.autograd.grad(one, inputs, create_graph=True) for one in (ours, plain))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-        found, wanted = (torch.autograd.grad(sum(one.square().sum() for one in several), inputs) for several in (found, wanted))
+        found, wanted = (
+            torch.autograd.grad(sum(one.square().sum() for one in several), inputs) for several in (found, wanted)
+        )
         torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-4)
 
 

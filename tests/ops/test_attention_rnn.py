@@ -69,7 +69,9 @@ def agrees(source: Source, queries: Tensor, most: float) -> None:
         glances.backward(place, products[place], outer, dqueries)
     dvalues, dkeys, dv = glances.source_gradients()
     right = torch.autograd.grad(exact, inputs, (products + outer).double().transpose(0, 1))
-    for ours, theirs in zip([found, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False):
+    for ours, theirs in zip(
+        [found, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False
+    ):
         assert error(ours, theirs) < most
     assert not found[3].any()
     assert not dkeys[LENGTHS[:, None] <= torch.arange(11)].any()
@@ -85,7 +87,11 @@ def test_bits_do_not_depend_on_the_threads() -> None:
             context = glances.forward(0, queries[:, 0].contiguous())
             glances.start_backward()
             glances.backward(0, torch.ones(5, 7), None, dqueries)
-            found.append(torch.cat([one.flatten() for one in (context, dqueries, *glances.source_gradients()) if one is not None]))
+            found.append(
+                torch.cat(
+                    [one.flatten() for one in (context, dqueries, *glances.source_gradients()) if one is not None]
+                )
+            )
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])

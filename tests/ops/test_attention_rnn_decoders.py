@@ -33,11 +33,15 @@ VARIANTS = [
     LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
     LUONG | {"cell": "lstm", "decoder_layers": 2},
 ]
-both = pytest.mark.parametrize("kind", [ADDITIVE, ADDITIVE | {"token_in_query": True}, LUONG], ids=["bahdanau", "asked", "luong"])
+both = pytest.mark.parametrize(
+    "kind", [ADDITIVE, ADDITIVE | {"token_in_query": True}, LUONG], ids=["bahdanau", "asked", "luong"]
+)
 
 
 def decoder_of(variant: dict[str, Any]) -> AttendingDecoder:
-    decoder = DECODERS[variant["attention"]](RnnSettings.model_validate({"embedding_width": 3, "width": 10, "encoder_width": 9} | variant))
+    decoder = DECODERS[variant["attention"]](
+        RnnSettings.model_validate({"embedding_width": 3, "width": 10, "encoder_width": 9} | variant)
+    )
     assert isinstance(decoder, AttendingDecoder)
     return decoder
 
@@ -47,7 +51,12 @@ def error(found: Tensor, exact: Tensor) -> float:
 
 
 def learnt(
-    decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS, half: bool = False
+    decoder: AttendingDecoder,
+    memory: Tensor,
+    embedded: Tensor,
+    wanted: Tensor,
+    lengths: Tensor = LENGTHS,
+    half: bool = False,
 ) -> list[Tensor]:
     """The output over a whole target, and the gradients of everything."""
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
@@ -59,7 +68,9 @@ def of_random_numbers() -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(5, 11, 18, requires_grad=True), torch.randn(5, 6, 3, requires_grad=True), torch.randn(5, 6, 3)
 
 
-def exactly(decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS) -> list[Tensor]:
+def exactly(
+    decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS
+) -> list[Tensor]:
     """The same by the formula in float64."""
     memory, embedded = (tensor.detach().double().requires_grad_() for tensor in (memory, embedded))
     return learnt(copy.deepcopy(decoder).double(), memory, embedded, wanted, lengths)
@@ -68,7 +79,9 @@ def exactly(decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted:
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=["-".join(map(str, variant.values())) for variant in VARIANTS])
-def test_agrees_with_the_formula(variant: dict[str, Any], half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agrees_with_the_formula(
+    variant: dict[str, Any], half: bool, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
@@ -114,7 +127,10 @@ def test_a_row_depends_on_nothing_but_itself(kind: dict[str, Any], half: bool) -
     decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
     whole = learnt(decoder, memory, embedded, wanted, half=half)
     for row, length in enumerate(LENGTHS.tolist()):
-        some = memory[row : row + 1, :length].detach().requires_grad_(), embedded[row : row + 1].detach().requires_grad_()
+        some = (
+            memory[row : row + 1, :length].detach().requires_grad_(),
+            embedded[row : row + 1].detach().requires_grad_(),
+        )
         alone = learnt(decoder, *some, wanted[row : row + 1], LENGTHS[row : row + 1], half=half)
         for found, right in ((alone[0], whole[0][row]), (alone[1], whole[1][row, :length]), (alone[2], whole[2][row])):
             assert error(found[0], right.double()) < (0.05 if half else 5e-6)

@@ -57,14 +57,18 @@ def test_blocks_find_what_sorting_finds(width: int, size: int) -> None:
 
 @pytest.mark.usefixtures("way")
 def test_the_order_is_that_of_the_numbers() -> None:
-    told = torch.cat((torch.randn(1, 2, 37) * 10.0 ** torch.randint(-9, 9, (37,)), torch.full((1, 2, 3), -torch.inf)), 2)
+    told = torch.cat(
+        (torch.randn(1, 2, 37) * 10.0 ** torch.randint(-9, 9, (37,)), torch.full((1, 2, 3), -torch.inf)), 2
+    )
     scores, _ = beam_topk(torch.zeros(1, 2), told)
     assert scores.tolist() == [sorted(told.flatten().tolist(), reverse=True)[:4]]
 
 
 @pytest.mark.parametrize("level", [*LEVELS, None])
 @pytest.mark.parametrize(("width", "size"), [(1, 5), (1, 301), (3, 37), (5, 600)])
-def test_logits_are_normalised_over_all_tokens(width: int, size: int, level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_are_normalised_over_all_tokens(
+    width: int, size: int, level: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use(level, monkeypatch)
     so_far, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
     so_far[:, 1:2] = -torch.inf

@@ -14,9 +14,14 @@ from attent.ops.csrc.sources import digest
 def test_it_compiles_what_is_not_of_these_sources(
     content: bytes | None, is_compiled_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However young the library is: a copy from elsewhere, or a checkout of an older version, would pass by its date."""
+    """However young the library is.
+
+    A copy from elsewhere, or a checkout of an older version, would pass by its date.
+    """
     compiled: list[tuple[bool | None, list[tuple[str, str | None]]]] = []
-    monkeypatch.setattr(build_ext, "build_extension", lambda self, ext: compiled.append((self.force, ext.define_macros)))
+    monkeypatch.setattr(
+        build_ext, "build_extension", lambda self, ext: compiled.append((self.force, ext.define_macros))
+    )
     command = BuildExtension(Distribution({"ext_modules": [Extension("library", [])]}))
     command.build_lib = str(tmp_path)
     command.ensure_finalized()

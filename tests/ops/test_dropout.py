@@ -12,7 +12,9 @@ from attent.ops import native
 from attent.ops.dropout import keep_mask
 
 
-def mask(seed: int | Tensor, probability: float = 0.5, batch: int = 3, heads: int = 2, queries: int = 127, keys: int = 131) -> Tensor:
+def mask(
+    seed: int | Tensor, probability: float = 0.5, batch: int = 3, heads: int = 2, queries: int = 127, keys: int = 131
+) -> Tensor:
     rows = torch.arange(queries)
     return keep_mask(rows, torch.arange(keys), heads, batch, probability, seed)
 

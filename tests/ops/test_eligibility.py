@@ -1,4 +1,7 @@
-"""Derivatives by torch.func, in forward mode and of many gradients at once: whatever `auto` takes, they are the formula's."""
+"""Derivatives by torch.func, in forward mode and of many gradients at once.
+
+Whatever `auto` takes, they are the formula's.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,9 @@ def gradient_of_a_gradient(attention: Attention, some: list[Tensor]) -> Any:
 
 
 def per_sample(attention: Attention, some: list[Tensor]) -> Any:
-    return torch.vmap(func.grad(lambda *one: attention(*(part[None] for part in one)).sin().sum(), argnums=(0, 1, 2)))(*some)
+    return torch.vmap(func.grad(lambda *one: attention(*(part[None] for part in one)).sin().sum(), argnums=(0, 1, 2)))(
+        *some
+    )
 
 
 DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
@@ -83,7 +88,9 @@ DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
     "grad": lambda attention, some: func.grad(lambda *given: attention(*given).sin().sum(), argnums=(0, 1, 2))(*some),
     "jacrev": lambda attention, some: func.jacrev(attention, argnums=(0, 1, 2))(*some),
     "jacfwd": lambda attention, some: func.jacfwd(attention, argnums=(0, 1, 2))(*some),
-    "hessian": lambda attention, some: func.hessian(lambda *given: attention(*given).sin().sum(), argnums=(0, 1))(*some),
+    "hessian": lambda attention, some: func.hessian(lambda *given: attention(*given).sin().sum(), argnums=(0, 1))(
+        *some
+    ),
     "hessian, vectorised": lambda attention, some: torch.autograd.functional.hessian(
         lambda *given: attention(*given).sin().sum(), tuple(some), vectorize=True
     ),
@@ -141,7 +148,9 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("derivative", [name for name in DERIVATIVES if not name.startswith(("jac", "hessian", "per", "vmap"))])
+@pytest.mark.parametrize(
+    "derivative", [name for name in DERIVATIVES if not name.startswith(("jac", "hessian", "per", "vmap"))]
+)
 def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is what `auto` takes for its call, in more than one piece."""
     monkeypatch.setattr(row_tiles, "TILE", 500)
@@ -159,13 +168,18 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     if name == "dense" and chosen != "dense":
         pytest.skip("the extension is not compiled")
     assert chosen == name.split(",")[0].split()[-1]
-    assert_those_of_the_formula(derivative, lambda *given, implementation: attend(*given, **arguments, implementation=implementation), some)
+    assert_those_of_the_formula(
+        derivative, lambda *given, implementation: attend(*given, **arguments, implementation=implementation), some
+    )
 
 
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
 def test_per_sample_gradients_of_parameters(name: str) -> None:
     score, some = score_of(name, torch.float32), tensors(torch.float32)
-    projection = {"weight": drawn(D, D, seed=30, dtype=torch.float32), **{f"score.{key}": part for key, part in score.named_parameters()}}
+    projection = {
+        "weight": drawn(D, D, seed=30, dtype=torch.float32),
+        **{f"score.{key}": part for key, part in score.named_parameters()},
+    }
 
     def loss(parameters: dict[str, Tensor], query: Tensor, key: Tensor, value: Tensor, implementation: str) -> Tensor:
         own = {key.removeprefix("score."): part for key, part in parameters.items() if key.startswith("score.")}
@@ -175,7 +189,10 @@ def test_per_sample_gradients_of_parameters(name: str) -> None:
 
         return attend(query[None], key[None], value[None], score=scored, implementation=implementation).square().sum()
 
-    found, expected = (torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way) for way in ("auto", "reference"))
+    found, expected = (
+        torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way)
+        for way in ("auto", "reference")
+    )
     torch.testing.assert_close(found, expected)
     one = func.grad(loss)(projection, *(tensor[1] for tensor in some), "reference")
     torch.testing.assert_close({key: part[1] for key, part in found.items()}, one)

@@ -78,7 +78,11 @@ def test_elsewhere_each_layer_computes_its_own(way: str, monkeypatch: pytest.Mon
 
 @pytest.mark.needs_amx
 def test_bits_do_not_depend_on_the_threads() -> None:
-    some, features, before = layers(64, 32, 96), torch.randn(2311, 64).to(HALF).requires_grad_(), torch.get_num_threads()
+    some, features, before = (
+        layers(64, 32, 96),
+        torch.randn(2311, 64).to(HALF).requires_grad_(),
+        torch.get_num_threads(),
+    )
     found = []
     try:
         for threads in (1, 2, 5):
@@ -118,7 +122,9 @@ def test_gradients_are_differentiable() -> None:
 
     def second() -> tuple[Tensor, ...]:
         inputs = [features, *parameters(some)]
-        first = torch.autograd.grad(sum(one.float().sin().sum() for one in projected(features, some)), inputs, create_graph=True)
+        first = torch.autograd.grad(
+            sum(one.float().sin().sum() for one in projected(features, some)), inputs, create_graph=True
+        )
         return torch.autograd.grad(sum(one.float().square().sum() for one in first), inputs)
 
     ours = second()

@@ -19,7 +19,10 @@ WAYS = [None, *(pytest.param(level, marks=pytest.mark.needs_native) for level in
 def given(
     dtype: torch.dtype = torch.float64, tokens: int = 13, bias: bool = True, classes: int = 7
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    features, weight = torch.randn(tokens, 5, dtype=dtype).requires_grad_(), torch.randn(classes, 5, dtype=dtype).requires_grad_()
+    features, weight = (
+        torch.randn(tokens, 5, dtype=dtype).requires_grad_(),
+        torch.randn(classes, 5, dtype=dtype).requires_grad_(),
+    )
     shift = torch.randn(classes, dtype=dtype).requires_grad_() if bias else None
     return features, weight, shift, torch.randint(0, classes, (tokens,))
 
@@ -28,10 +31,14 @@ def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tens
     return F.cross_entropy(F.linear(features, weight, bias), target, label_smoothing=smoothing)
 
 
-def textbook_r_drop(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float) -> Tensor:
+def textbook_r_drop(
+    features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float
+) -> Tensor:
     logs = F.log_softmax(F.linear(features, weight, bias), -1)
     one, other = logs[0::2], logs[1::2]
-    both = F.kl_div(other, one, reduction="batchmean", log_target=True) + F.kl_div(one, other, reduction="batchmean", log_target=True)
+    both = F.kl_div(other, one, reduction="batchmean", log_target=True) + F.kl_div(
+        one, other, reduction="batchmean", log_target=True
+    )
     return textbook(features, weight, bias, target, smoothing) + alpha / 4 * both
 
 
@@ -49,7 +56,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("least", [1, 5, 128])
-def test_loss_and_gradients_are_those_of_the_two_in_turn(bias: bool, smoothing: float, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_and_gradients_are_those_of_the_two_in_turn(
+    bias: bool, smoothing: float, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fused, "CHUNK", 7 * least)
     monkeypatch.setattr(fused, "MIN_TOKENS", least)
     features, weight, shift, target = given(bias=bias)
@@ -72,7 +81,9 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
     inputs = given(torch.float32, tokens=59, bias=bias, classes=classes)
     found = []
     for kind, taken in ((torch.float32, linear_cross_entropy), (torch.float32, textbook), (torch.float64, textbook)):
-        *layer, target = (tensor if tensor is None or not tensor.is_floating_point() else tensor.to(kind) for tensor in inputs)
+        *layer, target = (
+            tensor if tensor is None or not tensor.is_floating_point() else tensor.to(kind) for tensor in inputs
+        )
         loss = taken(*layer, target, smoothing)
         found.append((loss, *torch.autograd.grad(loss, [tensor for tensor in layer if tensor is not None])))
     for ours, theirs, exact in zip(*found, strict=True):
@@ -96,7 +107,9 @@ def test_two_predictions_of_a_token_shall_agree(
     found = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
     slopes = torch.autograd.grad(found, [tensor for tensor in (features, weight, shift) if tensor is not None])
     with torch.no_grad():
-        torch.testing.assert_close(linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), found.detach())
+        torch.testing.assert_close(
+            linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), found.detach()
+        )
     exact = [None if tensor is None else tensor.double() for tensor in (features, weight, shift)]
     expected = textbook_r_drop(exact[0], exact[1], exact[2], target, smoothing, 3.0)  # pyright: ignore[reportArgumentType]
     torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
@@ -155,7 +168,9 @@ def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int, way: int | No
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
 @pytest.mark.parametrize("place", [0, 40, 66])
-def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float, value: float, place: int, way: int | None) -> None:
+def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(
+    smoothing: float, value: float, place: int, way: int | None
+) -> None:
     logits, told = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
     logits[2, place] = value
     logits[4] = -math.inf
@@ -238,7 +253,9 @@ def test_a_target_that_is_no_class_raises(told: int, way: int | None) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_without_gradients_none_are_computed(dtype: torch.dtype, way: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradients_none_are_computed(
+    dtype: torch.dtype, way: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     features, weight, bias, target = given(dtype)
     expected = textbook(features, weight, bias, target, 0.2)
 
@@ -263,7 +280,9 @@ def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(F, "log_softmax", watched)
     features, weight, bias, target = given(tokens=100)
     saved: list[int] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor
+    ):
         linear_cross_entropy(features, weight, bias, target).backward()
     assert max(sizes) == 16 * 7
     assert max(saved) <= 100 * 5
@@ -296,9 +315,14 @@ def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
 @pytest.mark.needs_amx
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize(("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)])
+@pytest.mark.parametrize(
+    ("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)]
+)
 def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int, smoothing: float, bias: bool) -> None:
-    features, weight = torch.randn(tokens, width).bfloat16().requires_grad_(), (0.3 * torch.randn(classes, width)).bfloat16().float()
+    features, weight = (
+        torch.randn(tokens, width).bfloat16().requires_grad_(),
+        (0.3 * torch.randn(classes, width)).bfloat16().float(),
+    )
     inputs = [features, weight.requires_grad_(), *([torch.randn(classes).requires_grad_()] if bias else [])]
     target = torch.randint(0, classes, (tokens,))
     with torch.autocast("cpu", torch.bfloat16):
@@ -306,7 +330,9 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
     exact = [one.detach().double().requires_grad_() for one in inputs]
     expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
     torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
-    for ours, right in zip(torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True):
+    for ours, right in zip(
+        torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True
+    ):
         # one class alone has no slopes
         assert (ours.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
 
@@ -314,7 +340,11 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
 @pytest.mark.needs_amx
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
 def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
-    features, weight, target = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float(), torch.tensor([3, 66, 1, 40, 7])
+    features, weight, target = (
+        torch.randn(5, 32).bfloat16(),
+        torch.randn(67, 32).bfloat16().float(),
+        torch.tensor([3, 66, 1, 40, 7]),
+    )
     features[2, 3] = value
     found = loss_rows(features, weight, target)
     with pytest.MonkeyPatch.context() as patch:
@@ -334,7 +364,10 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
     """Each token's loss, and its gradient when all are computed together."""
     features = features.clone().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        losses = [linear_cross_entropy(row[None], weight, None, told[None], 0.1) for row, told in zip(features, target, strict=True)]
+        losses = [
+            linear_cross_entropy(row[None], weight, None, told[None], 0.1)
+            for row, told in zip(features, target, strict=True)
+        ]
         (slopes,) = torch.autograd.grad(linear_cross_entropy(features, weight, None, target, 0.1), features)
     return list(zip((loss.detach() for loss in losses), slopes, strict=True))
 

@@ -13,7 +13,9 @@ def test_a_model_without_memory_adopts_tensors_wherever_they_stand() -> None:
         model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5), nn.BatchNorm1d(5))
         model[1].weight = model[0].weight
         model[2].weight.requires_grad_(False)
-    tensors = {tensor: torch.randn(tensor.shape).to(tensor.dtype) for tensor in model.state_dict(keep_vars=True).values()}
+    tensors = {
+        tensor: torch.randn(tensor.shape).to(tensor.dtype) for tensor in model.state_dict(keep_vars=True).values()
+    }
     adopt(model, tensors)
     assert all(tensor.device.type == "cpu" for tensor in model.state_dict().values())
     assert model[1].weight is model[0].weight

@@ -15,7 +15,9 @@ from attent.ops.linear import feed_forward, linear, project
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.ops.onednn import can_use_onednn, is_faster, mm, multiply, weight_gradient
 
-pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +41,9 @@ def onednn_calls(run: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
-@pytest.mark.parametrize(("shape", "columns"), [((64,), 32), ((1, 1), 1), ((5, 7), 11), ((3, 41, 96), 33), ((2, 1031, 64), 256)])
+@pytest.mark.parametrize(
+    ("shape", "columns"), [((64,), 32), ((1, 1), 1), ((5, 7), 11), ((3, 41, 96), 33), ((2, 1031, 64), 256)]
+)
 def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], columns: int, has_bias: bool) -> None:
     inputs = operands(*shape, columns=columns, has_bias=has_bias)
     slope = torch.randn(*shape[:-1], columns)
@@ -47,7 +51,9 @@ def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], column
     found, right = linear(inputs[0], weight, bias), F.linear(inputs[0], weight, bias)
     assert "Onednn" in type(found.grad_fn).__name__
     assert error(found, right) < 1e-5
-    for ours, theirs in zip(torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
+    ):
         assert ours.is_contiguous()
         assert error(ours, theirs) < 1e-5
 
@@ -61,7 +67,9 @@ def test_a_feed_forward_network_is_that_of_pytorch(shape: tuple[int, ...], hidde
     found, right = feed_forward(features, widen, narrow, F.relu), narrow(F.relu(widen(features)))
     assert "OnednnFeedForward" in type(found.grad_fn).__name__
     assert error(found, right) < 1e-5
-    for ours, theirs in zip(torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
+    ):
         assert ours.is_contiguous()
         assert error(ours, theirs) < 1e-5
 
@@ -77,7 +85,9 @@ def test_a_feed_forward_network_is_differentiated_twice() -> None:
         return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), inputs)
 
     ours = second(feed_forward(features, widen, narrow, F.relu), [features, widen.weight, narrow.weight, widen.bias])
-    theirs = second(exact_narrow(F.relu(exact_widen(exact))), [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias])
+    theirs = second(
+        exact_narrow(F.relu(exact_widen(exact))), [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias]
+    )
     for found, right in zip(ours, theirs, strict=True):
         assert error(found.double(), right) < 1e-5
 
@@ -96,7 +106,10 @@ def test_frozen_parts_of_a_feed_forward_network_get_no_gradient() -> None:
 def test_operands_may_lie_in_any_order() -> None:
     features, weight = torch.randn(5, 3, 7).transpose(0, 1), torch.randn(11, 20)[:, 3:10]
     assert error(multiply(features, weight), F.linear(features, weight)) < 1e-5
-    assert error(multiply(features.transpose(0, 1), weight.T.contiguous().T), F.linear(features.transpose(0, 1), weight)) < 1e-5
+    assert (
+        error(multiply(features.transpose(0, 1), weight.T.contiguous().T), F.linear(features.transpose(0, 1), weight))
+        < 1e-5
+    )
     doutput = torch.randn(3, 11).expand(5, 3, 11).transpose(0, 1)
     assert error(weight_gradient(doutput, features), doutput.flatten(0, 1).T @ features.flatten(0, 1)) < 1e-5
 
@@ -190,7 +203,18 @@ def test_the_loss_of_the_output_layer_uses_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "way", ["no gradients", "inference", "autocast", "float64", "empty", "subclass", "another machine", "switched off", "meta"]
+    "way",
+    [
+        "no gradients",
+        "inference",
+        "autocast",
+        "float64",
+        "empty",
+        "subclass",
+        "another machine",
+        "switched off",
+        "meta",
+    ],
 )
 def test_elsewhere_pytorch_computes(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     features, weight, bias = operands(0 if way == "empty" else 5, 4, columns=3)
@@ -238,7 +262,9 @@ def test_mismatched_widths_fail_as_in_pytorch() -> None:
     ("processor", "capability", "prefers"),
     [("AuthenticAMD", "AVX512", True), ("AuthenticAMD", "AVX2", False), ("GenuineIntel", "AVX512", False)],
 )
-def test_the_choice_follows_the_processor(processor: str, capability: str, prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_follows_the_processor(
+    processor: str, capability: str, prefers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr("sys.platform", "linux")

@@ -1,4 +1,7 @@
-"""Packed weights in bfloat16 and in 8 bits: every kernel and width of registers computes the same numbers, row by row."""
+"""Packed weights in bfloat16 and in 8 bits.
+
+Every kernel and width of registers computes the same numbers, row by row.
+"""
 
 from itertools import product
 
@@ -35,7 +38,10 @@ def layer_of(width: int, columns: int, kind: Kind, bias: bool = True) -> nn.Line
 
 
 def rounded_product(layer: nn.Linear, features: Tensor) -> Tensor:
-    """Return the layer's output by the formula: rows and weights rounded to 8 bits, each sum exact, scaled and shifted in float32."""
+    """Return the layer's output by the formula.
+
+    Rows and weights rounded to 8 bits, each sum exact, scaled and shifted in float32.
+    """
     scale, largest = layer.weight.abs().amax(1) / 127, features.abs().amax(1, keepdim=True)
     weight = (layer.weight / scale[:, None]).round().nan_to_num().double()
     rows = (features * (torch.full_like(largest, 127) / largest)).round().nan_to_num().double()
@@ -44,12 +50,17 @@ def rounded_product(layer: nn.Linear, features: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @torch.inference_mode()
-def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     layer = layer_of(*shape, Kind.INT8, bias=shape[1] != 7)
     for rows in (*range(1, 71), 200):
         features = torch.randn(rows, shape[0]) * torch.rand(rows, 1) * 100
         expected = rounded_product(layer, features)
-        assert all(torch.equal(found, expected) for found in kernels(monkeypatch, lambda x=features: packed_linear.linear(layer, x)))
+        assert all(
+            torch.equal(found, expected)
+            for found in kernels(monkeypatch, lambda x=features: packed_linear.linear(layer, x))
+        )
 
 
 @torch.inference_mode()
@@ -84,7 +95,9 @@ def test_a_column_of_zeros_gives_its_bias() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @torch.inference_mode()
-def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     layer = layer_of(*shape, Kind.BFLOAT16)
     exact, features = layer_of(*shape, Kind.FLOAT32), torch.randn(71, shape[0])
     exact.weight.copy_(layer.weight.bfloat16())
@@ -112,9 +125,15 @@ def test_each_row_is_computed_alone_on_any_number_of_threads(kind: Kind) -> None
 @pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
 @pytest.mark.parametrize("shared", ["none", "target", "all"])
 def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: Kind, shared: str) -> None:
-    settings = TransformerSettings(encoder_layers=2, decoder_layers=2, width=72, feed_forward=100, heads=4, share_embeddings=shared)
+    settings = TransformerSettings(
+        encoder_layers=2, decoder_layers=2, width=72, feed_forward=100, heads=4, share_embeddings=shared
+    )
     model, size = Transformer(settings, 90, 90).eval(), 90
-    source, lengths, target = torch.randint(4, size, (9, 19)), torch.randint(3, 20, (9,)), torch.randint(4, size, (9, 5))
+    source, lengths, target = (
+        torch.randint(4, size, (9, 19)),
+        torch.randint(3, 20, (9,)),
+        torch.randint(4, size, (9, 5)),
+    )
 
     @torch.inference_mode()
     def logits(rows: slice) -> Tensor:

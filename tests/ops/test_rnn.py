@@ -40,14 +40,18 @@ def layer_and_gradients(layer: Recurrent, inputs: Tensor, wanted: list[Tensor], 
     first = states(cell, 7, inputs.dtype)
     outputs, last = layer(inputs, RecurrentState(*first))
     found = [outputs, last.hidden, *([] if last.cell is None else [last.cell])]
-    gradients = torch.autograd.grad(found, [inputs, *first, *layer.parameters()], [one.to(inputs.dtype) for one in wanted])
+    gradients = torch.autograd.grad(
+        found, [inputs, *first, *layer.parameters()], [one.to(inputs.dtype) for one in wanted]
+    )
     return [*found, *gradients]
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_agrees_with_pytorchs_in_float64(
+    cell: str, half: bool, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if level > native.simd_level():
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
@@ -68,8 +72,14 @@ def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, level: i
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(cell: str, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, features, wanted = BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3), torch.randn(5, 11, 3), torch.randn(5, 11, 14)
+def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(
+    cell: str, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, features, wanted = (
+        BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3),
+        torch.randn(5, 11, 3),
+        torch.randn(5, 11, 14),
+    )
 
     def read() -> list[Tensor]:
         torch.manual_seed(5)
@@ -88,7 +98,9 @@ def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(cell: str, half: 
 
 def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    monkeypatch.setattr(native, "run", lambda name, *arguments, run=native.run: (called.append(name), run(name, *arguments)))
+    monkeypatch.setattr(
+        native, "run", lambda name, *arguments, run=native.run: (called.append(name), run(name, *arguments))
+    )
     reader, features = BidirectionalRecurrent("gru", 3, 7), torch.randn(5, 11, 3)
     reader(features, LENGTHS)
     assert called == ["attent_rnn_cell"] * 22
@@ -127,7 +139,9 @@ def test_large_sums_neither_overflow_nor_hide_what_is_no_number() -> None:
     outputs, _, _ = rnn.forward_fused(inputs, torch.zeros(3, 1), torch.zeros(3), torch.ones(1, 1), None)
     assert outputs.isnan().all()
     inputs[..., 2] = 1e4
-    outputs, _, _ = rnn.forward_fused(inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None)
+    outputs, _, _ = rnn.forward_fused(
+        inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None
+    )
     assert outputs.item() == 1.0
     assert torch.autograd.grad(outputs.sum(), inputs)[0].flatten().tolist() == pytest.approx([0.0] * 3, abs=1e-30)
 

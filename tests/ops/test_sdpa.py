@@ -28,7 +28,9 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return bool(request.param)
 
 
-@pytest.mark.parametrize("mask", [None, TABLE, torch.where(TABLE, 0.5, -torch.inf).double()], ids=["none", "boolean", "bias"])
+@pytest.mark.parametrize(
+    "mask", [None, TABLE, torch.where(TABLE, 0.5, -torch.inf).double()], ids=["none", "boolean", "bias"]
+)
 @pytest.mark.parametrize("causal", [False, True])
 def test_first_derivatives_are_pytorchs_and_second_ones_right(mask: Tensor | None, causal: bool, short: bool) -> None:
     if causal and mask is not None:
@@ -46,7 +48,13 @@ def test_first_derivatives_are_pytorchs_and_second_ones_right(mask: Tensor | Non
     assert torch.autograd.gradgradcheck(ours, inputs, fast_mode=True)
 
 
-ARGUMENTS = [{}, {"mask": "causal"}, {"mask": Padding(torch.tensor([7, 0]))}, {"score": "gaussian"}, {"score": "cosine"}]
+ARGUMENTS = [
+    {},
+    {"mask": "causal"},
+    {"mask": Padding(torch.tensor([7, 0]))},
+    {"score": "gaussian"},
+    {"score": "cosine"},
+]
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
@@ -91,9 +99,21 @@ def test_inputs_laid_out_otherwise_and_the_gradient_of_a_sum() -> None:
 LOWEST = torch.finfo(torch.float32).min
 LARGE: dict[str, tuple[float, Tensor | None, bool]] = {
     # a factor on some queries, what is added to the scores, whether the call is causal
-    "whole rows of the lowest bias": (1.0, torch.zeros(B, H, TQ, TK).index_fill(2, torch.tensor([1, 3]), LOWEST), False),
-    "rows of one sequence": (1.0, torch.zeros(B, 1, TQ, TK).index_put((torch.tensor([1]),), torch.tensor(LOWEST)), False),
-    "rows of one head": (1.0, torch.zeros(1, H, TQ, TK).index_put((torch.tensor([0]), torch.tensor([2])), torch.tensor(LOWEST)), False),
+    "whole rows of the lowest bias": (
+        1.0,
+        torch.zeros(B, H, TQ, TK).index_fill(2, torch.tensor([1, 3]), LOWEST),
+        False,
+    ),
+    "rows of one sequence": (
+        1.0,
+        torch.zeros(B, 1, TQ, TK).index_put((torch.tensor([1]),), torch.tensor(LOWEST)),
+        False,
+    ),
+    "rows of one head": (
+        1.0,
+        torch.zeros(1, H, TQ, TK).index_put((torch.tensor([0]), torch.tensor([2])), torch.tensor(LOWEST)),
+        False,
+    ),
     "every row": (1.0, torch.full((1, 1, 1, 1), LOWEST), False),
     "single entries": (1.0, torch.zeros(TQ, TK).masked_fill(torch.eye(TQ, TK) > 0, LOWEST)[None, None], False),
     "columns": (1.0, torch.zeros(B, 1, 1, TK).index_fill(3, torch.tensor([2]), LOWEST), False),
@@ -115,7 +135,9 @@ def test_gradients_of_rows_with_large_scores(name: str, tile: int, monkeypatch: 
     inputs, up = [tensor.requires_grad_() for tensor in (query, key, value)], torch.randn(B, H, TQ, D)
 
     def gradients(function: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:
-        context = function(*(tensor.to(dtype) for tensor in inputs), None if bias is None else bias.to(dtype), causal, 0.5)
+        context = function(
+            *(tensor.to(dtype) for tensor in inputs), None if bias is None else bias.to(dtype), causal, 0.5
+        )
         return [context, *torch.autograd.grad(context, inputs, up.to(dtype))]
 
     right, plain = gradients(products, torch.float64), gradients(products, torch.float32)

@@ -76,7 +76,9 @@ def step_by_step(
     return result
 
 
-def check(model: Transformer, count: int, settings: SearchSettings, constraints: Constraints | None = None) -> list[list[Hypothesis]]:
+def check(
+    model: Transformer, count: int, settings: SearchSettings, constraints: Constraints | None = None
+) -> list[list[Hypothesis]]:
     source, lengths = sources(count)
     if constraints is None:
         constraints = Constraints.of(torch.randint(1, 14, (count,)), minimum_length=settings.minimum_length)
@@ -217,9 +219,12 @@ def test_a_prompt_counts_no_log_probability() -> None:
     logits = model.output(model.step(model.start(model.encode(source, lengths)), torch.full((7,), BOS))[0])
     for limits in (torch.full((7,), 5), torch.full((7,), 1)):
         counted, free = (
-            packed_search(decoder, Limits(limits, torch.full((7, 1), 9), 0, (1.0,) * 7, prompt), 1, 1, (PAD, BOS, EOS)) for prompt in (0, 1)
+            packed_search(decoder, Limits(limits, torch.full((7, 1), 9), 0, (1.0,) * 7, prompt), 1, 1, (PAD, BOS, EOS))
+            for prompt in (0, 1)
         )
-        for [(tokens, total)], [(same, less)], forced in zip(counted, free, logits.log_softmax(-1)[:, 9].tolist(), strict=True):
+        for [(tokens, total)], [(same, less)], forced in zip(
+            counted, free, logits.log_softmax(-1)[:, 9].tolist(), strict=True
+        ):
             assert tokens == same
             assert tokens[0] == 9
             assert total - less == pytest.approx(forced, abs=1e-5)
@@ -232,4 +237,6 @@ def test_a_prefix_outside_the_vocabulary_is_refused() -> None:
     assert decoder is not None
     for token in (-1, 37):
         with pytest.raises(ArgumentError, match="from 0 to 36"):
-            packed_search(decoder, Limits(torch.tensor([2]), torch.tensor([[token]]), 0, (1.0,) * 4), 1, 1, (PAD, BOS, EOS))
+            packed_search(
+                decoder, Limits(torch.tensor([2]), torch.tensor([[token]]), 0, (1.0,) * 4), 1, 1, (PAD, BOS, EOS)
+            )

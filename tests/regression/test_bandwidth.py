@@ -71,7 +71,9 @@ def test_some_points_are_left_out_where_there_are_many(monkeypatch: pytest.Monke
     monkeypatch.setattr(bandwidth, "PAIRS", 100)
     monkeypatch.setattr(bandwidth, "MIN_POINTS", 20)
     x, y = data(100, 1)
-    some, every = (learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0), points)[0] for points in (None, 100))
+    some, every = (
+        learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0), points)[0] for points in (None, 100)
+    )
     assert some != every
     assert some == pytest.approx(every, rel=1.0)
 

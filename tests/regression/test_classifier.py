@@ -20,10 +20,16 @@ from attent.regression.kernels import KERNELS
 
 def no_repetition(estimator: AttentionClassifier) -> dict[str, str]:
     """Name the check that a learnt bandwidth fails, as the regressor's does."""
-    return {"check_sample_weight_equivalence_on_dense_data": "leaves whole samples out"} if estimator.bandwidth == "loo" else {}
+    return (
+        {"check_sample_weight_equivalence_on_dense_data": "leaves whole samples out"}
+        if estimator.bandwidth == "loo"
+        else {}
+    )
 
 
-@parametrize_with_checks([AttentionClassifier(), AttentionClassifier(0.7, kernel="tricube")], expected_failed_checks=no_repetition)
+@parametrize_with_checks(
+    [AttentionClassifier(), AttentionClassifier(0.7, kernel="tricube")], expected_failed_checks=no_repetition
+)
 @pytest.mark.slow
 def test_it_is_an_estimator(estimator: AttentionClassifier, check: Callable[[AttentionClassifier], None]) -> None:
     with warnings.catch_warnings():
@@ -57,7 +63,9 @@ def test_one_worked_by_hand() -> None:
 
 def test_where_no_key_is_near_the_classes_have_their_shares() -> None:
     model = AttentionClassifier(1.0, kernel="uniform").fit([[0.0], [1.0], [2.0]], [5, 5, 7])
-    with pytest.warns(UserWarning, match="^1 of 2 queries have no key within the bandwidth; taking the classes' shares in all data$"):
+    with pytest.warns(
+        UserWarning, match="^1 of 2 queries have no key within the bandwidth; taking the classes' shares in all data$"
+    ):
         found = model.predict_proba([[2.5], [9.0]])
     np.testing.assert_allclose(found, [[0, 1], [2 / 3, 1 / 3]])
 

@@ -24,7 +24,11 @@ from attent.regression.kernels import KERNELS
 from attent.regression.smoother import FLOAT64_WIDTH
 
 # R's np on the data of statsmodels' own tests: bandwidths, the first means, and R².
-BANDWIDTHS, MEANS, R_SQUARED = [0.6163835, 0.1649656], [31.49157, 37.29536, 43.72332, 40.58997, 36.80711], 0.956381720885
+BANDWIDTHS, MEANS, R_SQUARED = (
+    [0.6163835, 0.1649656],
+    [31.49157, 37.29536, 43.72332, 40.58997, 36.80711],
+    0.956381720885,
+)
 
 
 def reference() -> tuple[np.ndarray, np.ndarray]:
@@ -36,18 +40,29 @@ def reference() -> tuple[np.ndarray, np.ndarray]:
 
 
 def theirs(x: np.ndarray, y: np.ndarray, bandwidth: Any) -> Any:
-    regression = pytest.importorskip("statsmodels.nonparametric.kernel_regression", reason="statsmodels is not installed")
+    regression = pytest.importorskip(
+        "statsmodels.nonparametric.kernel_regression", reason="statsmodels is not installed"
+    )
     # where its search has gone to a bandwidth near 0 its weights are 0/0
     with np.errstate(invalid="ignore"):
         return regression.KernelReg(y, x, "c" * x.shape[1], "lc", bw=bandwidth, rng=0)
 
 
 def no_repetition(estimator: Any) -> dict[str, str]:
-    """Name the check that a learnt bandwidth fails: a sample given twice would predict itself, one of weight 2 is left out whole."""
-    return {"check_sample_weight_equivalence_on_dense_data": "leaves whole samples out"} if estimator.bandwidth == "loo" else {}
+    """Name the check that a learnt bandwidth fails.
+
+    A sample given twice would predict itself, one of weight 2 is left out whole.
+    """
+    return (
+        {"check_sample_weight_equivalence_on_dense_data": "leaves whole samples out"}
+        if estimator.bandwidth == "loo"
+        else {}
+    )
 
 
-@parametrize_with_checks([AttentionRegressor(), AttentionRegressor(0.7, kernel="exponential")], expected_failed_checks=no_repetition)
+@parametrize_with_checks(
+    [AttentionRegressor(), AttentionRegressor(0.7, kernel="exponential")], expected_failed_checks=no_repetition
+)
 @pytest.mark.slow
 def test_it_is_an_estimator(estimator: AttentionRegressor, check: Callable[[AttentionRegressor], None]) -> None:
     with warnings.catch_warnings():
@@ -86,7 +101,9 @@ def test_many_keys_keep_the_digits_of_float32(features: int) -> None:
     y = np.sin(x.sum(1)) + 0.1 * dice.normal(size=len(x))
     bandwidth = rule_of_thumb(x)
     assert ((query.max(0) - query.min(0)) / bandwidth < FLOAT64_WIDTH).all()
-    found, expected = (AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query) for dtype in ("float32", "float64"))
+    found, expected = (
+        AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query) for dtype in ("float32", "float64")
+    )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
@@ -107,7 +124,9 @@ def test_several_outputs_are_as_one_by_one() -> None:
     y = np.stack((x[:, 0], 1e6 + x.sum(1)), 1)
     both = AttentionRegressor(0.4).fit(x, y).predict(x[:9])
     for output in range(2):
-        np.testing.assert_allclose(both[:, output], AttentionRegressor(0.4).fit(x, y[:, output]).predict(x[:9]), rtol=1e-13)
+        np.testing.assert_allclose(
+            both[:, output], AttentionRegressor(0.4).fit(x, y[:, output]).predict(x[:9]), rtol=1e-13
+        )
     assert AttentionRegressor("loo").fit(x, y).bandwidth_.shape == (2,)
 
 
@@ -153,7 +172,9 @@ def test_a_sample_that_weighs_far_more_is_seen_from_far(monkeypatch: pytest.Monk
 def test_learnt_bandwidths_depend_on_the_ratio_of_weights(bandwidth: str) -> None:
     dice = np.random.RandomState(0)
     x, y = dice.uniform(-2, 2, (60, 2)), dice.normal(size=60)
-    plain, even = (AttentionRegressor(bandwidth).fit(x, y, sample_weight=weight).bandwidth_ for weight in (None, np.full(60, 0.3)))
+    plain, even = (
+        AttentionRegressor(bandwidth).fit(x, y, sample_weight=weight).bandwidth_ for weight in (None, np.full(60, 0.3))
+    )
     np.testing.assert_allclose(even, plain, rtol=1e-5)
     weight = np.where(np.arange(60) < 40, 2.0, 0.0)
     half, weighted = AttentionRegressor(bandwidth).fit(x[:40], y[:40]), AttentionRegressor(bandwidth).fit(x, y, weight)
@@ -162,12 +183,16 @@ def test_learnt_bandwidths_depend_on_the_ratio_of_weights(bandwidth: str) -> Non
 
 def test_one_weighted_mean_by_hand() -> None:
     # two keys as near as each other: (1·3 + 3·7) / 4
-    assert AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, 3]).predict([[0.0]])[0] == pytest.approx(6.0, rel=1e-15)
+    assert AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, 3]).predict([[0.0]])[0] == pytest.approx(
+        6.0, rel=1e-15
+    )
     with pytest.raises(ValueError, match="Negative values"):
         AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, -3])
 
 
-@pytest.mark.parametrize("bandwidth", ["loo", pytest.param("rule", marks=pytest.mark.slow), pytest.param(0.3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "bandwidth", ["loo", pytest.param("rule", marks=pytest.mark.slow), pytest.param(0.3, marks=pytest.mark.slow)]
+)
 def test_arrays_that_cannot_be_written_to(bandwidth: Any) -> None:
     # warnings are errors, but PyTorch gives this one once in a process: hence a process of its own
     code = f"""import warnings; warnings.simplefilter("error")
@@ -207,13 +232,19 @@ def test_the_type_of_predictions() -> None:
     x = np.random.RandomState(0).normal(size=(9, 1))
     for dtype in ("float32", "float64"):
         assert AttentionRegressor("rule").fit(x.astype(dtype), x[:, 0]).predict(x).dtype == dtype
-        assert AttentionRegressor("rule", dtype=dtype).fit(x, x[:, 0]).weights(x[:1]).dense().dtype == getattr(torch, dtype)
+        assert AttentionRegressor("rule", dtype=dtype).fit(x, x[:, 0]).weights(x[:1]).dense().dtype == getattr(
+            torch, dtype
+        )
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"bandwidth": 0.0}, ArgumentError, r'^bandwidth must be "loo", "rule", a number > 0 or 2 of them, one per feature, got 0.0$'),
+        (
+            {"bandwidth": 0.0},
+            ArgumentError,
+            r'^bandwidth must be "loo", "rule", a number > 0 or 2 of them, one per feature, got 0.0$',
+        ),
         ({"bandwidth": [1.0, 2.0, 3.0]}, ArgumentError, r"got \[1.0, 2.0, 3.0\]$"),
         ({"bandwidth": None}, ArgumentError, "got None$"),
         ({"bandwidth": "lo"}, UnknownNameError, "^unknown bandwidth 'lo'; did you mean 'loo'"),
@@ -253,7 +284,9 @@ def test_dates_count_as_days() -> None:
         np.testing.assert_allclose(model.predict(dates), numbers.predict(np.arange(60.0)[:, None]), rtol=1e-6)
     mixed = AttentionRegressor(bandwidth=[3.0, 1.0]).fit(frame.assign(size=0.0), y)
     assert list(mixed.feature_names_in_) == ["day", "size"]
-    np.testing.assert_allclose(mixed.predict(frame.assign(size=0.0)), AttentionRegressor(bandwidth=3.0).fit(frame, y).predict(frame))
+    np.testing.assert_allclose(
+        mixed.predict(frame.assign(size=0.0)), AttentionRegressor(bandwidth=3.0).fit(frame, y).predict(frame)
+    )
     classes = AttentionClassifier(bandwidth=1.0).fit(frame, y > 0)
     assert classes.score(frame, y > 0) > 0.9
     with pytest.raises(ValueError, match="NaN"):

@@ -30,7 +30,9 @@ def test_weights_are_shares_of_the_kernel(name: str) -> None:
     assert WRITTEN.keys() == KERNELS.keys()
     query, key = torch.randn(5, 2, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
     key[0] = query[0] + torch.tensor([1.0, 0.25])  # on the border
-    expected = torch.tensor([[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query], dtype=torch.float64)
+    expected = torch.tensor(
+        [[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query], dtype=torch.float64
+    )
     expected = expected / expected.sum(-1, keepdim=True).clamp(min=1e-300)
     for parts in (KERNELS[name].parts(query, key), KERNELS[name].fast_parts(query, key)):
         ours, theirs, score, mask = parts

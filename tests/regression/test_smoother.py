@@ -19,7 +19,10 @@ def plain(name: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 def test_the_estimate_is_the_textbooks(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smoother, "SMALL", 0)
     # far from zero, and many bandwidths wide
-    key, query = 1000 + 9 * torch.randn(2000, 2, dtype=torch.float64), 1000 + 4 * torch.randn(300, 2, dtype=torch.float64)
+    key, query = (
+        1000 + 9 * torch.randn(2000, 2, dtype=torch.float64),
+        1000 + 4 * torch.randn(300, 2, dtype=torch.float64),
+    )
     value = torch.stack((key[:, 0].sin(), key[:, 1]), 1) - torch.tensor([0.0, 1000.0])
     mean, seen = Smoother(key, value.to(dtype), KERNELS[name])(query)
     expected = plain(name, query, key, value)
@@ -56,7 +59,9 @@ def test_few_queries_far_apart_keep_their_digits(dtype: torch.dtype, spread: flo
     value = key[:, :1].sin()
     mean, seen = Smoother(key, value.to(dtype), KERNELS["gaussian"])(query)
     scores = -0.5 * (query[:, None] - key).square().sum(-1)
-    torch.testing.assert_close(mean.double(), scores.softmax(1) @ value, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-9)
+    torch.testing.assert_close(
+        mean.double(), scores.softmax(1) @ value, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-9
+    )
     assert seen.all()
 
 
@@ -132,7 +137,9 @@ def test_the_sums_are_the_textbooks(middle: float, width: float, monkeypatch: py
 
 def test_those_far_from_every_key_are_told() -> None:
     key = torch.cat((torch.zeros(500), torch.full((500,), 100.0))).double()
-    _, near = FastGaussTransform(key, key[:, None])(torch.tensor([0.0, 3.0, -3.0, 50.0, 100.0, 1e3, -1e17, 1e30, 97.0]).double())
+    _, near = FastGaussTransform(key, key[:, None])(
+        torch.tensor([0.0, 3.0, -3.0, 50.0, 100.0, 1e3, -1e17, 1e30, 97.0]).double()
+    )
     assert near.tolist() == [True, True, True, False, True, False, False, False, True]
 
 
@@ -141,7 +148,9 @@ def test_one_worked_by_hand() -> None:
     key = torch.tensor([0.0, 1.0] * 30).double()
     found, near = FastGaussTransform(key, torch.stack((torch.ones(60).double(), key), 1))(torch.tensor([2.0]).double())
     assert near.item()
-    assert found[0].tolist() == pytest.approx([30 * (0.1353352832366127 + 0.6065306597126334), 30 * 0.6065306597126334], rel=1e-14)
+    assert found[0].tolist() == pytest.approx(
+        [30 * (0.1353352832366127 + 0.6065306597126334), 30 * 0.6065306597126334], rel=1e-14
+    )
 
 
 def test_keys_that_share_no_cells_do_not_pay() -> None:
@@ -157,7 +166,9 @@ def test_the_regression_is_the_same_with_it(dtype: torch.dtype, monkeypatch: pyt
     query = torch.cat((torch.randn(400), torch.tensor([20.0, 21.0, 31.0, 36.0, 80.0, 1e3, -1e6])))[:, None].double()
     asked, calls = Smoother(key, value, KERNELS["gaussian"]), []
     monkeypatch.setattr(
-        FastGaussTransform, "__call__", lambda self, some, plain=FastGaussTransform.__call__: calls.append(len(some)) or plain(self, some)
+        FastGaussTransform,
+        "__call__",
+        lambda self, some, plain=FastGaussTransform.__call__: calls.append(len(some)) or plain(self, some),
     )
     found = asked(query)
     assert calls == [407]

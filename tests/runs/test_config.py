@@ -24,7 +24,9 @@ def test_what_is_written_is_read(tmp_path: Path, config: RunConfig) -> None:
 def test_a_config_before_there_were_tasks_is_a_translators(tmp_path: Path, form: int) -> None:
     write_config(TRANSLATES, tmp_path)
     file = tmp_path / "config.json"
-    content = {name: value for name, value in json.loads(file.read_text()).items() if name not in ("task", "files", "sizes")}
+    content = {
+        name: value for name, value in json.loads(file.read_text()).items() if name not in ("task", "files", "sizes")
+    }
     file.write_text(json.dumps(content | {"format": form}))
     assert read_config(tmp_path) == TRANSLATES.model_copy(update={"format": form})
 
@@ -52,9 +54,15 @@ def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -
         ({"task": "fill-mask"}, "a run that fills blanks has the tokenizers text, got source, target"),
         ({"task": "classify", "tokenizers": {}}, "a run without tokenizers must say its sizes"),
         ({"files": ("../labels.json",)}, "files must lie in the run folder"),
-        ({"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)}, "classifies has the tokenizers text, got words"),
+        (
+            {"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)},
+            "classifies has the tokenizers text, got words",
+        ),
         ({"model": {"kind": "encoder"}}, "a run that translates has no model of kind 'encoder'"),
-        ({"task": "fill-mask", "tokenizers": {"text": "word"}}, "a run that fills blanks has no model of kind 'transformer'"),
+        (
+            {"task": "fill-mask", "tokenizers": {"text": "word"}},
+            "a run that fills blanks has no model of kind 'transformer'",
+        ),
         ({"sizes": (10**30, 5)}, "sizes.0"),
         ({"sizes": (7, 0)}, "sizes.1"),
         ({"alignment": {"layer": 4}}, "alignment.layer must be from 0 to 3, got 4"),
@@ -73,10 +81,14 @@ def test_a_fault_of_the_whole_is_said_without_an_empty_name(tmp_path: Path) -> N
     write_config(TRANSLATES, tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [".."]}))
-    with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '\.\.'$"):
+    with pytest.raises(
+        RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '\.\.'$"
+    ):
         read_config(tmp_path)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [], "sizes": [0, 3]}))
-    with pytest.raises(RunError, match=r"config\.json is damaged: sizes\.0: input should be greater than or equal to 1$"):
+    with pytest.raises(
+        RunError, match=r"config\.json is damaged: sizes\.0: input should be greater than or equal to 1$"
+    ):
         read_config(tmp_path)
 
 

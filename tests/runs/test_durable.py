@@ -53,7 +53,10 @@ def test_what_fails_leaves_the_old_one(tmp_path: Path, error: BaseException) -> 
 
 def test_a_full_disk_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "sync", full)
-    with pytest.raises(RunError, match=r"a\.json cannot be written: No space left on device$"), new_file(tmp_path / "a.json") as draft:
+    with (
+        pytest.raises(RunError, match=r"a\.json cannot be written: No space left on device$"),
+        new_file(tmp_path / "a.json") as draft,
+    ):
         draft.write_text("new")
     assert content(tmp_path) == {}
 
@@ -148,7 +151,9 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_lock_vanishes_with_its_process(log: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(log)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(log)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout.readline() == b"mine" + os.linesep.encode()
         with log.open("a") as mine:
             for _ in range(2):

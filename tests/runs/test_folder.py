@@ -19,7 +19,9 @@ from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokeni
 from attent.runs.snapshot import is_bound
 from attent.runs.weights import tensors_of, write_tensors
 
-SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target"
+)
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
 
 
@@ -62,7 +64,13 @@ def test_a_shared_matrix_is_stored_once_and_shared_again(tmp_path: Path) -> None
 
 def test_the_folder_says_what_made_it(tmp_path: Path) -> None:
     write(tmp_path / "run")
-    assert tree(tmp_path / "run") == {"config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json", "log.jsonl"}
+    assert tree(tmp_path / "run") == {
+        "config.json",
+        "model.safetensors",
+        "source.tokenizer.json",
+        "target.tokenizer.json",
+        "log.jsonl",
+    }
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["format"] == FORMAT
     assert set(config["versions"]) == {"attent", "torch", "python"}
@@ -161,7 +169,13 @@ def damaged(folder: Path, what: str) -> None:
         ("unknown score", r"config\.json is damaged: model: unknown score 'dott'; did you mean 'dot'"),
         ("larger than memory", r"config\.json is damaged: model: "),
         ("unknown setting", r"config\.json is damaged: model\.colour: "),
-        ("other shape", r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got \(5, 8\)"),
+        (
+            "other shape",
+            (
+                r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got "
+                r"\(5, 8\)"
+            ),
+        ),
         ("more layers", r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),
         ("no output bias", r"model\.safetensors is damaged: to_logits\.weight is missing"),
         ("unknown tokenizer", r"config\.json is damaged: the target tokenizer is of unknown kind 'rune'"),
@@ -192,7 +206,9 @@ def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_pa
         run.begin(RunConfig(model=made.settings), SOURCE, TARGET)
         run.log({"update": 1})
         assert read_config(tmp_path / "run").state == "unfinished"
-        with pytest.raises(RunError, match=r"run is unfinished and has no weights yet; attent train --resume \S+run goes on with it"):
+        with pytest.raises(
+            RunError, match=r"run is unfinished and has no weights yet; attent train --resume \S+run goes on with it"
+        ):
             read(tmp_path / "run")
         run.finish(RunConfig(model=made.settings), made, SOURCE, TARGET)
     assert read(tmp_path / "run").config.state == "finished"
@@ -291,7 +307,9 @@ def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, mon
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(RunError, match=r"model\.safetensors is damaged: it has not the SHA-256 that digests names in \S+config\.json"):
+    with pytest.raises(
+        RunError, match=r"model\.safetensors is damaged: it has not the SHA-256 that digests names in \S+config\.json"
+    ):
         read(tmp_path / "run")
     with monkeypatch.context() as patched:
         patched.setattr(folder, "MAX_HASHED", len(content) - 1)
@@ -371,7 +389,9 @@ def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path)
     assert is_bound(run)
     # of the same size, and as good as any by itself
     CharTokenizer("acb").save(run / "source.tokenizer.json")
-    with pytest.raises(RunError, match=r"source\.tokenizer\.json does not have the SHA-256 that model\.safetensors was written with"):
+    with pytest.raises(
+        RunError, match=r"source\.tokenizer\.json does not have the SHA-256 that model\.safetensors was written with"
+    ):
         read(run)
     SOURCE.save(run / "source.tokenizer.json")
     read(run)

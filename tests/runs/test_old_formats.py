@@ -66,7 +66,11 @@ def test_the_present_format_has_no_former_keys(old: Path) -> None:
 
 @pytest.mark.parametrize(
     ("training", "log"),
-    [({"tensorboard": True}, "tensorboard"), ({"tensorboard": True, "log": "wandb"}, "wandb"), ({"tensorboard": False}, None)],
+    [
+        ({"tensorboard": True}, "tensorboard"),
+        ({"tensorboard": True, "log": "wandb"}, "wandb"),
+        ({"tensorboard": False}, None),
+    ],
 )
 def test_tensorboard_is_a_log(training: dict[str, object], log: str | None) -> None:
     found = present_config({"format": 3, "training": training})["training"]
@@ -101,7 +105,11 @@ def test_the_parameters_of_a_normalizer_are_loaded(old: Path) -> None:
     change(old, "model", normaliser=f"{__name__}:Warm")
     weights = load_file(old / "model.safetensors")
     stacks = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
-    weights |= {f"{stack}.layers.0.{name}.normaliser.factor": torch.tensor(0.5) for stack, names in stacks.items() for name in names}
+    weights |= {
+        f"{stack}.layers.0.{name}.normaliser.factor": torch.tensor(0.5)
+        for stack, names in stacks.items()
+        for name in names
+    }
     save_file(weights, old / "model.safetensors")
     content = json.loads((old / "config.json").read_text(encoding="utf-8"))
     # a run may do without the digest of its weights

@@ -18,7 +18,9 @@ from attent.runs.packed import use_dtype, write_packed
 
 pytestmark = pytest.mark.needs_native
 
-SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=24, feed_forward=70, heads=2, share_embeddings="target")
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=2, width=24, feed_forward=70, heads=2, share_embeddings="target"
+)
 TEXTS = ["w1 w2 w3", "w9", "w30 w4 w5 w6 w7"]
 
 

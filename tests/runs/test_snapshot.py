@@ -22,7 +22,9 @@ from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import RunWriter, read, without_digest
 from attent.runs.snapshot import UnsettledError, is_bound, snapshot, stamp_of
 
-SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target"
+)
 
 
 def write(path: Path, seed: int = 1, letters: str = "abc") -> Path:
@@ -85,11 +87,17 @@ def test_what_changes_meanwhile_is_not_copied(tmp_path: Path, monkeypatch: pytes
     run = write(tmp_path / "run")
     stamp = stamp_of(run)
     os.utime(run / "source.tokenizer.json")
-    with pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+    with (
+        pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"),
+        snapshot(run, stamp),
+    ):
         pytest.fail("it was copied")
     stamp = stamp_of(run)
     (run / "source.tokenizer.json").unlink()
-    with pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"), snapshot(run, stamp):
+    with (
+        pytest.raises(UnsettledError, match=r"source\.tokenizer\.json changed while it was read"),
+        snapshot(run, stamp),
+    ):
         pytest.fail("it was copied")
     stamp = stamp_of(run)
     monkeypatch.setattr(module, "_copy", lambda *arguments, **named: (run / "target.tokenizer.json").touch())
@@ -97,7 +105,9 @@ def test_what_changes_meanwhile_is_not_copied(tmp_path: Path, monkeypatch: pytes
         pytest.fail("it was copied")
 
 
-def test_large_weights_are_compared_with_their_digest_while_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_weights_are_compared_with_their_digest_while_they_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = write(tmp_path / "run")
     monkeypatch.setattr(module, "MAX_HASHED", (run / "model.safetensors").stat().st_size - 1)
     with snapshot(run, stamp_of(run)) as copy:
@@ -114,15 +124,24 @@ def test_large_weights_are_compared_with_their_digest_while_they_are_copied(tmp_
 
 
 def test_errors_name_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RunError, match="there is no such folder"), snapshot(tmp_path / "missing", stamp_of(tmp_path / "missing")):
+    with (
+        pytest.raises(RunError, match="there is no such folder"),
+        snapshot(tmp_path / "missing", stamp_of(tmp_path / "missing")),
+    ):
         pytest.fail("it was copied")
     run = write(tmp_path / "run")
     (run / "source.tokenizer.json").write_text("{")
-    with pytest.raises(RunError, match=rf"^{run}/source\.tokenizer\.json cannot be read"), snapshot(run, stamp_of(run)) as copy:
+    with (
+        pytest.raises(RunError, match=rf"^{run}/source\.tokenizer\.json cannot be read"),
+        snapshot(run, stamp_of(run)) as copy,
+    ):
         read(copy)
     (run / "target.tokenizer.json").unlink()
     with pytest.raises(RunError, match=rf"{run}/model\.int8"), snapshot(run, stamp_of(run)) as copy:
         (copy / "model.int8.safetensors").stat()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(RunError, match=rf"^{run} cannot be copied to be served: No such file"), snapshot(run, stamp_of(run)):
+    with (
+        pytest.raises(RunError, match=rf"^{run} cannot be copied to be served: No such file"),
+        snapshot(run, stamp_of(run)),
+    ):
         pytest.fail("it was copied")

@@ -37,7 +37,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ({"0.weight": (5, 2), "1.bias": (5,)}, r"0\.weight must be \(5, 3\), got \(5, 2\)"),
     ],
 )
-def test_nothing_is_filled_unless_all_of_it_fits(tmp_path: Path, tensors: dict[str, tuple[int, ...]], says: str) -> None:
+def test_nothing_is_filled_unless_all_of_it_fits(
+    tmp_path: Path, tensors: dict[str, tuple[int, ...]], says: str
+) -> None:
     write_tensors({name: torch.zeros(shape) for name, shape in tensors.items()}, tmp_path / "a.safetensors")
     made = tied()
     before = {name: value.clone() for name, value in made.state_dict().items()}
@@ -89,7 +91,9 @@ def test_shapes_are_read_without_the_tensors_and_expected_of_some(tmp_path: Path
     with pytest.raises(RunError, match=r"a\.safetensors is damaged: a/moment holds values that are not finite$"):
         read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 3))
     write_tensors({"a/moment": torch.zeros(5, 3, dtype=torch.int32)}, tmp_path / "a.safetensors")
-    with pytest.raises(RunError, match=r"a\.safetensors is damaged: a/moment must be of torch\.float32, got torch\.int32$"):
+    with pytest.raises(
+        RunError, match=r"a\.safetensors is damaged: a/moment must be of torch\.float32, got torch\.int32$"
+    ):
         read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 3))
 
 
@@ -102,10 +106,16 @@ def test_a_header_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 SMALL = {"width": 8, "feed_forward": 5, "heads": 2}
 MODELS = [
     TransformerSettings(encoder_layers=1, decoder_layers=2, **SMALL),
-    TransformerSettings(encoder_layers=1, decoder_layers=1, score="additive", normalizer="entmax15", position="relative_bias", **SMALL),
-    TransformerSettings(encoder_layers=1, decoder_layers=1, position="learned", share_embeddings="none", norm="pre", **SMALL),
+    TransformerSettings(
+        encoder_layers=1, decoder_layers=1, score="additive", normalizer="entmax15", position="relative_bias", **SMALL
+    ),
+    TransformerSettings(
+        encoder_layers=1, decoder_layers=1, position="learned", share_embeddings="none", norm="pre", **SMALL
+    ),
     RnnSettings(width=8, embedding_width=6),
-    RnnSettings(width=8, embedding_width=6, attention="luong", local="p", layer_norm=True, cell="lstm", encoder_layers=2),
+    RnnSettings(
+        width=8, embedding_width=6, attention="luong", local="p", layer_norm=True, cell="lstm", encoder_layers=2
+    ),
     EncoderSettings(layers=1, input="vectors", cls=True, position="rotary", **SMALL),
 ]
 
@@ -129,7 +139,11 @@ def test_a_model_has_the_sizes_of_its_own_weights(tmp_path: Path, settings: Any)
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"encoder_layers": 10**7}, ArgumentError, r"encoder_layers = 10,000,000, and model\.safetensors has 70 tensors"),
+        (
+            {"encoder_layers": 10**7},
+            ArgumentError,
+            r"encoder_layers = 10,000,000, and model\.safetensors has 70 tensors",
+        ),
         ({"decoder_layers": 10**8}, ArgumentError, "decoder_layers = 100,000,000"),
         ({"width": 8192}, RunError, r"model\.safetensors is damaged: \S+ must be \(.*8192.*\), got"),
         ({"width": 2**40, "heads": 2**40}, ArgumentError, "sizes that no memory holds: "),
@@ -137,7 +151,9 @@ def test_a_model_has_the_sizes_of_its_own_weights(tmp_path: Path, settings: Any)
         ({"feed_forward": 2**50}, RunError, r"must be \(1125899906842624, 8\), got \(5, 8\)"),
     ],
 )
-def test_sizes_are_refused_before_memory_is_taken(tmp_path: Path, changes: dict[str, int], error: type[Exception], says: str) -> None:
+def test_sizes_are_refused_before_memory_is_taken(
+    tmp_path: Path, changes: dict[str, int], error: type[Exception], says: str
+) -> None:
     file, start = written(MODELS[0], tmp_path), time.monotonic()
     with pytest.raises(error, match=says) as caught:
         check_sizes(MODELS[0].model_copy(update=changes), 11, 7, file)

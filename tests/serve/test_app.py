@@ -49,7 +49,9 @@ def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
     assert about["note"] == "mean over 2 heads"
     values, _ = numbers(client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 0, "y": 1, "x": 1}))
     torch.testing.assert_close(values, dense[0, 256:, 256:])
-    values, about = numbers(client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"}))
+    values, about = numbers(
+        client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"})
+    )
     torch.testing.assert_close(values, torch.nn.functional.max_pool2d(dense[None, :1], 2)[0, 0])
     assert about["note"] == "largest of 2 x 2 weights"
     values, about = numbers(client.get("/api/scenes/0/thumbnail", params={**where, "head": 0}))
@@ -133,7 +135,11 @@ def test_blanks_are_guessed(client: TestClient) -> None:
         ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
         ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
         ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
-        ("translate", {"text": "a" * 100_000}, "the text has 100,000 tokens, more than the 32,768 that are read at once here"),
+        (
+            "translate",
+            {"text": "a" * 100_000},
+            "the text has 100,000 tokens, more than the 32,768 that are read at once here",
+        ),
         ("translate", {"text": 7}, "text: Input should be a valid string"),
         ("translate", {"txt": "a"}, "text: Field required"),
         ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
@@ -142,7 +148,9 @@ def test_blanks_are_guessed(client: TestClient) -> None:
         ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(client: TestClient, path: str, body: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(
+    client: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
     answer = client.post(f"/api/{path}", json=body)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
@@ -174,12 +182,20 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
         ("/api/nothing", 404, "Not Found"),
         ("/api/translate", 405, "Method Not Allowed"),
         ("/api/scenes/0/row?group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
-        ("/api/scenes/0/row?group=cross&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
+        (
+            "/api/scenes/0/row?group=cross&layer=0&head=0&query=-1",
+            400,
+            "query: Input should be greater than or equal to 0",
+        ),
         ("/api/scenes/0/row?group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
         ("/api/scenes/0/row?group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
         ("/api/scenes/0/row?group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
         ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
-        ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
+        (
+            "/api/scenes/0/tile?group=cross&layer=0&head=0&level=0&y=0&x=0&how=best",
+            400,
+            "how: Input should be 'mean' or 'max'",
+        ),
         ("/web/explore.py", 404, "Not Found"),
         ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
     ],
@@ -190,7 +206,9 @@ def test_what_there_is_not(client: TestClient, address: str, status: int, said: 
     assert said in answer.json()["error"]
 
 
-def test_what_nobody_foresaw_is_one_line_too(client: TestClient, explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_foresaw_is_one_line_too(
+    client: TestClient, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(text: object) -> None:
         raise RuntimeError("a reason")
 

@@ -1,4 +1,7 @@
-"""What the page of `attent explore` shows around an answer: whose looks shade what is read, and what an error leaves of the one before."""
+"""What the page of `attent explore` shows around an answer.
+
+Whose looks shade what is read, and what an error leaves of the one before.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def served(translator: Translator) -> Iterator[ExploreServer]:
     # a model of its own: what the test's thread runs would be heard by who watches the server's
-    with ExploreServer(Explorer([LoadedRun("dates", "translate", copy.deepcopy(translator))], text="abc"), port=0) as exploring:
+    with ExploreServer(
+        Explorer([LoadedRun("dates", "translate", copy.deepcopy(translator))], text="abc"), port=0
+    ) as exploring:
         yield exploring
 
 
@@ -34,7 +39,10 @@ def until(page: Any, holds: Callable[[], bool]) -> None:
 
 def answered(page: Any) -> None:
     """Wait until the answer is there, and the view of it."""
-    until(page, lambda: page.locator(".former").count() == 0 and page.locator(".zoom canvas[data-complete='true']").count() > 0)
+    until(
+        page,
+        lambda: page.locator(".former").count() == 0 and page.locator(".zoom canvas[data-complete='true']").count() > 0,
+    )
 
 
 def shading(page: Any) -> list[float]:
@@ -59,7 +67,9 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     until(page, lambda: is_shaded(-1, last))
     page.locator(".written button").nth(0).click()
     until(page, lambda: is_shaded(0, last))
-    colors = {piece.evaluate("piece => getComputedStyle(piece).backgroundColor") for piece in page.locator(".read li").all()}
+    colors = {
+        piece.evaluate("piece => getComputedStyle(piece).backgroundColor") for piece in page.locator(".read li").all()
+    }
     assert len(colors) > 1
     window.picture(page, "explore-shaded", whole=True)
     # the head that the view shows is the one that shades

@@ -56,7 +56,11 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     level = int(page.locator(".zoom canvas").first.get_attribute("data-level"))
     assert level > 0
     page.locator(".zoom canvas").first.focus()
-    said(page, f"the mean of these {2**level} × {2**level} weights: {2**level} tokens by {2**level} tokens", ".zoom .readout")
+    said(
+        page,
+        f"the mean of these {2**level} × {2**level} weights: {2**level} tokens by {2**level} tokens",
+        ".zoom .readout",
+    )
     page.locator(".zoom .options select").select_option("largest")
     said(page, f"the largest of these {2**level} × {2**level} weights", ".zoom .readout")
     # the sum of several rows is that of the server's own

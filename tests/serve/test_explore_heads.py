@@ -28,7 +28,9 @@ def without_heads(translator: Translator, text: str, heads: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_a_translation_without_heads_is_that_of_such_a_model(explorer: Explorer, translator: Translator, beam: int) -> None:
+def test_a_translation_without_heads_is_that_of_such_a_model(
+    explorer: Explorer, translator: Translator, beam: int
+) -> None:
     *_, whole = explorer.translate(TranslateRequest(text="abc", beam=beam))
     *_, end = explorer.translate(TranslateRequest(text="abc", beam=beam, off=OFF))
     if beam == 1:
@@ -53,7 +55,12 @@ def test_heads_that_are_not_there_are_refused(explorer: Explorer) -> None:
     events = explorer.translate(TranslateRequest(text="abc", off=(SwitchedHead(module=CROSS, head=2),)))
     with pytest.raises(ArgumentError, match=f"^the head of {CROSS} must be from 0 to 1, got 2$"):
         list(events)
-    for wrong in ({"module": CROSS, "head": -1}, {"module": CROSS, "head": MAX_HEADS}, {"module": "x" * 501, "head": 0}, {"head": 0}):
+    for wrong in (
+        {"module": CROSS, "head": -1},
+        {"module": CROSS, "head": MAX_HEADS},
+        {"module": "x" * 501, "head": 0},
+        {"head": 0},
+    ):
         with pytest.raises(ValidationError):
             SwitchedHead.model_validate(wrong)
     with pytest.raises(ValidationError):

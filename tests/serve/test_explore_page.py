@@ -85,7 +85,10 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     page.fill("#text", "bad")
     tokens, text = written(translator, "bad")
     ended(page, text)
-    assert page.locator(".written button bdi").all_inner_texts() == [*labels(translator.target_tokenizer, tokens), "</s>"]
+    assert page.locator(".written button bdi").all_inner_texts() == [
+        *labels(translator.target_tokenizer, tokens),
+        "</s>",
+    ]
     assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
     # the second token becomes another, and the model goes on from there
     page.locator(".written button").nth(1).click()
@@ -109,7 +112,9 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
     page = window.open(served.address)
     ended(page, found := written(translator, "abc")[1])
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
@@ -120,7 +125,9 @@ def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: Expl
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
-    assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(weights[0, 1, 1, 1].item(), abs=1e-6)
+    assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
+        weights[0, 1, 1, 1].item(), abs=1e-6
+    )
 
 
 def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any) -> None:
@@ -178,7 +185,9 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
 
 
-def test_figures_are_those_of_the_group_that_is_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_figures_are_those_of_the_group_that_is_shown(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
@@ -242,7 +251,9 @@ def test_without_the_token_the_page_says_what_to_open(served: ExploreServer, win
     window.wrong = [wrong for wrong in window.wrong if "status of 403" not in wrong]
 
 
-def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(window: Any, translator: Translator) -> None:
+def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
+    window: Any, translator: Translator
+) -> None:
     run = LoadedRun("dates", "translate", copy.deepcopy(translator))
     with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         page = window.open(exploring.address)
@@ -297,7 +308,9 @@ def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any
     assert page.inner_text(".run h1") == "cab"
 
 
-def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     page.locator(".written button").nth(1).hover()
@@ -335,12 +348,20 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     first = page.locator(".rows li").first
     assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
     first.hover()
-    until(page, f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks at')")
+    until(
+        page,
+        (
+            f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks "
+            "at')"
+        ),
+    )
 
 
 def test_texts_run_their_way(window: Any, translator: Translator) -> None:
     hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
-    with ExploreServer(Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0) as exploring:
+    with ExploreServer(
+        Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0
+    ) as exploring:
         page = window.open(exploring.address)
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
@@ -361,7 +382,9 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         window.check()
 
 
-def test_an_answer_that_ends_early_is_no_translation(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_an_answer_that_ends_early_is_no_translation(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
@@ -377,7 +400,9 @@ ENTER = """composing => document.querySelector("#text").dispatchEvent(
 )"""
 
 
-def test_enter_while_a_word_is_composed_translates_nothing(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_enter_while_a_word_is_composed_translates_nothing(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     asked = len(window.requests)

@@ -32,7 +32,9 @@ def said(page: Any, text: str) -> None:
 
 
 @SIZES
-def test_a_year_in_an_arabic_text_is_legible(window: Any, translator: Translator, size: tuple[int, int], dark: bool) -> None:
+def test_a_year_in_an_arabic_text_is_legible(
+    window: Any, translator: Translator, size: tuple[int, int], dark: bool
+) -> None:
     arabic = Translator(translator.model, CharTokenizer("ما 206"), translator.target_tokenizer)
     with serve(arabic, "ما 2026") as exploring:
         page = window.open(exploring.address, size=size, dark=dark)
@@ -44,7 +46,9 @@ def test_a_year_in_an_arabic_text_is_legible(window: Any, translator: Translator
 
 
 @SIZES
-def test_an_emptied_text_leaves_nothing_behind(window: Any, translator: Translator, size: tuple[int, int], dark: bool) -> None:
+def test_an_emptied_text_leaves_nothing_behind(
+    window: Any, translator: Translator, size: tuple[int, int], dark: bool
+) -> None:
     with serve(translator) as exploring:
         page = window.open(exploring.address, size=size, dark=dark)
         # nothing is typed yet

@@ -21,9 +21,13 @@ from attent.serve.requests import ExampleRequest, HeadRequest, TextRequest, Tran
 from attent.views.scene import Scene
 
 
-def test_a_long_text_is_looked_at_before_its_translation_ends(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_is_looked_at_before_its_translation_ends(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(explorer_file, "MAX_TOKENS_WITH_WEIGHTS", 10)
-    events = explorer.translate(TranslateRequest(text="abcde" * 3, where=HeadRequest(group="cross", layer=0, head=None)))
+    events = explorer.translate(
+        TranslateRequest(text="abcde" * 3, where=HeadRequest(group="cross", layer=0, head=None))
+    )
     kinds = [next(events)["kind"], (scene := next(events))["kind"]]
     assert kinds == ["start", "scene"]
     assert [group.name for group in explorer.scenes[scene["scene"]].groups] == ["self"]
@@ -32,7 +36,9 @@ def test_a_long_text_is_looked_at_before_its_translation_ends(explorer: Explorer
 
 def test_the_weights_of_each_step_are_those_of_the_layer_that_is_shown(explorer: Explorer) -> None:
     for layer, head in ((0, 1), (99, None)):
-        *_, last, end = explorer.translate(TranslateRequest(text="abc", where=HeadRequest(group="cross", layer=layer, head=head)))
+        *_, last, end = explorer.translate(
+            TranslateRequest(text="abc", where=HeadRequest(group="cross", layer=layer, head=head))
+        )
         weights = explorer.scenes[end["scene"]].group("cross").layers[min(layer, 1)].weights
         expected = weights[0, :, -1].mean(0) if head is None else weights[0, head, -1]
         assert last["weights"] == pytest.approx(expected.tolist(), abs=1e-5)

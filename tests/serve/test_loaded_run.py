@@ -46,7 +46,9 @@ def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, 
 def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) -> None:
     as_trained, other = load_run(run_folder), load_run(run_folder, normalizer="hard")
     assert other.name == "dates · normalizer hard"
-    rows = [run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)]
+    rows = [
+        run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)
+    ]
     assert rows[0].max() < 1
     assert set(rows[1].flatten().tolist()) == {0.0, 1.0}
     assert torch.equal(rows[0].argmax(-1), rows[1].argmax(-1))

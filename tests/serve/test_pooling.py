@@ -12,7 +12,9 @@ from attent.serve.pooling import BlockPooler, block_count, mean_over_heads, pool
 def by_hand(dense: Tensor, level: int, how: str) -> Tensor:
     size = 1 << level
     parts = [strip.split(size, 1) for strip in dense.split(size, 0)]
-    return torch.stack([torch.stack([block.mean() if how == "mean" else block.max() for block in strip]) for strip in parts])
+    return torch.stack(
+        [torch.stack([block.mean() if how == "mean" else block.max() for block in strip]) for strip in parts]
+    )
 
 
 def test_runs_of_a_length() -> None:

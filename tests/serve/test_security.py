@@ -59,7 +59,10 @@ def test_another_site_can_neither_post_nor_read(client: TestClient) -> None:
     asked = client.options("/api/translate", headers={**theirs, "Access-Control-Request-Method": "POST"})
     assert asked.status_code == 403
     assert "access-control-allow-origin" not in asked.headers
-    assert client.get("/web/explore.js", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}).status_code == 403
+    assert (
+        client.get("/web/explore.js", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}).status_code
+        == 403
+    )
 
 
 def test_a_link_to_the_page_may_stand_anywhere(client: TestClient) -> None:
@@ -101,7 +104,8 @@ def test_every_answer_says_what_a_page_may_do(client: TestClient) -> None:
 
 
 BODY = (
-    b"POST /api/translate HTTP/1.1\r\nHost: HOST\r\nX-Attent-Token: TOKEN\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    b"POST /api/translate HTTP/1.1\r\nHost: HOST\r\nX-Attent-Token: TOKEN\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 99\r\n\r\n{"
 )
 
 
@@ -115,7 +119,9 @@ def exploring(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExploreServer]:
 def half(exploring: ExploreServer, request: bytes) -> socket.socket:
     """A connection that has sent the beginning of a request."""
     connection = socket.create_connection(("127.0.0.1", exploring.port), timeout=20)
-    connection.sendall(request.replace(b"HOST", f"127.0.0.1:{exploring.port}".encode()).replace(b"TOKEN", exploring.token.encode()))
+    connection.sendall(
+        request.replace(b"HOST", f"127.0.0.1:{exploring.port}".encode()).replace(b"TOKEN", exploring.token.encode())
+    )
     return connection
 
 
@@ -135,7 +141,8 @@ def test_a_request_that_is_not_whole_in_time_ends_its_connection(
 
 
 @pytest.mark.parametrize(
-    "begin", [b"GET / HTTP/1.1\r\na: ", BODY.replace(b"Content-Length: 99", b"Transfer-Encoding: chunked")[:-1] + b"0\r\na: "]
+    "begin",
+    [b"GET / HTTP/1.1\r\na: ", BODY.replace(b"Content-Length: 99", b"Transfer-Encoding: chunked")[:-1] + b"0\r\na: "],
 )
 def test_headers_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
     monkeypatch.setattr(security, "REQUEST_TIMEOUT", 300)

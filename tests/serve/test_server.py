@@ -55,16 +55,20 @@ def test_what_it_cannot_listen_on() -> None:
         ExploreServer(Explorer(), host="no-such-name.invalid", allowed_hosts=["localhost"])
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.0.7", "example.org", "127.example.org", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "", "192.168.0.7", "example.org", "127.example.org", "127.0.0.1.nip.io"]
+)
 def test_a_host_that_others_reach_needs_a_name(host: str) -> None:
     with pytest.raises(
-        ArgumentError, match=f"^other machines may reach host '{host}': --allowed-host NAME says by which name browsers may ask$"
+        ArgumentError,
+        match=f"^other machines may reach host '{host}': --allowed-host NAME says by which name browsers may ask$",
     ):
         ExploreServer(Explorer(), host=host)
 
 
 @pytest.mark.parametrize(
-    "name", ["", "*", "*.org", "http://localhost", "localhost:", "localhost:99999", "a b", "::1", "0.0.0.0", "[::]", "a/b"]
+    "name",
+    ["", "*", "*.org", "http://localhost", "localhost:", "localhost:99999", "a b", "::1", "0.0.0.0", "[::]", "a/b"],
 )
 def test_a_name_is_one_name(name: str) -> None:
     with pytest.raises(ArgumentError, match=r"^--allowed-host must be one name or address"):
@@ -89,7 +93,11 @@ def test_in_a_container_only_the_allowed_names_are_answered() -> None:
         own, port = f"box.example:{server.port}", server.port
         for host in (own, "localhost:9000", "plain", "plain:80"):
             assert status(host) == status(host, Origin=f"http://{host}") == 200
-        for host in ("box.example", "localhost", *(f"{name}:{port}" for name in ("127.0.0.1", "0.0.0.0", "localhost", "evil.example"))):
+        for host in (
+            "box.example",
+            "localhost",
+            *(f"{name}:{port}" for name in ("127.0.0.1", "0.0.0.0", "localhost", "evil.example")),
+        ):
             assert status(host) == 421
         assert status(own, Origin="http://evil.example") == 403
         assert status(own, token="wrong") == status(own, **{"Sec-Fetch-Site": "cross-site"}) == 403

@@ -39,7 +39,9 @@ def joined(tiles: TilePyramid, view: HeadView, level: int, how: str) -> tuple[Te
     down, across = (range(block_count(length, level + 8)) for length in view.shape)
     every = [[tiles.tile(view, level, y, x, how) for x in across] for y in down]
     assert all(part.is_exact == ("until" not in part.note) for strip in every for part in strip)
-    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in every]), {part.note for strip in every for part in strip}
+    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in every]), {
+        part.note for strip in every for part in strip
+    }
 
 
 def pooled(dense: Tensor, level: int, how: str) -> Tensor:
@@ -51,7 +53,8 @@ def pooled(dense: Tensor, level: int, how: str) -> Tensor:
 @pytest.mark.parametrize("how", ["mean", "max"])
 @pytest.mark.parametrize("head", [None, 1])
 @pytest.mark.parametrize(
-    ("queries", "keys", "made"), [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})]
+    ("queries", "keys", "made"),
+    [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})],
 )
 def test_every_level_is_the_dense_map_made_small(
     tiles: TilePyramid, how: str, head: int | None, queries: int, keys: int, made: dict
@@ -69,7 +72,8 @@ def test_a_layer_of_numbers_serves_as_one_of_a_map(tiles: TilePyramid) -> None:
     weights = attended(300, 270)
     dense = HeadView("dense", LayerWeights("a", weights.dense(), sequence=1), None)
     torch.testing.assert_close(
-        joined(tiles, dense, 1, "max")[0], joined(tiles, HeadView("map", LayerWeights("a", weights, 1), None), 1, "max")[0]
+        joined(tiles, dense, 1, "max")[0],
+        joined(tiles, HeadView("map", LayerWeights("a", weights, 1), None), 1, "max")[0],
     )
 
 

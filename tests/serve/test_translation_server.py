@@ -32,7 +32,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
     sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
     names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
-    assert command(["train", "--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), "--threads", "1", *sizes, *names]) == 0
+    assert (
+        command(
+            [
+                "train",
+                "--train",
+                str(folder / "pairs.tsv"),
+                "--out",
+                str(folder / "run"),
+                "--threads",
+                "1",
+                *sizes,
+                *names,
+            ]
+        )
+        == 0
+    )
     return folder / "run"
 
 
@@ -85,7 +100,9 @@ def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
         assert client.health()
         document = tmp_path / "a page.html"
         document.write_text("<p>the <b>dog</b> 3</p>")
-        with urllib.request.urlopen(client.translate_file(document, "en", "de").translated_file_url, timeout=60) as answer:
+        with urllib.request.urlopen(
+            client.translate_file(document, "en", "de").translated_file_url, timeout=60
+        ) as answer:
             assert answer.headers.get_filename() == "a_page.html" and answer.read().startswith(b"<p>")
         with pytest.raises(library.BadRequestError, match="file format not supported"):
             client.translate_file(Path(__file__), "en", "de")
@@ -168,7 +185,9 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
         connections.append(socket.create_connection(("127.0.0.1", port)))
         connections[-1].sendall(request)
 
-    texts = json.dumps({"q": [f"the dog {number} is here. " * 200 for number in range(10)], "source": "en", "target": "de"}).encode()
+    texts = json.dumps(
+        {"q": [f"the dog {number} is here. " * 200 for number in range(10)], "source": "en", "target": "de"}
+    ).encode()
     head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     for _ in range(10):
         # headers and bodies that do not come, answers that nobody reads, and work for longer than that
@@ -198,7 +217,9 @@ def test_what_takes_too_long_after_sigterm_is_given_up(
         has_begun.set()
         assert is_over.wait(60)
 
-    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None)
+    server = translation_server.TranslationServer(
+        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
+    )
     with ThreadPoolExecutor(1) as client, translation_server.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         monkeypatch.setattr(server.catalog.runs[0].translator, "search", block)
@@ -236,7 +257,9 @@ def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(run: Path, monkeypatc
         has_begun.set()
         assert is_over.wait(60)
 
-    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None)
+    server = translation_server.TranslationServer(
+        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
+    )
     monkeypatch.setattr(server.catalog, "reload", load)
     with translation_server.listen("127.0.0.1", 0) as listener:
         stopper = threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM))
@@ -263,7 +286,9 @@ document_worker.main()
 """
 
 
-def test_a_document_that_is_read_at_sigterm_is_given_up(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_is_read_at_sigterm_is_given_up(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from attent.serve import translation_server
     from attent.serve.translation import document_processes
     from attent.serve.translation.engines import RunCatalog
@@ -272,7 +297,10 @@ def test_a_document_that_is_read_at_sigterm_is_given_up(run: Path, tmp_path: Pat
     monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", READER))
     has_begun, interval, asked = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
     parts = {'name="source"': "en", 'name="target"': "de", 'name="file"; filename="a.txt"': has_begun}
-    form = "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items()) + "--x--\r\n"
+    form = (
+        "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items())
+        + "--x--\r\n"
+    )
     server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
     with ThreadPoolExecutor(2) as pool, translation_server.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/translate_file"
@@ -324,13 +352,18 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
     ("options", "problem"),
     [
         (["--languages", "en"], "--languages takes source and target of each run, such as en:de, got 'en'"),
-        (["--languages", "en:de", "--languages", "de:en"], "--languages are for each run in order: 1 runs and 2 pairs of languages"),
+        (
+            ["--languages", "en:de", "--languages", "de:en"],
+            "--languages are for each run in order: 1 runs and 2 pairs of languages",
+        ),
         (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
         (["--api-keys-file", "none"], "--api-keys-file none cannot be read"),
         (["--host", "203.0.113.1"], "cannot be listened on"),
     ],
 )
-def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_end_in_one_line(
+    run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(["serve", str(run), *options]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and problem in error
@@ -342,7 +375,9 @@ def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> 
         body = json.dumps({"q": "the dog", "source": "en", "target": "de"}).encode()
         headers = {"Content-Type": "application/json", "X-Forwarded-For": forwarded}
         try:
-            with urllib.request.urlopen(urllib.request.Request(f"{address}/translate", body, headers), timeout=60) as answer:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"{address}/translate", body, headers), timeout=60
+            ) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             with error:

@@ -41,7 +41,11 @@ def new(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(tmp_path: Path, old: Path) -> Path:
     text = f'[text]\ntrain = "{old}"\ntokenizer = "char"\nsource_language = "en"\ntarget_language = "de"\n'
-    follow(parse(f"{text}{MODEL_TABLE}[training]\nupdates = 2\nbatch_pairs = 8\n", "old.toml"), tmp_path / "old", progress=quiet())
+    follow(
+        parse(f"{text}{MODEL_TABLE}[training]\nupdates = 2\nbatch_pairs = 8\n", "old.toml"),
+        tmp_path / "old",
+        progress=quiet(),
+    )
     return tmp_path / "old"
 
 
@@ -51,7 +55,9 @@ def adaptation(new: Path, old: Path, training: str = "updates = 3") -> RunSettin
 
 
 @pytest.mark.parametrize("frozen", [("embeddings",), ("encoder",), ("decoder", "output"), ("embeddings", "encoder")])
-def test_frozen_parts_stay_and_all_others_learn(tmp_path: Path, run: Path, new: Path, old: Path, frozen: tuple[str, ...]) -> None:
+def test_frozen_parts_stay_and_all_others_learn(
+    tmp_path: Path, run: Path, new: Path, old: Path, frozen: tuple[str, ...]
+) -> None:
     settings = adaptation(new, old, f"updates = 2\nfreeze = [{', '.join(map(repr, frozen))}]")
     follow(settings, tmp_path / "new", init_from=run, progress=quiet())
     before, after = load(run).model, load(tmp_path / "new").model
@@ -61,10 +67,16 @@ def test_frozen_parts_stay_and_all_others_learn(tmp_path: Path, run: Path, new: 
     assert {name for (name, weight), learned in pairs if torch.equal(weight, learned)} == stays != set()
 
 
-def test_a_part_that_is_none_is_refused_before_anything_is_written(tmp_path: Path, run: Path, new: Path, old: Path) -> None:
+def test_a_part_that_is_none_is_refused_before_anything_is_written(
+    tmp_path: Path, run: Path, new: Path, old: Path
+) -> None:
     with pytest.raises(UnknownNameError, match="unknown part of the model 'encodr'"):
-        follow(adaptation(new, old, 'updates = 2\nfreeze = ["encodr"]'), tmp_path / "new", init_from=run, progress=quiet())
-    with pytest.raises(ArgumentError, match="nothing is left to train: embeddings, encoder, decoder, output have all weights"):
+        follow(
+            adaptation(new, old, 'updates = 2\nfreeze = ["encodr"]'), tmp_path / "new", init_from=run, progress=quiet()
+        )
+    with pytest.raises(
+        ArgumentError, match="nothing is left to train: embeddings, encoder, decoder, output have all weights"
+    ):
         everything = 'updates = 2\nfreeze = ["embeddings", "encoder", "decoder", "output"]'
         follow(adaptation(new, old, everything), tmp_path / "new", init_from=run, progress=quiet())
     assert not (tmp_path / "new").exists()

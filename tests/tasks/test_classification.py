@@ -46,7 +46,10 @@ def pictures(folder: Path) -> str:
 
 
 def texts(folder: Path) -> str:
-    lines = [f"{number} {'quick' if number % 2 else 'slow'} steps\t{'fast' if number % 2 else 'late'}" for number in range(60)]
+    lines = [
+        f"{number} {'quick' if number % 2 else 'slow'} steps\t{'fast' if number % 2 else 'late'}"
+        for number in range(60)
+    ]
     (folder / "a.tsv").write_text("\n".join([*lines, "no label"]) + "\n")
     return f'[labelled]\ntrain = {json.dumps(str(folder / "a.tsv"))}\ntokenizer = "word"\n'
 
@@ -73,7 +76,10 @@ def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     follow(settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
     assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
     assert " nats/example " in stream.getvalue()
-    assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == ["fast", "late"]
+    assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == [
+        "fast",
+        "late",
+    ]
 
 
 def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +91,17 @@ def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("corpus", [pictures, texts])
-def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(corpus: Callable[[Path], str], tmp_path: Path) -> None:
+def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
+    corpus: Callable[[Path], str], tmp_path: Path
+) -> None:
     # in the middle of an epoch, whose pictures vary as they would have
     whole = settings(corpus(tmp_path), updates=8, save_every=2, keep_best=0)
     follow(whole, tmp_path / "whole", progress=quiet())
-    follow(whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}), tmp_path / "run", progress=quiet())
+    follow(
+        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
+        tmp_path / "run",
+        progress=quiet(),
+    )
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -101,10 +113,15 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     whole = file.read_text()
     file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
     log = (tmp_path / "run/log.jsonl").read_bytes()
-    with pytest.raises(DataError, match=r"the corpus of .*run has changed, and the run would learn what it is judged by: train a new one"):
+    with pytest.raises(
+        DataError,
+        match=r"the corpus of .*run has changed, and the run would learn what it is judged by: train a new one",
+    ):
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
-    with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"):
+    with pytest.raises(
+        DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"
+    ):
         evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
     file.write_text(whole)
     resume(tmp_path / "run", {"updates": 4}, progress=quiet())
@@ -123,11 +140,15 @@ def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
-def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str], has_file: bool) -> None:
+def test_validation_leaves_out_what_training_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_file: bool
+) -> None:
     table = texts(tmp_path) + "maximum_length = 4\n"
     long = [f"{number} slow and slow steps\tlate" for number in range(60, 100)]
     if has_file:
-        (tmp_path / "valid.tsv").write_text("\n".join(["some quick steps\tfast", "some slow steps\tlate", long[0]]) + "\n")
+        (tmp_path / "valid.tsv").write_text(
+            "\n".join(["some quick steps\tfast", "some slow steps\tlate", long[0]]) + "\n"
+        )
         table += f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
     else:
         (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text() + "\n".join(long) + "\n")
@@ -135,7 +156,9 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, capsys: 
     results = follow(settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
     if has_file:
         assert results["validation"]["examples"] == 2
-        assert "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
+        assert (
+            "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
+        )
     else:
         assert "  40 dropped: longer than the maximum length " in stream.getvalue()
     evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
@@ -151,7 +174,9 @@ def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
     classifier = load(tmp_path / "run")
     some = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
     loss, confusion = evaluate_classifier(classifier, some)
-    chances = [dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.data.data, best=2)]
+    chances = [
+        dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.data.data, best=2)
+    ]
     right = [chances[row][corpus.data.inputs.labels[corpus.data.classes[row]]] for row in corpus.data.test]
     assert loss == pytest.approx(-np.log(right).mean(), abs=1e-5)
     assert confusion.counts.sum() == len(corpus.data.test) == 12
@@ -164,7 +189,9 @@ def test_settings_say_what_they_need(tmp_path: Path) -> None:
     assert settings(texts(tmp_path)).model.input == "tokens"
     with pytest.raises(ArgumentError, match=r"needs something to learn from: \[images\] or \[labelled\]"):
         settings("")
-    with pytest.raises(ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got \[text\]"):
+    with pytest.raises(
+        ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got \[text\]"
+    ):
         settings('[text]\ntrain = "a.tsv"')
     with pytest.raises(ArgumentError, match="both be the corpus"):
         settings(pictures(tmp_path) + texts(tmp_path))
@@ -180,7 +207,9 @@ def test_a_start_from_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
     follow(settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
     np.savez(tmp_path / "a.npz", images=np.random.rand(20, 4, 6), y=np.arange(20) % 3)
     with pytest.raises(ArgumentError, match="the run tells 2 classes"):
-        follow(settings(pictures_as_they_are(tmp_path)), tmp_path / "other", init_from=tmp_path / "run", progress=quiet())
+        follow(
+            settings(pictures_as_they_are(tmp_path)), tmp_path / "other", init_from=tmp_path / "run", progress=quiet()
+        )
 
 
 def pictures_as_they_are(folder: Path) -> str:
@@ -194,11 +223,16 @@ def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tm
         # in either file a text that just fits, and another that does not
         lines = [" ".join(letters[row % 2] * (most + row if row < 2 else row + 1)) for row in range(count)]
         (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines)))
-    table = f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\nvalid = "{tmp_path / "b.tsv"}"\ntokenizer = "word"\nmaximum_length = 999'
+    table = (
+        f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\nvalid = "{tmp_path / "b.tsv"}"\ntokenizer = "word"\n'
+        "maximum_length = 999"
+    )
     training = '[training]\nupdates = 3\nbatch_pairs = 32\nprecision = "float32"\nthreads = 1'
     stream = io.StringIO()
     results = follow(
-        parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml"), tmp_path / "run", progress=Progress(stream)
+        parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml"),
+        tmp_path / "run",
+        progress=Progress(stream),
     )
     for part in ("train", "validation"):
         said = f"{part}: 1 dropped: longer than the {most} tokens, vectors or patches that this model can read (line 2)"

@@ -25,7 +25,10 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_dates_are_the_corpus_unless_text_is() -> None:
-    small = "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\nheld_out_combinations = 1\n"
+    small = (
+        "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\n"
+        "held_out_combinations = 1\n"
+    )
     settings = parse(small + TRAINING, "some.toml")
     made = TranslationTask().corpus(settings)
     assert list(made.held_out) == ["held-out dates", "held-out combinations"]
@@ -41,7 +44,9 @@ def test_dates_are_the_corpus_unless_text_is() -> None:
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:
-    read = TranslationTask().corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
+    read = TranslationTask().corpus(
+        parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml")
+    )
     source, target = read.learn_tokenizers()
     assert len(read.encode(source, target, None)) + len(read.validation) == 40
     assert source.decode(source.encode("abb")) == "abb"

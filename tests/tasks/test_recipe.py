@@ -49,7 +49,10 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     results = follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
     assert list(results) == ["held-out dates", "held-out combinations"]
     assert all(set(scores) == {"pairs", "exact_match", "year_alignment", "AER"} for scores in results.values())
-    assert all(scores["pairs"] == 7 and 0 <= scores["year_alignment"] <= 100 and 0 <= scores["AER"] <= 1 for scores in results.values())
+    assert all(
+        scores["pairs"] == 7 and 0 <= scores["year_alignment"] <= 100 and 0 <= scores["AER"] <= 1
+        for scores in results.values()
+    )
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["results"] == results
     assert config["corpus"]["dates"]["locales"] == ["en", "de"]
@@ -72,7 +75,8 @@ def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path)
 def test_r_drop_is_refused_where_nothing_is_translated(tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a b\n", encoding="utf-8")
     recipe_of = (
-        f'task = "text-generation"\n[lines]\ntrain = "{tmp_path}/lines.txt"\n[training]\nupdates = 1\nbatch_pairs = 2\nr_drop = 1.0\n'
+        f'task = "text-generation"\n[lines]\ntrain = "{tmp_path}/lines.txt"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
+        "r_drop = 1.0\n"
     )
     with pytest.raises(ArgumentError, match=r"^r_drop is for the task translate$"):
         follow(parse(recipe_of, "lm.toml"), tmp_path / "run")
@@ -83,7 +87,9 @@ def test_r_drop_is_refused_where_nothing_is_translated(tmp_path: Path) -> None:
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
     results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=Progress(io.StringIO()))
-    assert all((name in scores) is (attention != "none") for scores in results.values() for name in ("year_alignment", "AER"))
+    assert all(
+        (name in scores) is (attention != "none") for scores in results.values() for name in ("year_alignment", "AER")
+    )
     translator = load(tmp_path / "run")
     maps = translator.map("en | March 3, 2026", "2026-03-03")
     assert [(name, shown.weights.shape, len(shown.rows)) for name, shown in maps.items()] == (
@@ -126,7 +132,9 @@ def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> N
     """Run the command, and kill it at some moment after its next checkpoint."""
     before = latest_checkpoint(folder)
     with (folder.parent / "printed").open("w+") as printed:
-        process = subprocess.Popen([sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed
+        )
         deadline = time.monotonic() + 60
         while latest_checkpoint(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -212,7 +220,8 @@ def test_validation_shows_three_translations(tmp_path: Path) -> None:
 def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
     follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
     other = parse(
-        '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\nheld_out_pairs = 7\n'
+        '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\n'
+        "held_out_pairs = 7\n"
         "held_out_combinations = 1\n[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n",
         "other.toml",
     )
@@ -244,7 +253,10 @@ def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Pa
 def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
     """A name in the user's own settings is the user's; one that comes with a run takes trust."""
     own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})
-    quiet, refused = Progress(io.StringIO()), r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import"
+    quiet, refused = (
+        Progress(io.StringIO()),
+        r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import",
+    )
     follow(own, tmp_path / "run", progress=quiet)
     with pytest.raises(RunError, match=refused):
         resume(tmp_path / "run", {"updates": 5}, progress=quiet)
@@ -278,14 +290,18 @@ def test_a_setting_of_the_run_that_is_none_is_named_with_its_file(tmp_path: Path
     content = json.loads(config.read_text())
     content["training"]["batch_pairs"] = -1
     config.write_text(json.dumps(content))
-    with pytest.raises(RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be greater than or equal to 1$"):
+    with pytest.raises(
+        RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be greater than or equal to 1$"
+    ):
         resume(tmp_path / "run", {"updates": 5})
 
 
 def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
     follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with pytest.raises(RunError, match="has no checkpoint to go on from; --init-from starts another run from its weights"):
+    with pytest.raises(
+        RunError, match="has no checkpoint to go on from; --init-from starts another run from its weights"
+    ):
         resume(tmp_path / "run", {"updates": 5})
     with pytest.raises(RunError, match="is no run folder"):
         resume(tmp_path / "elsewhere")
@@ -293,7 +309,9 @@ def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
 
 def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -> None:
     pairs = [("a b " * number, "b a " * number) for number in range(1, 24)]
-    (tmp_path / "train.tsv").write_text("".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs), encoding="utf-8")
+    (tmp_path / "train.tsv").write_text(
+        "".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs), encoding="utf-8"
+    )
     long = "\t".join(["a b " * 30] * 2)
     (tmp_path / "valid.tsv").write_text(f"c a b\ta b c\n{long}\na c\tc a\n", encoding="utf-8")
     settings = parse(
@@ -324,7 +342,10 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
 
 def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("".join(f"a {row}\tb {row}\n" for row in range(40)), encoding="utf-8")
-    recipe_of = f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n[model]\n{SMALL}\n[training]\nupdates = 6\nbatch_pairs = 19\n'
+    recipe_of = (
+        f'[text]\ntrain = "{tmp_path}/train.tsv"\ntokenizer = "char"\n[model]\n{SMALL}\n[training]\nupdates = 6\n'
+        "batch_pairs = 19\n"
+    )
     stream = io.StringIO()
     results = follow(parse(recipe_of + "warmup = 0.1", "pairs.toml"), tmp_path / "run", progress=Progress(stream))
     # of 2 pairs; a run stores what it always did

@@ -41,25 +41,46 @@ def test_the_demo_comes_with_the_package() -> None:
     [
         (
             "[training]\nupdate = 5",
-            r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: accumulate, averaging, ",
+            (
+                r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: accumulate, "
+                r"averaging, "
+            ),
         ),
         (
             LEAST + "[modle]",
             r"unknown table in some\.toml, 'modle'; did you mean 'model'\? "
             r"\(known: dates, images, labelled, lines, model, task, text, training, vectors\)",
         ),
-        (LEAST + '[model]\npresett = "tiny"', r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?"),
+        (
+            LEAST + '[model]\npresett = "tiny"',
+            r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?",
+        ),
         (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
-        (LEAST + '[model]\nnorm = "prae"', r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
+        (
+            LEAST + '[model]\nnorm = "prae"',
+            r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)",
+        ),
         (
             LEAST + '[model]\nkind = "rrn"',
-            r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: decoder, encoder, rnn, transformer\)",
+            (
+                r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: decoder, encoder, rnn, "
+                r"transformer\)"
+            ),
         ),
-        (LEAST + '[model]\nkind = "rnn"\nheads = 3', r"unknown key in \[model\] of some\.toml, 'heads' \(known: attention, "),
-        (LEAST + '[model]\nkind = "rnn"\ncell = "gruu"', r"unknown model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?"),
+        (
+            LEAST + '[model]\nkind = "rnn"\nheads = 3',
+            r"unknown key in \[model\] of some\.toml, 'heads' \(known: attention, ",
+        ),
+        (
+            LEAST + '[model]\nkind = "rnn"\ncell = "gruu"',
+            r"unknown model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?",
+        ),
         (LEAST + "[model]\nheads = 3", r"some\.toml: model: heads must divide width = 128, got 3"),
         (LEAST + '[dates]\nlocales = ["dee"]', r"some\.toml: dates\.locales: unknown locale 'dee'"),
-        (LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3', r"unknown key in \[text\] of some\.toml, 'vocab'; did you mean 'vocabulary'\?"),
+        (
+            LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3',
+            r"unknown key in \[text\] of some\.toml, 'vocab'; did you mean 'vocabulary'\?",
+        ),
         (LEAST + '[text]\ntrain = "a.tsv"\n[dates]', r"some\.toml: .*\[dates\] and \[text\] cannot both be the corpus"),
         (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
         (LEAST + '[text]\ntrain = ""', r"some\.toml: text\.train: string should have at least 1 character, got ''"),
@@ -67,20 +88,32 @@ def test_the_demo_comes_with_the_package() -> None:
             'task = "classify"\n' + LEAST + '[images]\nsource = ""',
             r"some\.toml: images\.source: string should have at least 1 character, got ''",
         ),
-        (LEAST + '[vectors]\nsource = ""', r"some\.toml: vectors\.source: string should have at least 1 character, got ''"),
-        (LEAST + f"[model]\nencoder_layers = {10**30}", r"some\.toml: .*model: encoder_layers must be at most 10,000, got 1,000,000,000,"),
+        (
+            LEAST + '[vectors]\nsource = ""',
+            r"some\.toml: vectors\.source: string should have at least 1 character, got ''",
+        ),
+        (
+            LEAST + f"[model]\nencoder_layers = {10**30}",
+            r"some\.toml: .*model: encoder_layers must be at most 10,000, got 1,000,000,000,",
+        ),
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),
         ("[training", r"some\.toml is not TOML: "),
         ("layerz = 3", r"some\.toml: training is missing; unknown table in some\.toml, 'layerz' \(known: dates, "),
-        ("[trainig]\nupdates = 5", r"some\.toml: training is missing; unknown table in some\.toml, 'trainig'; did you mean 'training'\?"),
+        (
+            "[trainig]\nupdates = 5",
+            r"some\.toml: training is missing; unknown table in some\.toml, 'trainig'; did you mean 'training'\?",
+        ),
         (
             '[text]\ntrain = "a.tsv"\n[training]\nbatch_pair = 8\n[dates]\nlocale = 3',
             r"unknown key in \[dates\] of some\.toml, 'locale'",
         ),
         ("a = " + "[" * 100_000, r"some\.toml is not TOML that can be read: it is nested too deep"),
         ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
-        ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', 'fill-mask', 'classify' or 'text-generation', got \[\]"),
+        (
+            "task = []\n" + LEAST,
+            r"some\.toml: task: input should be 'translate', 'fill-mask', 'classify' or 'text-generation', got \[\]",
+        ),
         (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
         (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),
     ],

@@ -33,13 +33,18 @@ def test_they_are_settings(pairs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "minutes", "batch"), [(2_000, 2, 1024), (29_000, 4, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)]
+    ("pairs", "minutes", "batch"),
+    [(2_000, 2, 1024), (29_000, 4, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)],
 )
 def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minutes: float, batch: int) -> None:
     tables = suggest(pairs, minutes=minutes)
     settings = RunSettings.model_validate(tables)
     assert (settings.training.updates, settings.training.minutes) == (None, minutes)
-    assert (settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]) == (batch, 1, "tiny")
+    assert (settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]) == (
+        batch,
+        1,
+        "tiny",
+    )
     assert f"{minutes:g} minutes of updates of {batch:,} tokens" in summary(tables, pairs)
 
 
@@ -50,7 +55,9 @@ def test_the_rate_reaches_its_peak_before_a_fifth_of_whatever_ends_training(pair
     training = TrainingSettings.model_validate(table | {"updates": None, "minutes": None} | limit)
     count = 100  # of as many updates as fit
     rates = [
-        SCHEDULES[training.schedule](update, (update - 1) / count, warmup_updates(training.warmup, update, update / count), 128)
+        SCHEDULES[training.schedule](
+            update, (update - 1) / count, warmup_updates(training.warmup, update, update / count), 128
+        )
         for update in range(1, count + 1)
     ]
     assert rates.index(max(rates)) < count / 5
@@ -73,7 +80,8 @@ def test_fewer_pairs_get_more_dropout_and_no_larger_model() -> None:
 
 
 def test_by_hand() -> None:
-    # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth validated
+    # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth
+    # validated
     tables = suggest(2_000)
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
     assert summary(tables, 2_000) == "2,000 lines, suggested: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
@@ -87,7 +95,9 @@ def result(updates: int, seconds: float, epochs: float) -> TrainingResult:
 def test_a_short_training_says_how_long_it_should_be() -> None:
     by_minutes = TrainingSettings(minutes=4, batch_tokens=1024)
     line = shortage(by_minutes, result(600, 240.5, 1.25), 29_000)
-    assert line == "too short to learn all that 29,000 pairs teach: 1.25 epochs of the 25 that suit them, which take --minutes 80"
+    assert line == (
+        "too short to learn all that 29,000 pairs teach: 1.25 epochs of the 25 that suit them, which take --minutes 80"
+    )
     by_updates = TrainingSettings(updates=100, batch_tokens=1024)
     assert (shortage(by_updates, result(100, 9.0, 2.5), 2_000) or "").endswith(
         "2.5 epochs of the 20 that suit them, which take --updates 800"
@@ -106,14 +116,17 @@ def test_a_training_that_is_long_or_lost_patience_is_not_short() -> None:
 @pytest.mark.parametrize("training", CAPTION_TRAININGS, ids=str)
 def test_the_nearest_training_of_captions_is_told(training: CaptionTraining) -> None:
     line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
-    assert line.startswith(f"elsewhere {training.epochs:.3g} epochs of {training.pairs:,} captions gave a BLEU of {training.bleu:.1f}; ")
+    assert line.startswith(
+        f"elsewhere {training.epochs:.3g} epochs of {training.pairs:,} captions gave a BLEU of {training.bleu:.1f}; "
+    )
 
 
 def test_what_captions_gave_is_the_table_of_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "train.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\d,]+) \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE)
     documented = [
-        CaptionTraining(int(pairs.replace(",", "")), int(minutes), float(epochs), float(bleu)) for pairs, minutes, epochs, bleu in rows
+        CaptionTraining(int(pairs.replace(",", "")), int(minutes), float(epochs), float(bleu))
+        for pairs, minutes, epochs, bleu in rows
     ]
     assert documented == [*CAPTION_TRAININGS]
 
@@ -124,10 +137,14 @@ def test_blanks_take_more_epochs_and_no_smoothing() -> None:
     assert suggest(2_000)["training"]["label_smoothing"] == 0.1
 
 
-@pytest.mark.parametrize(("lines", "characters"), [(1, 1), (29_000, 1_800_000), (40_000, 1_100_000), (700, 1_100_000), (1, 10**9)])
+@pytest.mark.parametrize(
+    ("lines", "characters"), [(1, 1), (29_000, 1_800_000), (40_000, 1_100_000), (700, 1_100_000), (1, 10**9)]
+)
 def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters: int) -> None:
     tables = suggest_text(lines, characters)
-    settings = RunSettings.model_validate({"task": "text-generation", **tables, "lines": {"train": "a.txt", **tables.get("lines", {})}})
+    settings = RunSettings.model_validate(
+        {"task": "text-generation", **tables, "lines": {"train": "a.txt", **tables.get("lines", {})}}
+    )
     assert settings.training.label_smoothing == 0
     assert settings.lines is not None
     # lines of 1,571 characters are no texts by themselves
@@ -154,7 +171,9 @@ def test_what_suits_pictures_is_said() -> None:
     said = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert said == f"{start}; pictures shifted, turned and scaled a little"
-    assert summary(suggest(1_797, "classify"), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
+    assert summary(suggest(1_797, "classify"), 1_797).startswith(
+        "1,797 lines, suggested: preset tiny with dropout 0.2, "
+    )
 
 
 def test_labelled_texts_have_settings() -> None:

@@ -8,7 +8,9 @@ from attent.tasks.task import Vocabularies
 
 
 def test_what_was_learnt_is_what_a_run_folder_holds(tmp_path: Path) -> None:
-    config = RunConfig(task="classify", tokenizers={"text": "char"}, sizes=(7, 2), files=("labels.json",), model=EncoderSettings())
+    config = RunConfig(
+        task="classify", tokenizers={"text": "char"}, sizes=(7, 2), files=("labels.json",), model=EncoderSettings()
+    )
     CharTokenizer("abc").save(tmp_path / tokenizer_file("text"))
     (tmp_path / "labels.json").write_text("[]", encoding="utf-8")
     read = Vocabularies.read(tmp_path, config)

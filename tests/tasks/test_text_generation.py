@@ -26,13 +26,22 @@ def settings(folder: Path, lines: dict[str, object] | None = None, **training: o
     (folder / "train.txt").write_text("\n".join(LINES + [f"{line} yes" for line in LINES]) + "\n", encoding="utf-8")
     (folder / "valid.txt").write_text("\n".join([*LINES[:3], "dog " * 300]) + "\n", encoding="utf-8")
     tables = {
-        "lines": {"train": str(folder / "train.txt"), "valid": str(folder / "valid.txt"), "tokenizer": "word"} | (lines or {}),
+        "lines": {"train": str(folder / "train.txt"), "valid": str(folder / "valid.txt"), "tokenizer": "word"}
+        | (lines or {}),
         "model": {"layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "norm": "pre", "position": "rotary"},
-        "training": {"updates": 8, "batch_pairs": 4, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "label_smoothing": 0.0}
+        "training": {
+            "updates": 8,
+            "batch_pairs": 4,
+            "precision": "float32",
+            "threads": 1,
+            "learning_rate": 1e-2,
+            "label_smoothing": 0.0,
+        }
         | training,
     }
     text = "\n".join(
-        f"[{table}]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items()) for table, values in tables.items()
+        f"[{table}]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+        for table, values in tables.items()
     )
     return parse(f'task = "text-generation"\n{text}', "small.toml")
 
@@ -67,10 +76,16 @@ def test_running_text_is_learnt_in_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lines", [{}, {"packing": "text", "maximum_length": 7}], ids=["lines", "text"])
-def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(lines: dict[str, object], tmp_path: Path) -> None:
+def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
+    lines: dict[str, object], tmp_path: Path
+) -> None:
     whole = settings(tmp_path, lines, save_every=2, keep_best=0)
     follow(whole, tmp_path / "whole", progress=quiet())
-    follow(whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}), tmp_path / "run", progress=quiet())
+    follow(
+        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
+        tmp_path / "run",
+        progress=quiet(),
+    )
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -82,11 +97,15 @@ def test_other_processes_open_what_one_has_encoded(lines: dict[str, object], tmp
     corpus = task.corpus(run_settings)
     vocabularies = replace(task.learn_vocabularies(corpus), longest=23)
     ours = task.encode(corpus, vocabularies)
-    theirs = task.open_shared(run_settings, corpus.share(ours), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23))
+    theirs = task.open_shared(
+        run_settings, corpus.share(ours), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
+    )
     assert ours.digest() == theirs.digest()
     rows = [0, 2, 1]
     for name in ("inputs", "labels"):
-        assert torch.equal(*(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (ours, theirs)))
+        assert torch.equal(
+            *(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (ours, theirs))
+        )
 
 
 def test_no_window_is_longer_than_the_model_reads(tmp_path: Path) -> None:
@@ -98,7 +117,9 @@ def test_no_window_is_longer_than_the_model_reads(tmp_path: Path) -> None:
 
 def test_pieces_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:
     text = f"[lines]\ntrain = {json.dumps(str(tmp_path / 'a.txt'))}\n[training]\nupdates = 1\nbatch_pairs = 1\n"
-    kinds = {task: parse(f'task = "{task}"\n{text}', "a.toml").lines.tokenizer for task in ("text-generation", "fill-mask")}
+    kinds = {
+        task: parse(f'task = "{task}"\n{text}', "a.toml").lines.tokenizer for task in ("text-generation", "fill-mask")
+    }
     assert kinds == {"text-generation": "bpe", "fill-mask": "word"}
 
 

@@ -56,11 +56,16 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
 def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file: bool) -> None:
     lines = [f"{'ab' * (row % 3 + 1)}\tc" for row in range(20)]
-    (tmp_path / "a.tsv").write_text("\n".join(lines if has_file else ["a" * 5000 + f"{row}\tb" for row in range(20)] + lines) + "\n")
+    (tmp_path / "a.tsv").write_text(
+        "\n".join(lines if has_file else ["a" * 5000 + f"{row}\tb" for row in range(20)] + lines) + "\n"
+    )
     (tmp_path / "b.tsv").write_text(f"a\tb\n\nb\t{'c' * 5000}\n{'a' * 5000}\tb\nab\tc\n")
     table = f"[text]\ntrain = {json.dumps(str(tmp_path / 'a.tsv'))}\ntokenizer = 'char'\nmaximum_length = 7\n"
     table += f"valid = {json.dumps(str(tmp_path / 'b.tsv'))}\n" if has_file else "seed = 4\n"
-    model = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 1\n"
+    model = (
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\n"
+        "updates = 1\n"
+    )
     settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), TranslationTask()
     corpus = task.corpus(settings)
     learnt = task.learn_vocabularies(corpus)
@@ -81,7 +86,12 @@ def test_a_set_without_pairs_is_not_judged() -> None:
     tokenizers = TranslationTask().learn_vocabularies(TranslationTask().corpus(SETTINGS)).tokenizers
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
     assert evaluate_generated(translator, {"none": []}) == {}
-    assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}
+    assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {
+        "pairs",
+        "exact_match",
+        "year_alignment",
+        "AER",
+    }
 
 
 @pytest.mark.parametrize(("pairs", "has_interval"), [(10, True), (199, True), (200, False)])

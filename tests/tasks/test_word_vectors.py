@@ -60,7 +60,9 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     found = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
     features, before = (one.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for one in (model, plain))
     assert features[found].square().mean().item() == pytest.approx(1, rel=1e-5)
-    vectors = torch.stack([torch.tensor([float(part) for part in line.split()[1:]]) for line in Path(file).read_text().splitlines()])
+    vectors = torch.stack(
+        [torch.tensor([float(part) for part in line.split()[1:]]) for line in Path(file).read_text().splitlines()]
+    )
     # all by one number
     ratios = features[found] / vectors[:3]
     torch.testing.assert_close(ratios, ratios[0, 0].expand_as(ratios))
@@ -73,7 +75,8 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     text = Sequences([SOURCE.encode("the Cat sat on the mat"), [UNK, UNK]])
     assert started.coverage({"source": text})["source"]["running"] == pytest.approx(4 / 8)
     assert (
-        started.report[-1] == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
+        started.report[-1]
+        == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
     )
 
 
@@ -93,7 +96,11 @@ def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None
 def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     def checked(kind: str, share: str = "target", **vectors: Any) -> None:
         training = {"updates": 1, "batch_pairs": 8}
-        tables = {"model": corpus_settings(kind, share_embeddings=share).model_dump(), "training": training, "vectors": vectors}
+        tables = {
+            "model": corpus_settings(kind, share_embeddings=share).model_dump(),
+            "training": training,
+            "vectors": vectors,
+        }
         check(RunSettings.model_validate(tables))
 
     file, wide = file_of(tmp_path, "a", "b"), file_of(tmp_path, "a", "b", width=7, name="wide.vec")
@@ -102,31 +109,63 @@ def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -
         checked(kind, source=file, frozen=True)
         checked(kind, "none", source=file, target=file, frozen=True)
         checked(kind, "all", source=file)
-        with pytest.raises(ArgumentError, match=rf"wide.vec has vectors of 7 numbers, and the source's embedding 6: set model.{name} = 7$"):
+        with pytest.raises(
+            ArgumentError,
+            match=rf"wide.vec has vectors of 7 numbers, and the source's embedding 6: set model.{name} = 7$",
+        ):
             checked(kind, source=wide)
-    with pytest.raises(ArgumentError, match=r"one embedding \(share_embeddings = \"all\"\): give word vectors for one of them$"):
+    with pytest.raises(
+        ArgumentError, match=r"one embedding \(share_embeddings = \"all\"\): give word vectors for one of them$"
+    ):
         checked("transformer", "all", source=file, target=file)
-    for share, vectors, side in (("target", {"source": file, "target": file}, "target"), ("all", {"source": file}, "source")):
-        said = rf"^the {side}'s embedding cannot be frozen while it is the output matrix too .*: set model.share_embeddings = \"none\"$"
+    for share, vectors, side in (
+        ("target", {"source": file, "target": file}, "target"),
+        ("all", {"source": file}, "source"),
+    ):
+        said = (
+            rf"^the {side}'s embedding cannot be frozen while it is the output matrix too .*: set "
+            r"model.share_embeddings = \"none\"$"
+        )
         with pytest.raises(ArgumentError, match=said):
             checked("luong", share, frozen=True, **vectors)
     with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
         checked("rnn", source=str(tmp_path / "nowhere"))
 
 
-LINES = [("the cat sat", "die Katze sitzt"), ("the mat", "die Matte"), ("a cat", "eine Katze"), ("The dog sat", "der Hund sitzt")] * 10
+LINES = [
+    ("the cat sat", "die Katze sitzt"),
+    ("the mat", "die Matte"),
+    ("a cat", "eine Katze"),
+    ("The dog sat", "der Hund sitzt"),
+] * 10
 
 
 def recipe_of(folder: Path, kind: str = "transformer", **training: Any) -> RunSettings:
-    (folder / "pairs.tsv").write_text("".join(f"{source} {n % 5}\t{target}\n" for n, (source, target) in enumerate(LINES)))
-    values = {"updates": 6, "batch_pairs": 8, "precision": "float32", "threads": 1, "save_every": 2, "keep_last": 9} | training
+    (folder / "pairs.tsv").write_text(
+        "".join(f"{source} {n % 5}\t{target}\n" for n, (source, target) in enumerate(LINES))
+    )
+    values = {
+        "updates": 6,
+        "batch_pairs": 8,
+        "precision": "float32",
+        "threads": 1,
+        "save_every": 2,
+        "keep_last": 9,
+    } | training
     tables = {
         "text": {"train": str(folder / "pairs.tsv"), "tokenizer": "word"},
         "vectors": {"source": file_of(folder, "cat", "the", "sat", "mat"), "frozen": True},
-        "model": corpus_settings(kind, dropout=0.1).model_dump() if kind == "transformer" else corpus_settings(kind).model_dump(),
+        "model": corpus_settings(kind, dropout=0.1).model_dump()
+        if kind == "transformer"
+        else corpus_settings(kind).model_dump(),
         "training": values,
     }
-    return parse(toml({name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}), "test")
+    return parse(
+        toml(
+            {name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}
+        ),
+        "test",
+    )
 
 
 def quiet() -> Progress:
@@ -136,7 +175,10 @@ def quiet() -> Progress:
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("averaging", ["none", "ema", "last"])
 def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averaging: str) -> None:
-    progress, settings = Progress(io.StringIO()), recipe_of(tmp_path, kind, averaging=averaging, last_every=2, last=3, weight_decay=0.1)
+    progress, settings = (
+        Progress(io.StringIO()),
+        recipe_of(tmp_path, kind, averaging=averaging, last_every=2, last=3, weight_decay=0.1),
+    )
     follow(settings, tmp_path / "run", progress=progress)
     run = read(tmp_path / "run")
     torch.manual_seed(settings.training.seed)
@@ -189,12 +231,15 @@ def test_a_run_that_never_saved_begins_again_from_its_vectors(tmp_path: Path, mo
         follow(settings, tmp_path / "run", progress=quiet())
     (tmp_path / "glove.txt").unlink()
     resume(tmp_path / "run", progress=quiet())
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
+        tmp_path / "whole" / "model.safetensors"
+    ).read_bytes()
 
 
 def test_vectors_and_another_runs_weights_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match=r"embeddings start from word vectors or from another run's, not from both: \S+ and --init-from"
+        ArgumentError,
+        match=r"embeddings start from word vectors or from another run's, not from both: \S+ and --init-from",
     ):
         follow(recipe_of(tmp_path), tmp_path / "run", init_from=tmp_path / "other", progress=quiet())
     assert not (tmp_path / "run").exists()
@@ -226,7 +271,9 @@ def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
     tables = {"task": "classify", "images": {"source": "digits"}, "training": {"updates": 1, "batch_pairs": 8}}
     for side in ("text", "source"):
         settings = RunSettings.model_validate(tables | {"vectors": {side: file_of(tmp_path, "a", width=128)}})
-        with pytest.raises(ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"):
+        with pytest.raises(
+            ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"
+        ):
             check(settings)
 
 

@@ -34,8 +34,16 @@ Together = Callable[..., list[Any]]
 PATIENCE = 60
 
 
-def _run_rank(rank: int, number: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], answer: Any) -> None:
-    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number, "MASTER_PORT": port}
+def _run_rank(
+    rank: int, number: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], answer: Any
+) -> None:
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": number,
+        "LOCAL_WORLD_SIZE": number,
+        "MASTER_PORT": port,
+    }
     os.environ.update({name: str(value) for name, value in variables.items()} | {"MASTER_ADDR": "127.0.0.1"})
     os.environ.pop("OMP_NUM_THREADS", None)
     torch.set_num_threads(1)
@@ -53,7 +61,10 @@ def free_port() -> int:
 
 @pytest.fixture(scope="session")
 def together() -> Together:
-    """A function that calls another in several processes, and returns each one's result or error; None for a killed process."""
+    """A function that calls another in several processes, and returns each one's result or error.
+
+    None for a killed process.
+    """
     kind = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context: Any = multiprocessing.get_context(kind)
     if kind == "forkserver":
@@ -90,7 +101,10 @@ def _received(answer: Any) -> Any:
 
 
 TOKENIZER = CharTokenizer("abcde")
-PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")]
+PAIRS = [
+    Pair(text, text[::-1])
+    for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")
+]
 DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
 
 
@@ -101,17 +115,28 @@ class BrokenError(Exception):
 def model(kind: str, dropout: float) -> Any:
     torch.manual_seed(5)
     if kind == "transformer":
-        settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout)
+        settings = TransformerSettings(
+            encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout
+        )
         return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
     return RNN(RnnSettings(width=8, embedding_width=6, attention=kind), TOKENIZER.size, TOKENIZER.size)
 
 
 def settings(**values: object) -> TrainingSettings:
-    defaults = {"updates": 30, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    defaults = {
+        "updates": 30,
+        "batch_pairs": 3,
+        "warmup": 2,
+        "precision": "float32",
+        "threads": 1,
+        "learning_rate": 1e-2,
+    }
     return TrainingSettings.model_validate(defaults | values)
 
 
-def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None) -> Any:
+def go(
+    values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None
+) -> Any:
     """Train on the processes of a launcher; return the losses by update, the weights, the last scores and the output.
 
     Args:

@@ -50,7 +50,10 @@ def test_what_is_far_slower_is_not_tried_again() -> None:
 
 
 def test_where_several_processes_compute_a_step_all_try_what_the_first_one_tries() -> None:
-    """Whatever their own clocks say: one that tried another way, or one time more, would wait for the others without end."""
+    """Whatever their own clocks say.
+
+    One that tried another way, or one time more, would wait for the others without end.
+    """
     said: list[list[ComputeConfig]] = []
     tried: dict[str, list[Precision]] = {"first": [], "second": []}
 

@@ -9,7 +9,9 @@ from attent.training.settings import TrainingSettings
 
 
 def settings(**values: object) -> TrainingSettings:
-    return TrainingSettings.model_validate({"updates": 100, "batch_pairs": 3, "warmup": 0.1, "schedule": "cosine"} | values)
+    return TrainingSettings.model_validate(
+        {"updates": 100, "batch_pairs": 3, "warmup": 0.1, "schedule": "cosine"} | values
+    )
 
 
 def test_updates_take_their_time_and_validations_theirs() -> None:

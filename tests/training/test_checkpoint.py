@@ -53,18 +53,36 @@ class Killed(BaseException):
 def model() -> Transformer:
     torch.manual_seed(5)
     settings = TransformerSettings(
-        encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.2, attention_dropout=0.1, position="learned"
+        encoder_layers=1,
+        decoder_layers=1,
+        width=8,
+        feed_forward=5,
+        heads=2,
+        dropout=0.2,
+        attention_dropout=0.1,
+        position="learned",
     )
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
 
 
 def settings(**values: object) -> TrainingSettings:
-    least = {"updates": 7, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "validate_every": 2}
+    least = {
+        "updates": 7,
+        "batch_pairs": 3,
+        "warmup": 2,
+        "precision": "float32",
+        "threads": 1,
+        "learning_rate": 1e-2,
+        "validate_every": 2,
+    }
     return TrainingSettings.model_validate(least | values)
 
 
 def go(
-    folder: Path, how: TrainingSettings, stream: io.StringIO | None = None, at: Callable[[int], object] = lambda update: None
+    folder: Path,
+    how: TrainingSettings,
+    stream: io.StringIO | None = None,
+    at: Callable[[int], object] = lambda update: None,
 ) -> TrainingResult:
     """Train into a folder, or go on in it; `at` is told the update of every validation."""
     folder.mkdir(exist_ok=True)
@@ -77,7 +95,14 @@ def go(
         at(update)
         return {"loss": SCORES[update]}
 
-    return train(made, DATA, how, validate=validate, progress=Progress(stream or io.StringIO()), checkpoints=Checkpoints(folder, how))
+    return train(
+        made,
+        DATA,
+        how,
+        validate=validate,
+        progress=Progress(stream or io.StringIO()),
+        checkpoints=Checkpoints(folder, how),
+    )
 
 
 def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -117,7 +142,10 @@ def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:
     state.write_text(json.dumps(json.loads(state.read_text()) | {"processor": "another"}))
     stream = io.StringIO()
     go(tmp_path / "run", settings(updates=6), stream)
-    assert f"with {processor_class()} kernels instead of another kernels, weights will differ in their last digits" in stream.getvalue()
+    assert (
+        f"with {processor_class()} kernels instead of another kernels, weights will differ in their last digits"
+        in stream.getvalue()
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,15 +164,25 @@ def test_after_ctrl_c_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, valu
     stream = io.StringIO()
     for stop in (2, 4):
         with pytest.raises(KeyboardInterrupt):
-            go(tmp_path / "parts", how, stream, lambda update, stop=stop: update == stop and signal.raise_signal(signal.SIGINT))
-        assert stream.getvalue().splitlines()[-1] == f"saved after update {stop}; to go on: attent train --resume {tmp_path / 'parts'}"
+            go(
+                tmp_path / "parts",
+                how,
+                stream,
+                lambda update, stop=stop: update == stop and signal.raise_signal(signal.SIGINT),
+            )
+        assert (
+            stream.getvalue().splitlines()[-1]
+            == f"saved after update {stop}; to go on: attent train --resume {tmp_path / 'parts'}"
+        )
         torch.rand(3)
     parts = go(tmp_path / "parts", how)
     assert end(tmp_path / "whole") == end(tmp_path / "parts")
     assert (whole.updates, whole.kept, whole.validation) == (parts.updates, parts.kept, parts.validation)
 
 
-def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The moments are those before each write to disk is waited for; a dead process tidies nothing up."""
     how = settings(averaging="ema", save_every=3)
     go(tmp_path / "whole", how)
@@ -163,8 +201,12 @@ def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(tmp_path: Pa
         with monkeypatch.context() as patched:
             remove, unlink = shutil.rmtree, Path.unlink
             patched.setattr(durable, "sync", sync)
-            patched.setattr(shutil, "rmtree", lambda *a, alive=alive, remove=remove, **k: remove(*a, **k) if alive[0] else None)
-            patched.setattr(Path, "unlink", lambda *a, alive=alive, unlink=unlink, **k: unlink(*a, **k) if alive[0] else None)
+            patched.setattr(
+                shutil, "rmtree", lambda *a, alive=alive, remove=remove, **k: remove(*a, **k) if alive[0] else None
+            )
+            patched.setattr(
+                Path, "unlink", lambda *a, alive=alive, unlink=unlink, **k: unlink(*a, **k) if alive[0] else None
+            )
             try:
                 go(folder, how)
             except Killed:
@@ -185,7 +227,10 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypa
         if "00000004" in str(path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patched, pytest.raises(RunError, match="00000004 cannot be written: No space left on device") as caught:
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(RunError, match="00000004 cannot be written: No space left on device") as caught,
+    ):
         patched.setattr(durable, "sync", full)
         go(tmp_path / "full", how)
     assert "\n" not in str(caught.value)
@@ -203,7 +248,9 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypa
         ({"save_every": 3, "keep_last": 3}, ["00000004", "00000006", "00000007"], 4),
     ],
 )
-def test_the_best_and_the_last_are_kept(tmp_path: Path, values: dict[str, object], kept: list[str], published: int) -> None:
+def test_the_best_and_the_last_are_kept(
+    tmp_path: Path, values: dict[str, object], kept: list[str], published: int
+) -> None:
     trained = go(tmp_path / "run", settings(**values))
     assert [path.name for path in list_checkpoints(tmp_path / "run")] == kept
     assert trained.kept == published
@@ -230,8 +277,8 @@ def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
     torch.set_num_threads(before)
     assert stream.getvalue().splitlines()[:2] == [
         "going on after update 4",
-        f"warning: with float32 on 2 threads instead of float32 on 1 thread, torch {torch.__version__} instead of torch 1.0, "
-        "weights will differ in their last digits from those of an unbroken run",
+        f"warning: with float32 on 2 threads instead of float32 on 1 thread, torch {torch.__version__} instead of "
+        "torch 1.0, weights will differ in their last digits from those of an unbroken run",
     ]
 
 
@@ -255,7 +302,9 @@ def test_damage_is_named_in_one_line(tmp_path: Path, damage: Callable[[Path], ob
 
 
 def test_a_state_survives_json() -> None:
-    state = TrainingState(update=3, place=(1, 2), seconds=0.1, pace=ComputeConfig("bfloat16", 2), device="cpu", random={"cpu": "00ff"})
+    state = TrainingState(
+        update=3, place=(1, 2), seconds=0.1, pace=ComputeConfig("bfloat16", 2), device="cpu", random={"cpu": "00ff"}
+    )
     assert TrainingState.model_validate_json(state.model_dump_json()) == state
 
 

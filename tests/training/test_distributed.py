@@ -43,8 +43,13 @@ TOKENIZER = CharTokenizer("ab")
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        ("transformer", {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20}),
-        pytest.param("transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}, marks=pytest.mark.slow),
+        (
+            "transformer",
+            {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20},
+        ),
+        pytest.param(
+            "transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}, marks=pytest.mark.slow
+        ),
         pytest.param("bahdanau", {"batch_pairs": 5}, marks=pytest.mark.slow),
         pytest.param("luong", {"batch_pairs": 4, "optimizer": "adam"}, marks=pytest.mark.slow),
         pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
@@ -66,7 +71,14 @@ LETTERS = Sequences([TOKENIZER.encode("ab" * (number % 4) + "b" * (number % 3 + 
 
 def language_model(data: LanguageModelExamples, values: dict[str, Any]) -> tuple[list[float], list[float]]:
     """The losses of a language model's updates, as the first process logs them, and its weights."""
-    settings = {"updates": 20, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    settings = {
+        "updates": 20,
+        "batch_pairs": 3,
+        "warmup": 2,
+        "precision": "float32",
+        "threads": 1,
+        "learning_rate": 1e-2,
+    }
     sizes = {"layers": 1, "width": 8, "feed_forward": 5, "heads": 2, "dropout": 0.0}
     torch.manual_seed(5)
     model, losses = LanguageModel(DecoderSettings.model_validate(sizes), TOKENIZER.size, TOKENIZER.size), list[float]()
@@ -83,8 +95,12 @@ def language_model(data: LanguageModelExamples, values: dict[str, Any]) -> tuple
     return losses, [weight for parameter in model.parameters() for weight in parameter.flatten().tolist()]
 
 
-@pytest.mark.parametrize(("data", "values"), [(TextLines(LETTERS), {}), (RunningText(LETTERS, 7), {"accumulate": 2, "batch_pairs": 1})])
-def test_a_language_model_learns_what_it_does_alone(together, data: LanguageModelExamples, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("data", "values"), [(TextLines(LETTERS), {}), (RunningText(LETTERS, 7), {"accumulate": 2, "batch_pairs": 1})]
+)
+def test_a_language_model_learns_what_it_does_alone(
+    together, data: LanguageModelExamples, values: dict[str, Any]
+) -> None:
     """Also of lines of other lengths in each process, and where one has no window of a batch."""
     alone, _ = language_model(data, values)
     (first, weights), (second, others) = together(2, language_model, data, values)
@@ -110,7 +126,9 @@ def test_all_end_with_the_same_weights(small, together) -> None:
         pytest.param(2, 3, "killed", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_goes_on_on_another_number_of_processes(small, together, tmp_path: Path, before: int, after: int, end: Any) -> None:
+def test_a_run_goes_on_on_another_number_of_processes(
+    small, together, tmp_path: Path, before: int, after: int, end: Any
+) -> None:
     values = {"save_every": 5, "averaging": "ema"}
     alone, *_ = small.go(values)
 
@@ -200,16 +218,25 @@ DIGITS = CharTokenizer("0123456789")
 
 
 def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
-    """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
+    """The pairs that one process sees in an epoch, and how often it read the corpus.
+
+    Its place on its machine is given by rank.
+    """
     os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
-    settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
+    settings = parse(
+        f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n',
+        "",
+    )
     with process_group() as processes, patch.object(translation, "pair_corpus", wraps=pair_corpus) as reading:
         bitext, corpus = prepare_examples(processes, settings, Vocabularies({}, (DIGITS, DIGITS)))
         batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)
             pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
-            seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]
+            seen += [
+                f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}"
+                for source, length, target in pairs
+            ]
         processes.barrier()
         assert (corpus is not None) == bool(reading.call_count)
         return seen, reading.call_count
@@ -227,7 +254,12 @@ def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: P
 
 def other_data(small: Any, other: Bitext) -> None:
     with process_group() as processes:
-        train(small.model("transformer", 0.0), small.data if processes.is_rank0 else other, small.settings(), processes=processes)
+        train(
+            small.model("transformer", 0.0),
+            small.data if processes.is_rank0 else other,
+            small.settings(),
+            processes=processes,
+        )
 
 
 def test_other_data_is_noticed(small, together) -> None:
@@ -242,7 +274,9 @@ def test_other_data_is_noticed(small, together) -> None:
 def in_time(small: Any) -> int:
     with process_group() as processes:
         how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
-        return train(small.model("transformer", 0.0), small.data, how, progress=SilentProgress(), processes=processes).updates
+        return train(
+            small.model("transformer", 0.0), small.data, how, progress=SilentProgress(), processes=processes
+        ).updates
 
 
 def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
@@ -282,7 +316,10 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
     assert first == second
     assert said
     assert nothing == ""
-    assert (read_config(tmp_path / "run").state, read_state(latest_checkpoint(tmp_path / "run")).update) == ("finished", 6)
+    assert (read_config(tmp_path / "run").state, read_state(latest_checkpoint(tmp_path / "run")).update) == (
+        "finished",
+        6,
+    )
     first, second = together(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(latest_checkpoint(tmp_path / "run")).update == 9
@@ -294,8 +331,12 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_own_parts_are_built_by_every_process_where_the_first_may(together, settings_file: Path, tmp_path: Path) -> None:
-    own = settings_file.read_text(encoding="utf-8").replace("[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"')
+def test_own_parts_are_built_by_every_process_where_the_first_may(
+    together, settings_file: Path, tmp_path: Path
+) -> None:
+    own = settings_file.read_text(encoding="utf-8").replace(
+        "[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"'
+    )
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
     (first, _), (second, _) = together(2, followed, tmp_path / "run", tmp_path / "own.toml")
     assert first == second == read_config(tmp_path / "run").results
@@ -306,10 +347,15 @@ def test_own_parts_are_built_by_every_process_where_the_first_may(together, sett
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharded", [False, True])
-def test_frozen_embeddings_stay_as_they_start_in_every_process(together, settings_file: Path, tmp_path: Path, sharded: bool) -> None:
+def test_frozen_embeddings_stay_as_they_start_in_every_process(
+    together, settings_file: Path, tmp_path: Path, sharded: bool
+) -> None:
     vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
     vectors.write_text(
-        "".join(f"{letter} {' '.join(str((place + n) % 7) for n in range(8))}\n" for place, letter in enumerate("abcdefgh0123"))
+        "".join(
+            f"{letter} {' '.join(str((place + n) % 7) for n in range(8))}\n"
+            for place, letter in enumerate("abcdefgh0123")
+        )
     )
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
@@ -330,7 +376,9 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
 
     done = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,9 @@ from attent.training.settings import TrainingSettings
 
 
 def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping:
-    made = EarlyStopping(TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values))
+    made = EarlyStopping(
+        TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values)
+    )
     for number, score in enumerate(scores, start=1):
         made.step(10 * number, {name: score})
     return made
@@ -33,7 +35,9 @@ def test_patience_counts_validations_in_a_row_without_anything_better() -> None:
 def test_the_plateau_worked_by_hand() -> None:
     # better at 1 and 2; 3, 4 are borne, 5 lets the rate fall; 6, 7 are borne, 8 lets it fall again
     scales = [
-        judge("loss", [3.0, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6][:last], schedule="plateau", plateau_patience=2).state.scale
+        judge(
+            "loss", [3.0, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6][:last], schedule="plateau", plateau_patience=2
+        ).state.scale
         for last in range(1, 9)
     ]
     assert scales == [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25]

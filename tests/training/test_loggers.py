@@ -30,7 +30,9 @@ def test_it_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, na
         check_installed([name])
 
 
-def test_every_number_is_written_for_tensorboard_under_its_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_written_for_tensorboard_under_its_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[object] = []
 
     class Writer:
@@ -88,7 +90,9 @@ def test_weights_and_biases_gets_a_run_called_as_the_folder(tmp_path: Path, monk
 def test_mlflow_gets_a_run_that_ends_even_if_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[object] = []
     module = types.ModuleType("mlflow")
-    module.start_run = lambda run_name: written.append(run_name) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="ab12"))
+    module.start_run = lambda run_name: (
+        written.append(run_name) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="ab12"))
+    )
     module.log_metrics = lambda metrics, step: written.append((step, metrics))
     module.end_run = lambda: written.append("ended")
     monkeypatch.setitem(sys.modules, "mlflow", module)
@@ -100,7 +104,9 @@ def test_mlflow_gets_a_run_that_ends_even_if_training_fails(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_resumed_training_goes_on_with_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_resumed_training_goes_on_with_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     begun: list[dict[str, str]] = []
 
     def begin(**options: str) -> types.SimpleNamespace:
@@ -112,7 +118,11 @@ def test_a_resumed_training_goes_on_with_its_own_run(tmp_path: Path, monkeypatch
     module.init = module.start_run = begin
     module.end_run = lambda: None
     monkeypatch.setitem(sys.modules, name, module)
-    resumed = {"project": "attent", "name": "tiny", "id": "run-1", "resume": "allow"} if name == "wandb" else {"run_id": "run-1"}
+    resumed = (
+        {"project": "attent", "name": "tiny", "id": "run-1", "resume": "allow"}
+        if name == "wandb"
+        else {"run_id": "run-1"}
+    )
 
     def start(update: int) -> dict[str, str]:
         with open_loggers([name], tmp_path / "tiny", update):
@@ -132,7 +142,11 @@ def test_a_resumed_training_goes_on_with_its_own_run(tmp_path: Path, monkeypatch
 def test_runs_of_two_loggers_are_kept_beside_each_other(tmp_path: Path) -> None:
     write_id(tmp_path, "wandb", "k3x9")
     write_id(tmp_path, "mlflow", "ab12")
-    assert (read_id(tmp_path, "wandb"), read_id(tmp_path, "mlflow"), read_id(tmp_path, "tensorboard")) == ("k3x9", "ab12", None)
+    assert (read_id(tmp_path, "wandb"), read_id(tmp_path, "mlflow"), read_id(tmp_path, "tensorboard")) == (
+        "k3x9",
+        "ab12",
+        None,
+    )
 
 
 def test_a_library_that_refuses_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,16 @@ DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER)
 
 def model(dropout: float = 0.0) -> Transformer:
     torch.manual_seed(5)
-    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, dropout=dropout)
+    settings = TransformerSettings(
+        encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, dropout=dropout
+    )
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
 
 
 def settings(**values: object) -> TrainingSettings:
-    return TrainingSettings.model_validate({"updates": 5, "batch_pairs": 3, "warmup": 2, "precision": "float32"} | values)
+    return TrainingSettings.model_validate(
+        {"updates": 5, "batch_pairs": 3, "warmup": 2, "precision": "float32"} | values
+    )
 
 
 def run(made: Transformer, how: TrainingSettings, **others: Any) -> TrainingResult:
@@ -49,7 +53,9 @@ def weights(made: Transformer) -> torch.Tensor:
 
 def test_it_learns_to_copy() -> None:
     made = model()
-    trained = run(made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine"))
+    trained = run(
+        made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine")
+    )
     batch = DATA.batch(np.arange(len(PAIRS)))
     assert translation_cross_entropy(made, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 120
@@ -149,11 +155,15 @@ class Clock:
 def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch, seconds=2.0)
     log: list[dict[str, Any]] = []
-    trained = run(model(), settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1), log=log.append)
+    trained = run(
+        model(), settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1), log=log.append
+    )
     rates = [record["learning_rate"] for record in log if "loss" in record]
     assert trained.updates == len(rates) == 120
     # a tenth of the 120 updates that fit; before the first one no time is spent, and it is one of 5,000
-    assert rates[:14] == pytest.approx([1 / 500, *(done / 12 * (1 - done / 120) for done in range(1, 13)), 1 - 13 / 120])
+    assert rates[:14] == pytest.approx(
+        [1 / 500, *(done / 12 * (1 - done / 120) for done in range(1, 13)), 1 - 13 / 120]
+    )
     assert rates.index(max(rates)) < len(rates) / 5
 
 
@@ -184,7 +194,9 @@ def test_a_training_whose_rate_stayed_low_says_so_in_one_line() -> None:
     stream = io.StringIO()
     train(model(), DATA, settings(updates=5, warmup=50), progress=Progress(stream))
     *_, fault = stream.getvalue().splitlines()
-    assert fault.startswith("5 updates are too few for a warm-up of 50 updates: the learning rate reaches 10% of its peak; ")
+    assert fault.startswith(
+        "5 updates are too few for a warm-up of 50 updates: the learning rate reaches 10% of its peak; "
+    )
     stream = io.StringIO()
     train(model(), DATA, settings(updates=5, warmup=0.2), progress=Progress(stream))
     assert "too few" not in stream.getvalue()
@@ -228,7 +240,9 @@ def test_a_score_that_is_not_finite_ends_it() -> None:
         run(model(), settings(updates=5, validate_every=2), validate=lambda: {"loss": float("nan")})
 
 
-def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, how = model(), settings(updates=9, save_every=2)
     learn = Training.train_step
 
@@ -281,7 +295,15 @@ def test_it_ends_when_nothing_better_is_found() -> None:
 def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    how = settings(updates=4, validate_every=1, schedule="plateau", plateau_patience=0, plateau_factor=0.1, learning_rate=1e-2, warmup=0)
+    how = settings(
+        updates=4,
+        validate_every=1,
+        schedule="plateau",
+        plateau_patience=0,
+        plateau_factor=0.1,
+        learning_rate=1e-2,
+        warmup=0,
+    )
     run(model(), how, validate=lambda: {"loss": 1.0}, log=log.append)
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([1e-2, 1e-2, 1e-3, 1e-4])
 
@@ -303,7 +325,8 @@ def test_matrices_alone_are_decayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "done"), [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)]
+    ("limits", "done"),
+    [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)],
 )
 def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
     assert fraction_done(settings(**limits), updates_done=10, seconds_spent=30) == done

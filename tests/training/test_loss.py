@@ -43,7 +43,9 @@ def tiny() -> Transformer:
 
 
 def test_padding_counts_for_nothing() -> None:
-    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1)
+    data = Bitext(
+        [Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1
+    )
     (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), tiny()
     assert (batch.target_out == PAD).any()
     loss = translation_cross_entropy(model, batch, 0.1, "float32")
@@ -55,7 +57,9 @@ def test_padding_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None:
-    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1)
+    data = Bitext(
+        [Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1
+    )
     _, batch = next(iter(data.sorted_batches(BatchSize(pairs=2))))
     if kind == "transformer":
         sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.4)
@@ -75,7 +79,9 @@ def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None
     torch.testing.assert_close(loss, entropy + 5 / 4 * divergence)
     parameters = list(model.parameters())
     torch.testing.assert_close(
-        *(torch.autograd.grad(each, parameters, allow_unused=True) for each in (loss, entropy + 5 / 4 * divergence)), atol=1e-5, rtol=1e-4
+        *(torch.autograd.grad(each, parameters, allow_unused=True) for each in (loss, entropy + 5 / 4 * divergence)),
+        atol=1e-5,
+        rtol=1e-4,
     )
     model.eval()
     losses = [translation_cross_entropy(model, batch, 0.1, "float32", r_drop=alpha) for alpha in (0.0, 5.0)]
@@ -97,7 +103,9 @@ def test_r_drop_is_in_the_loss_of_every_process(together, settings_file: Path, t
     for alpha in ("0.0", "1000.0"):
         (tmp_path / f"{alpha}.toml").write_text(text.replace("r_drop = 0.0", f"r_drop = {alpha}"), encoding="utf-8")
         together(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
-        records = [json.loads(line) for line in (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        records = [
+            json.loads(line) for line in (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         losses.append(next(record["loss"] for record in records if "loss" in record))
     # the mean of the first updates; dropout alone changes it by tenths
     assert losses[1] > losses[0] + 5
@@ -120,13 +128,29 @@ def test_the_mean_over_batches_is_that_over_tokens() -> None:
 
 
 MODELS: dict[str, TransformerSettings | RnnSettings] = {
-    "transformer": TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=16, heads=2, dropout=0.1),
+    "transformer": TransformerSettings(
+        encoder_layers=1, decoder_layers=2, width=16, feed_forward=16, heads=2, dropout=0.1
+    ),
     "rotary": TransformerSettings(
-        encoder_layers=1, decoder_layers=1, width=16, feed_forward=16, heads=2, norm="pre", position="rotary", attention_dropout=0.1
+        encoder_layers=1,
+        decoder_layers=1,
+        width=16,
+        feed_forward=16,
+        heads=2,
+        norm="pre",
+        position="rotary",
+        attention_dropout=0.1,
     ),
 } | {
     f"{attention}, {score}, {cell}": RnnSettings(
-        attention=attention, score=score, cell=cell, embedding_width=8, width=8, encoder_width=4, embedding_dropout=0.1, output_dropout=0.1
+        attention=attention,
+        score=score,
+        cell=cell,
+        embedding_width=8,
+        width=8,
+        encoder_width=4,
+        embedding_dropout=0.1,
+        output_dropout=0.1,
     )
     for attention, score in (("none", None), ("bahdanau", None), ("luong", "dot"), ("luong", "general"))
     for cell in ("gru", "lstm")
@@ -149,7 +173,10 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
     """A tensor that a function has returned and keeps besides would hold the function, and be held by it, for ever."""
     tokenizer = CharTokenizer("abcde")
     data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], tokenizer, tokenizer)
-    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), build(MODELS[name], tokenizer.size, tokenizer.size).train()
+    (_, batch), model = (
+        next(iter(data.sorted_batches(BatchSize(pairs=2)))),
+        build(MODELS[name], tokenizer.size, tokenizer.size).train(),
+    )
 
     def tensors() -> int:
         translation_cross_entropy(model, batch, 0.1, precision).backward()
@@ -162,7 +189,15 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
 
 
 CLASSIFIER = EncoderSettings(
-    input="vectors", cls=True, layers=1, width=8, feed_forward=7, heads=2, dropout=0.0, position="none", output_bias=True
+    input="vectors",
+    cls=True,
+    layers=1,
+    width=8,
+    feed_forward=7,
+    heads=2,
+    dropout=0.0,
+    position="none",
+    output_bias=True,
 )
 
 
@@ -190,7 +225,8 @@ def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
     model = EncoderModel(CLASSIFIER, 3, 4).train()
     classification_cross_entropy(model, labelled_batch(), 0.1, "float32").backward()
     assert all(
-        parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in (model.cls, model.embedding.projection.weight)
+        parameter.grad is not None and parameter.grad.abs().sum() > 0
+        for parameter in (model.cls, model.embedding.projection.weight)
     )
 
 
@@ -233,11 +269,24 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
     """Learn some lines together with whichever processes there are: the losses by update, and the weights."""
     torch.manual_seed(5)
     made, losses = masked_lm(), dict[int, float]()
-    least = {"updates": 12, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "epsilon": 1e-4}
+    least = {
+        "updates": 12,
+        "batch_pairs": 3,
+        "warmup": 2,
+        "precision": "float32",
+        "threads": 1,
+        "learning_rate": 1e-2,
+        "epsilon": 1e-4,
+    }
     with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         train(
             made,
-            MaskedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, length_multiple=1),
+            MaskedLines(
+                Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]),
+                SIZE,
+                0.3,
+                length_multiple=1,
+            ),
             TrainingSettings.model_validate(least | values),
             loss=masked_lm_cross_entropy,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from attent.training.optimizer import SCHEDULES, build_optimizer, cosine, inverse_sqrt, linear, noam, optimizer_state, restore_optimizer
+from attent.training.optimizer import (
+    SCHEDULES,
+    build_optimizer,
+    cosine,
+    inverse_sqrt,
+    linear,
+    noam,
+    optimizer_state,
+    restore_optimizer,
+)
 from attent.training.settings import ScheduleName, TrainingSettings
 
 
@@ -54,7 +63,9 @@ def test_a_state_of_another_model_is_refused() -> None:
     model = nn.Linear(3, 5)
     with pytest.raises(KeyError, match="elsewhere"):
         restore_optimizer(
-            build_optimizer(list(model.parameters()), settings()), dict(model.named_parameters()), {"elsewhere/step": torch.zeros(())}
+            build_optimizer(list(model.parameters()), settings()),
+            dict(model.named_parameters()),
+            {"elsewhere/step": torch.zeros(())},
         )
 
 

@@ -15,7 +15,10 @@ def test_settings_survive_json() -> None:
         ({"batch_pairs": 8}, "set updates or minutes"),
         ({"updates": 3}, "set either batch_pairs or batch_tokens"),
         ({"updates": 3, "batch_pairs": 8, "batch_tokens": 99}, "set either batch_pairs or batch_tokens"),
-        ({"updates": 3, "batch_pairs": 8, "schedule": "cosin"}, "'noam', 'inverse_sqrt', 'cosine', 'linear', 'constant' or 'plateau'"),
+        (
+            {"updates": 3, "batch_pairs": 8, "schedule": "cosin"},
+            "'noam', 'inverse_sqrt', 'cosine', 'linear', 'constant' or 'plateau'",
+        ),
         ({"updates": 3, "batch_pairs": 8, "learning_rate": 0}, "greater than 0"),
         ({"updates": 3, "batch_pairs": 8, "momentum": 0.9}, "momentum"),
         ({"updates": 3, "batch_pairs": 8, "accumulate": 10**30}, "less than or equal to 4096"),
@@ -45,5 +48,7 @@ def test_a_warmup_is_updates_or_a_share(warmup: float, kept: float) -> None:
 
 @pytest.mark.parametrize("warmup", [-1, 1.5, -0.1, float("nan"), float("inf")])
 def test_other_warmups_are_refused(warmup: float) -> None:
-    with pytest.raises(ValidationError, match="a warm-up is a whole number of updates or a share of training below 1, got "):
+    with pytest.raises(
+        ValidationError, match="a warm-up is a whole number of updates or a share of training below 1, got "
+    ):
         TrainingSettings.model_validate({"updates": 3, "batch_pairs": 8, "warmup": warmup})

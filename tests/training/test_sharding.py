@@ -20,7 +20,8 @@ from attent.training.optimizer import optimizer_state
 from attent.training.progress import SilentProgress
 from attent.training.sharding import Sharded
 
-# With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.
+# With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys'
+# bias.
 EXACT = {"epsilon": 1e-4}
 EVERY = EXACT | {"averaging": "ema", "clip": 0.1, "validate_every": 20}
 
@@ -62,7 +63,9 @@ def test_losses_scores_and_weights_are_those_of_one_process(small, together, kin
         pytest.param((2, True), (1, True), marks=pytest.mark.slow),
     ],
 )
-def test_a_run_goes_on_divided_or_not(small, together, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]) -> None:
+def test_a_run_goes_on_divided_or_not(
+    small, together, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]
+) -> None:
     values = EVERY | {"save_every": 5}
     alone, weights, scores, _ = small.go(values)
 
@@ -99,7 +102,14 @@ def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Path) -> None:
-    values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4, "sharded": True, "precision": "bfloat16"}
+    values = {
+        "save_every": 5,
+        "updates": 20,
+        "averaging": "last",
+        "last_every": 4,
+        "sharded": True,
+        "precision": "bfloat16",
+    }
     whole = together(2, small.go, values, "transformer", 0.3)[0]
     together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
     parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
@@ -114,7 +124,10 @@ def test_one_alone_holds_everything(small) -> None:
 
 
 def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
-    """How many numbers the model has, and how many are held here: of weights, moments, means and gradients, and of the model."""
+    """How many numbers the model has, and how many are held here.
+
+    Of weights, moments, means and gradients, and of the model.
+    """
     model = small.model(kind, 0.0)
     total = sum(weight.numel() for weight in model.parameters())
     settings = small.settings(sharded=True, averaging="ema", clip=None)

@@ -20,10 +20,14 @@ MODELS = {
     "pre": lambda: transformer(norm="pre", position="rotary", heads=2, share_embeddings="all"),
     "learned": lambda: transformer(position="learned", share_embeddings="none", output_bias=True),
     "bahdanau": lambda: RNN(RnnSettings(width=8, embedding_width=5, token_in_query=True, attention="bahdanau"), 13, 11),
-    "luong": lambda: RNN(RnnSettings(width=8, embedding_width=5, attention="luong", layer_norm=True, cell="lstm"), 13, 11),
+    "luong": lambda: RNN(
+        RnnSettings(width=8, embedding_width=5, attention="luong", layer_norm=True, cell="lstm"), 13, 11
+    ),
     "none": lambda: RNN(RnnSettings(width=8, embedding_width=5, attention="none", decoder_layers=2), 13, 11),
     "tokens": lambda: EncoderModel(EncoderSettings(layers=2, width=12, heads=3), 7, 5),
-    "vectors": lambda: EncoderModel(EncoderSettings(layers=2, width=12, heads=3, input="vectors", cls=True, position="learned"), 7, 5),
+    "vectors": lambda: EncoderModel(
+        EncoderSettings(layers=2, width=12, heads=3, input="vectors", cls=True, position="learned"), 7, 5
+    ),
 }
 
 
@@ -34,7 +38,9 @@ def boxes(model: nn.Module) -> list[Box]:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_is_in_one_box(name: str) -> None:
     model = MODELS[name]()
-    total = sum(group.times * sum(box.parameters for box in group.boxes) for column in columns(model) for group in column.groups)
+    total = sum(
+        group.times * sum(box.parameters for box in group.boxes) for column in columns(model) for group in column.groups
+    )
     assert total == sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -42,7 +48,14 @@ def test_a_decoder_s_second_attention_reads_the_memory() -> None:
     encoder, decoder = columns(transformer())
     assert [group.times for group in encoder.groups] == [1, 2]
     assert [group.times for group in decoder.groups] == [1, 3, 1]
-    titles = ["Causal self-attention", "Add & norm", "Attention to the source", "Add & norm", "Feed-forward", "Add & norm"]
+    titles = [
+        "Causal self-attention",
+        "Add & norm",
+        "Attention to the source",
+        "Add & norm",
+        "Feed-forward",
+        "Add & norm",
+    ]
     assert [box.title for box in decoder.groups[1].boxes] == titles
     assert [box.title for box in boxes(transformer()) if box.reads_memory] == ["Attention to the source"]
     assert decoder.groups[1].boxes[0].detail == "3 heads of 4 · scaled dot · softmax"

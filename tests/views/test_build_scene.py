@@ -25,7 +25,9 @@ def seen_of(layers: int = 2, length: int = 5, batch: int = 1) -> attent.watch:
 def test_a_models_layers_are_one_group() -> None:
     seen = seen_of()
     scene = build_scene(seen, "abcde", title="an encoder")
-    assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [("self", "self-attention", 2, READ)]
+    assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [
+        ("self", "self-attention", 2, READ)
+    ]
     assert [layer.name for layer in scene.groups[0].layers] == list(seen)
     torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), seen["layers.1.self_attn"].dense()[0])
     assert scene.title == "an encoder"
@@ -53,7 +55,11 @@ def test_an_encoder_decoder_written_by_steps() -> None:
             model.decoder(torch.randn(1, length, 12), memory)
     # without a cache the last call has all rows
     scene = build_scene(seen, "abcd", ["<s>", "x", "y", "z"])
-    assert [(group.name, group.shape) for group in scene.groups] == [("cross", (2, 3, 4)), ("encoder", (2, 4, 4)), ("decoder", (2, 3, 3))]
+    assert [(group.name, group.shape) for group in scene.groups] == [
+        ("cross", (2, 3, 4)),
+        ("encoder", (2, 4, 4)),
+        ("decoder", (2, 3, 3)),
+    ]
     assert scene.texts["target"].labels == ("x", "y", "z")
     assert scene.notes == ("The model ran 3 times; the last is shown.",)
 
@@ -97,7 +103,12 @@ def test_a_lazy_tensor_is_shown_by_its_map() -> None:
 
 @pytest.mark.parametrize(
     ("maps", "culprit"),
-    [(3, "int as 'attention'"), ("abc", "str as 'attention'"), ((None, None), "NoneType as 'layers.0'"), ({"a": [1]}, "list as 'a'")],
+    [
+        (3, "int as 'attention'"),
+        ("abc", "str as 'attention'"),
+        ((None, None), "NoneType as 'layers.0'"),
+        ({"a": [1]}, "list as 'a'"),
+    ],
 )
 def test_what_is_not_attention_is_named(maps: object, culprit: str) -> None:
     with pytest.raises(ArgumentError, match=f"attention to show must be a map, .*, got {culprit}$"):
@@ -190,7 +201,9 @@ def test_norms_and_gradients_come_along_where_they_are_known(translator: Transla
     scene = build_scene(translator.map("abc", "65", gradients=True))
     for group in scene.groups:
         assert [each.name for each in group.measures] == [f"{group.name}.norms", f"{group.name}.gradients"]
-        assert all(each.base == group.name and each.shape == group.shape and each.rows == group.rows for each in group.measures)
+        assert all(
+            each.base == group.name and each.shape == group.shape and each.rows == group.rows for each in group.measures
+        )
         assert not any(each.is_distribution for each in group.measures)
     layer = scene.group("cross.gradients").layers[0]
     assert bool((layer.rows(torch.arange(3)) < 0).any())

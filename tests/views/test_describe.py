@@ -44,9 +44,15 @@ def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:
 
 
 def test_attention_shows_its_parts() -> None:
-    text = drawn(MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi", key_value_heads=1), "mine")
+    text = drawn(
+        MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi", key_value_heads=1), "mine"
+    )
     assert text.startswith("mine\n")
-    text = drawn(nn.ModuleDict({"attention": MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")}))
+    text = drawn(
+        nn.ModuleDict(
+            {"attention": MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")}
+        )
+    )
     assert "score(q, k) = vᵀ tanh(W₁q + W₂k + b)" in text
     assert "normalizer  Entmax15" in text
     assert "position  Alibi" in text
@@ -60,7 +66,8 @@ def test_equations_come_from_docstrings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm", "expected"), [("post", "LayerNorm(X + MultiHead(X, X, X))"), ("pre", "N = LayerNorm(X);  Z = X + MultiHead(N, N, N)")]
+    ("norm", "expected"),
+    [("post", "LayerNorm(X + MultiHead(X, X, X))"), ("pre", "N = LayerNorm(X);  Z = X + MultiHead(N, N, N)")],
 )
 def test_the_equation_of_a_layer_is_that_of_its_norm(norm: Norm, expected: str) -> None:
     layer = EncoderLayer(EncoderSettings(width=8, feed_forward=8, heads=2, norm=norm))

@@ -20,7 +20,9 @@ def test_the_steps_are_those_of_the_layer() -> None:
         inner = norm_step("norm", given, around.norm) if around.pre else given
         output = feed_forward_steps(inner, module)[-1]
         last = residual_steps(given, output, around)[-1]
-        torch.testing.assert_close(last.values, expected.features if expected.output is None else expected.features + expected.output)
+        torch.testing.assert_close(
+            last.values, expected.features if expected.output is None else expected.features + expected.output
+        )
     assert feed_forward_steps(given, module)[0].equation == "wide = gelu(X·W₁ + b₁)"
 
 

@@ -48,7 +48,11 @@ def test_a_head_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("encoder.layers.0.self_attention", "encoder"), ("decoder.layers.3.cross_attention", "cross"), ("decoder.self_attention", "decoder")],
+    [
+        ("encoder.layers.0.self_attention", "encoder"),
+        ("decoder.layers.3.cross_attention", "cross"),
+        ("decoder.self_attention", "decoder"),
+    ],
 )
 def test_a_name_says_what_attends_to_what(name: str, kind: str) -> None:
     assert kind_of(name) == kind

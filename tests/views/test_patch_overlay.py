@@ -52,7 +52,9 @@ def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
     assert over.get_extent() == [-0.5, 5.5, 3.5, -0.5]
 
 
-@pytest.mark.parametrize("ground", [np.zeros((4, 6, 1), np.float32), np.ones((4, 6, 1), np.float32), np.full((4, 6, 3), 255, np.uint8)])
+@pytest.mark.parametrize(
+    "ground", [np.zeros((4, 6, 1), np.float32), np.ones((4, 6, 1), np.float32), np.full((4, 6, 3), 255, np.uint8)]
+)
 def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
     agg = pytest.importorskip("matplotlib.backends.backend_agg", reason="matplotlib is not installed")
     drawn = overlay_figure(ground, (2, 3), {"head 0": torch.tensor([1.0, 0.2, 0.0, 0.0, 0.0, 0.0])})
@@ -62,7 +64,9 @@ def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
     box = drawn.axes[1].get_window_extent()
-    centers = ((box.x0 + box.width * (column + 0.5) / 3, pixels.shape[0] - box.y1 + box.height / 4) for column in range(3))
+    centers = (
+        (box.x0 + box.width * (column + 0.5) / 3, pixels.shape[0] - box.y1 + box.height / 4) for column in range(3)
+    )
     most, fifth, none = (pixels[int(y), int(x)] for x, y in centers)
     assert 60 < none.max() < 225
     assert np.abs(most - none).max() > 80

@@ -70,7 +70,9 @@ def test_nothing_global_is_touched() -> None:
         "before = settings(); figure(panel(torch.eye(2), 'ab', 'ab'));"
         "assert 'matplotlib.pyplot' not in sys.modules; assert settings() == before"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2] / "src"
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -15,7 +15,11 @@ from attent.views.walk_run import walk_run
 
 def test_every_step_is_named_with_equation_shape_and_words() -> None:
     text = walk().text(100)
-    for line in ("scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 6, 6)", "scaled = scores / √Dk = scores / √4", "weights = softmax(scaled)"):
+    for line in (
+        "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 6, 6)",
+        "scaled = scores / √Dk = scores / √4",
+        "weights = softmax(scaled)",
+    ):
         assert line in text
     assert text.count("   The    cat    sat     on    the    mat") == 2
     assert text.count("│ 1.000") == 6
@@ -30,7 +34,9 @@ def test_the_numbers_printed_are_those_of_the_steps() -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-@pytest.mark.parametrize("text", ["The cat sat on the mat", " ".join(f"word{n}" for n in range(30)), "نحن نحب 日本語 ไทย"])
+@pytest.mark.parametrize(
+    "text", ["The cat sat on the mat", " ".join(f"word{n}" for n in range(30)), "نحن نحب 日本語 ไทย"]
+)
 def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
     lines = walk(text, heads=2, mask="causal").text(columns).splitlines()[2:]
     assert max(map(width, lines)) <= columns
@@ -61,7 +67,9 @@ def test_sums_have_a_column() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    lines = table(torch.zeros(20, 30), [str(row) for row in range(20)], [str(column) for column in range(30)], width_limit=40)
+    lines = table(
+        torch.zeros(20, 30), [str(row) for row in range(20)], [str(column) for column in range(30)], width_limit=40
+    )
     assert lines[-1] == "(5 of 20 rows and 25 of 30 columns left out)"
     assert lines[0].split() == ["0", "1", "2", "3", "…", "29"]
     assert "⋮" in "".join(lines)

@@ -15,7 +15,9 @@ TEXTS = {"target": Text(("x", "y")), "source": Text(tuple("abcde"))}
 
 
 def scene(weights: object = WEIGHTS, **changed: object) -> Scene:
-    group = LayerGroup("cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),), "the token produced")
+    group = LayerGroup(
+        "cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),), "the token produced"
+    )
     return Scene("a title", changed.pop("texts", TEXTS), changed.pop("groups", (group,)), **changed)
 
 
@@ -61,7 +63,13 @@ def test_what_is_described_is_json() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "direction"),
-    [(("القط", "جلس", "."), "rtl"), (("the", "cat", "القط"), "ltr"), ((".", "1"), "ltr"), ((), "ltr"), (("猫",), "ltr")],
+    [
+        (("القط", "جلس", "."), "rtl"),
+        (("the", "cat", "القط"), "ltr"),
+        ((".", "1"), "ltr"),
+        ((), "ltr"),
+        (("猫",), "ltr"),
+    ],
 )
 def test_which_way_a_text_runs(labels: tuple[str, ...], direction: str) -> None:
     assert Text(labels).direction == direction

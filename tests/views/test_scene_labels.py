@@ -14,8 +14,22 @@ from attent.views.scene_labels import SceneLabels, kinds, patch_names
         (["encoder.layer.*.attention.self"], ["self"]),
         (["transformer.h.*.attn"], ["self"]),
         (["encoder.layers.*.self_attention", "decoder.layers.*.self_attention", "decoder.layers.*.cross_attention"], 3),
-        (["model.encoder.layers.*.self_attn", "model.decoder.layers.*.self_attn", "model.decoder.layers.*.encoder_attn"], 3),
-        (["encoder.block.*.layer.*.SelfAttention", "decoder.block.*.layer.*.SelfAttention", "decoder.block.*.layer.*.EncDecAttention"], 3),
+        (
+            [
+                "model.encoder.layers.*.self_attn",
+                "model.decoder.layers.*.self_attn",
+                "model.decoder.layers.*.encoder_attn",
+            ],
+            3,
+        ),
+        (
+            [
+                "encoder.block.*.layer.*.SelfAttention",
+                "decoder.block.*.layer.*.SelfAttention",
+                "decoder.block.*.layer.*.EncDecAttention",
+            ],
+            3,
+        ),
         (["encoder.layers.*.self_attn", "decoder.layers.*.self_attn", "decoder.layers.*.multihead_attn"], 3),
     ],
 )
@@ -28,7 +42,11 @@ def test_one_label_more_is_what_was_written_last() -> None:
     assert labels.of_shape("cross", 2, 2) == ("target", "source", PRODUCED)
     assert labels.of_shape("decoder", 2, 2) == ("target", "given", PRODUCED)
     assert labels.of_shape("encoder", 2, 2) == ("source", "source", READ)
-    assert {name: text.labels for name, text in labels.texts.items()} == {"target": ("x", "y"), "source": ("a", "b"), "given": ("<s>", "x")}
+    assert {name: text.labels for name, text in labels.texts.items()} == {
+        "target": ("x", "y"),
+        "source": ("a", "b"),
+        "given": ("<s>", "x"),
+    }
 
 
 def test_as_many_labels_as_rows_are_what_was_read_in() -> None:

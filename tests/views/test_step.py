@@ -35,7 +35,10 @@ def test_every_score_has_an_equation(name: str) -> None:
 def test_every_score_can_be_walked_through(name: str) -> None:
     found = steps(score=SCORES[name].for_widths(5, 5, 1))
     assert list(found)[-2:] == ["weights", "output"]
-    assert all(step.equation and step.meaning and step.values.shape[-2:] == (len(step.rows), len(step.columns)) for step in found.values())
+    assert all(
+        step.equation and step.meaning and step.values.shape[-2:] == (len(step.rows), len(step.columns))
+        for step in found.values()
+    )
 
 
 def test_the_scaled_dot_product_is_told_as_textbooks_tell_it() -> None:
@@ -88,7 +91,12 @@ def distance(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("function", "name"),
-    [(distance, "distance"), (partial(distance), "partial"), (lambda q, k: distance(q, k), "f"), (Gated(5, 5), "gated")],
+    [
+        (distance, "distance"),
+        (partial(distance), "partial"),
+        (lambda q, k: distance(q, k), "f"),
+        (Gated(5, 5), "gated"),
+    ],
 )
 def test_a_score_that_is_a_function_has_its_name(function: Any, name: str) -> None:
     assert f"= {name}(" in equation_of(Own(function)).lower()

@@ -115,7 +115,8 @@ def test_positions_are_added_to_the_words(position: str) -> None:
 @pytest.mark.parametrize("position", [None, "sinusoidal", "learned", "rotary", "alibi"])
 def test_only_with_positions_does_the_order_of_words_count(position: str | None) -> None:
     before, after = (
-        walk(text, position=position).steps["output"].values[0, 0] for text in ("The cat sat on the mat", "The mat sat on the cat")
+        walk(text, position=position).steps["output"].values[0, 0]
+        for text in ("The cat sat on the mat", "The mat sat on the cat")
     )
     assert torch.allclose(before[1], after[5]) is (position is None), "what cat takes away"
     assert torch.allclose(before[2], after[2]) is (position is None), "what sat takes away"
@@ -154,7 +155,8 @@ def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
     file = tmp_path / "vectors.txt"
     file.write_text("the 1.0 2.0 3.0\ncat 4.0 5.0", encoding="utf-8")
     with pytest.raises(
-        ArgumentError, match=r"no vector of 'cat' \(.*vectors.txt: .*1 dropped: not as many numbers as the others \(line 2\)"
+        ArgumentError,
+        match=r"no vector of 'cat' \(.*vectors.txt: .*1 dropped: not as many numbers as the others \(line 2\)",
     ):
         walk("the cat", vectors=file)
 
@@ -162,7 +164,9 @@ def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
 def test_heads_are_merged_by_w_o() -> None:
     found = walk(heads=2)
     assert list(found.steps)[-2:] == ["merged", "result"]
-    torch.testing.assert_close(found.steps["result"].values, found.steps["merged"].values @ found.parameters["W_O"].values)
+    torch.testing.assert_close(
+        found.steps["result"].values, found.steps["merged"].values @ found.parameters["W_O"].values
+    )
 
 
 def test_the_whole_layer_is_the_formula_of_a_transformer_layer() -> None:

@@ -18,7 +18,8 @@ from attent.views.walk_run import walk_run
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"score": "additive", "position": "alibi"}, {"position": "rotary", "key_value_heads": 1, "width": 6}]
+    "settings",
+    [{}, {"score": "additive", "position": "alibi"}, {"position": "rotary", "key_value_heads": 1, "width": 6}],
 )
 def test_a_run_is_walked_through_with_the_numbers_that_watch_sees(untrained, kind: str, settings: dict) -> None:
     translator = untrained(**settings)
@@ -78,7 +79,9 @@ def test_a_layer_that_is_not_the_last_ends_with_its_output(untrained, norm: str)
     assert "logits" not in second.steps, "an encoder's output is no word"
     memory = translator.encode(translator.source_tokenizer.encode("abc")).features
     end = list(second.steps.values())[-1].values
-    torch.testing.assert_close(end if norm == "post" else translator.model.encoder.norm(end), memory, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        end if norm == "post" else translator.model.encoder.norm(end), memory, atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -90,7 +93,9 @@ def test_a_masked_language_model_fills_in_words(norm: str) -> None:
     step = found.steps["probabilities"]
     assert step.rows == ("[MASK]",)
     assert step.cells[0] == tuple(guess.word for guess in prediction.guesses)
-    torch.testing.assert_close(step.values[0, 0].tolist(), [guess.probability for guess in prediction.guesses], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        step.values[0, 0].tolist(), [guess.probability for guess in prediction.guesses], rtol=1e-4, atol=1e-6
+    )
 
 
 def test_a_classifier_tells_classes() -> None:

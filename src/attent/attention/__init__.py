@@ -8,4 +8,15 @@ from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 
-__all__ = ["AttentionMap", "Mask", "Normalizer", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]
+__all__ = [
+    "AttentionMap",
+    "Mask",
+    "Normalizer",
+    "Position",
+    "Score",
+    "Weighting",
+    "attend",
+    "explain",
+    "prepare",
+    "rollout",
+]

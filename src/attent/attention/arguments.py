@@ -57,11 +57,14 @@ def prepare(
         _check_axes(query, value if lowered else features, value)
         query, features, value = with_four_axes
     required = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
-    has_options = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
+    has_options = lowered or not (
+        bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0
+    )
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
         call = _cached_call(*required)
-        # a remembered call would keep the key range from one call to the next, where it may be an inference or a fake tensor
+        # a remembered call would keep the key range from one call to the next, where it may be an inference or a fake
+        # tensor
         call = call if call.mask is None else copy(call)
         return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
     position = choices.position(position)
@@ -85,7 +88,12 @@ def _are_names(score: object, normalizer: object, mask: object) -> bool:
 
 def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before computing."""
-    if type(call.score).for_inputs is Score.for_inputs or call.is_empty or call.device.type != "cpu" or not is_readable(query):
+    if (
+        type(call.score).for_inputs is Score.for_inputs
+        or call.is_empty
+        or call.device.type != "cpu"
+        or not is_readable(query)
+    ):
         return call
     score = call.score.for_inputs(query, key)
     if score is not call.score and (visible_keys := visible_keys_of(call)) is not None:
@@ -129,7 +137,9 @@ def _build_call(
     lengths = None if lengths is None else lengths_within(lengths, keys)
     full, normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
     if type(mask).__module__ == "torch.nn.attention.bias":
-        mask = _mask_of_causal_bias(mask, queries, keys, keys - queries if query_start is lengths is None else query_start, device)
+        mask = _mask_of_causal_bias(
+            mask, queries, keys, keys - queries if query_start is lengths is None else query_start, device
+        )
     _check_distribution(normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
     call = Call(
         score=score,
@@ -162,7 +172,9 @@ def _build_call(
 _cached_call = lru_cache(maxsize=256)(_build_call)
 
 
-def _build_mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
+def _build_mask(
+    mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]
+) -> Mask | None:
     if isinstance(mask, Tensor):
         table = mask[:, None] if mask.dim() == 3 and axes == 3 else mask
         if table.dim() not in (2, 4):
@@ -177,10 +189,17 @@ def _build_mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: 
     return mask
 
 
-def _mask_of_causal_bias(bias: Any, queries: int, keys: int, start: int | Tensor | None, device: torch.device) -> str | Tensor:
-    """Return the mask of PyTorch's `CausalBias`, whose diagonal is one of indices: causal if the first query's position is on it."""
+def _mask_of_causal_bias(
+    bias: Any, queries: int, keys: int, start: int | Tensor | None, device: torch.device
+) -> str | Tensor:
+    """Return the mask of PyTorch's `CausalBias`, whose diagonal is one of indices.
+
+    Causal if the first query's position is on it.
+    """
     if (bias.seq_len_q, bias.seq_len_kv) != (queries, keys):
-        raise ShapeError(f"mask must be (Tq, Tk) = ({queries}, {keys}), got a CausalBias of ({bias.seq_len_q}, {bias.seq_len_kv})")
+        raise ShapeError(
+            f"mask must be (Tq, Tk) = ({queries}, {keys}), got a CausalBias of ({bias.seq_len_q}, {bias.seq_len_kv})"
+        )
     diagonal = 0 if bias.variant.name == "UPPER_LEFT" else keys - queries
     if isinstance(start, int) and start == diagonal:
         return "causal"
@@ -202,7 +221,9 @@ def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool)
     A lowered key side may be float32 when queries and values have 16 bits.
     """
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
-        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in (query, key, value))}")
+        raise ArgumentError(
+            f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in (query, key, value))}"
+        )
     dtypes, devices = (query.dtype, key.dtype, value.dtype), (query.device, key.device, value.device)
     if not (dtypes[0].is_floating_point and dtypes[1].is_floating_point and dtypes[2].is_floating_point):
         raise DTypeError(f"query, key and value must be floating point, got {', '.join(map(str, dtypes))}")
@@ -210,7 +231,12 @@ def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool)
         raise DeviceError(f"query, key and value must lie on one device, got {', '.join(map(str, devices))}")
     if dtypes[0] == dtypes[1] == dtypes[2]:
         return query, key, value
-    if lowered and dtypes[1] == torch.float32 and dtypes[0] == dtypes[2] and dtypes[0] in (torch.bfloat16, torch.float16):
+    if (
+        lowered
+        and dtypes[1] == torch.float32
+        and dtypes[0] == dtypes[2]
+        and dtypes[0] in (torch.bfloat16, torch.float16)
+    ):
         # a cache keeps lowered keys in float32 where lowering would have rounded them
         return query, key, value
     if is_autocast(query.device):
@@ -223,7 +249,9 @@ def _check_axes(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Raise if the tensors differ in their number of axes: leading axes are not broadcast."""
     if not query.dim() == key.dim() == value.dim():
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
-        raise ShapeError(f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}")
+        raise ShapeError(
+            f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}"
+        )
 
 
 def as_four_axes(tensor: Tensor) -> Tensor:
@@ -243,7 +271,9 @@ def _check_shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None
     if batch_of_key != batch:
         raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key)}")
     if tuple(value[:3]) != (batch, key_heads, keys):
-        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value)}")
+        raise ShapeError(
+            f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value)}"
+        )
     if heads % key_heads if key_heads else heads:
         raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
 
@@ -254,7 +284,9 @@ def _check_numbers(dropout: object, seed: object, soft_cap: object) -> None:
         raise ArgumentError(f"dropout must be in [0, 1), got {brief(dropout)}")
     if dropout and seed is None:
         raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
-    is_whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
+    is_whole = (
+        seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
+    )
     if not is_whole:
         raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {brief(seed)}")
     if soft_cap is not None and (not isinstance(soft_cap, int | float) or not soft_cap > 0):
@@ -286,12 +318,16 @@ def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, 
     if not bias.is_floating_point():
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
     result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
-    if result.dim() != 4 or any(size not in (1, expected) for size, expected in zip(result.shape, scores_shape, strict=True)):
+    if result.dim() != 4 or any(
+        size not in (1, expected) for size, expected in zip(result.shape, scores_shape, strict=True)
+    ):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {scores_shape}, got {tuple(bias.shape)}")
     return result
 
 
-def _check_distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
+def _check_distribution(
+    normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype
+) -> None:
     """Raise if a caller's own normalizer claims that its rows are distributions, and they are not.
 
     Check one row of each head, once for each class; the package's own normalizers are checked by its tests instead.
@@ -306,8 +342,9 @@ def _check_distribution(normalizer: Normalizer, heads: int, keys: int, device: t
         low, high, minimum = row_sums(normalizer(scores))
     if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
         raise ArgumentError(
-            f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
-            f"{high:.4g} and the least is {minimum:.4g}; set is_distribution = False in the class, or normalize"
+            f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to "
+            f"{low:.4g} to {high:.4g} and the least is {minimum:.4g}; set is_distribution = False in the class, or "
+            "normalize"
         )
     _DISTRIBUTIONS.add(kind)
 
@@ -324,7 +361,10 @@ def first_query_position(start: object, lengths: Tensor | None, batch: int, quer
         return keys - queries if lengths is None else lengths - queries
     if isinstance(start, Tensor):
         if start.is_floating_point() or tuple(start.shape) not in ((1,), (batch,)):
-            raise ShapeError(f"query_start must be a whole number or (B,) = ({batch},) of them, got {start.dtype} {tuple(start.shape)}")
+            raise ShapeError(
+                f"query_start must be a whole number or (B,) = ({batch},) of them, got {start.dtype} "
+                f"{tuple(start.shape)}"
+            )
         return start
     if isinstance(start, int) and not isinstance(start, bool):
         return start

@@ -108,9 +108,10 @@ def attend(
 ) -> Tensor | tuple[Tensor, AttentionMap]:
     """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
-    The order is score → soft cap → bias → mask → normalise → weighting → dropout → mix. Scores are summed and normalised in float32 at
-    least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and Bengio 2015, eq. 5–6
-    (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
+    The order is score → soft cap → bias → mask → normalise → weighting → dropout → mix. Scores are summed and
+    normalised in float32 at least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and
+    Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2
+    (arXiv:1706.03762).
 
     Args:
         query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike: leading axes are not broadcast.
@@ -118,22 +119,25 @@ def attend(
         value: (B, G, Tk, Dv).
         score: how well a key fits a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
         normalizer: scores → weights: a name or a Normalizer.
-        mask: which query may see which key: "causal", a Mask, or a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in which
-            True means "may attend", or a `CausalBias` of torch.nn.attention.bias.
+        mask: which query may see which key: "causal", a Mask, or a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
+            which True means "may attend", or a `CausalBias` of torch.nn.attention.bias.
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
         soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
         position: rotary, alibi, or a relative_bias of yours.
-        query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on the last
-            key: at Tk − Tq, or lengths − Tq.
+        query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on
+            the last key: at Tk − Tq, or lengths − Tq.
         lengths: (B,) the number of valid keys of each sequence.
-        weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's centre.
+        weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's
+            centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
-        seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
+        seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h,
+            i, j).
         implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
 
     Returns:
-        The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts, map).
+        The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts,
+        map).
 
     Raises:
         ShapeError, DTypeError, DeviceError: tensors that do not fit together.
@@ -143,7 +147,8 @@ def attend(
         ImplementationError: the implementation asked for cannot serve this call.
     """
     prepared = prepare(
-        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
+        position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
@@ -172,10 +177,11 @@ class Explanation:
 
     chosen: str
     reasons: dict[str, str]  # of the others, by name
-    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" where it has but one;
-    # "varlen" if each sequence of the batch is computed alone, with the keys that it needs
+    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" where it has
+    # but one; "varlen" if each sequence of the batch is computed alone, with the keys that it needs
     variant: str = "batch"
-    # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was no choice
+    # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was
+    # no choice
     row: str | None = None
 
     def __str__(self) -> str:
@@ -214,7 +220,8 @@ def explain(
     Raises: what `attend` raises.
     """
     prepared = prepare(
-        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
+        position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)

@@ -1,7 +1,7 @@
 """The slots of the formula: the interfaces of a score, a normalizer, a mask, a position and a weighting.
 
-Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ over a database D = {(k₁, v₁) … (kₙ, vₙ)}, where α comes from a score (how well does this
-key fit this query), a mask (may this query see this key), and a normalizer (scores → weights).
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ over a database D = {(k₁, v₁) … (kₙ, vₙ)}, where α comes from a score (how well does
+this key fit this query), a mask (may this query see this key), and a normalizer (scores → weights).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class LoweredSide(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> LoweredSide:
         """Apply a function to each tensor."""
-        return LoweredSide(function(self.features), *(None if part is None else function(part) for part in (self.bias, self.center)))
+        return LoweredSide(
+            function(self.features), *(None if part is None else function(part) for part in (self.bias, self.center))
+        )
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Pairs:
 class Score(nn.Module):
     """A measure of how well a key fits a query: `forward(query, key)` is the specification.
 
-    query (B, H, Tq, Dq) and key (B, H, Tk, Dk) give scores (B, H, Tq, Tk). A score that splits into a query half and a key
-    half derives from DotScore or TanhScore; any other runs tiled.
+    query (B, H, Tq, Dq) and key (B, H, Tk, Dk) give scores (B, H, Tq, Tk). A score that splits into a query half and a
+    key half derives from DotScore or TanhScore; any other runs tiled.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -68,7 +70,10 @@ class Score(nn.Module):
     def check(self, query_width: int, key_width: int, heads: int) -> None:
         """Raise ShapeError if the parameters do not fit these widths or heads."""
         if self.widths is not None and self.widths != (query_width, key_width):
-            raise ShapeError(f"{type(self).__name__} was made for widths (query, key) = {self.widths}, got {(query_width, key_width)}")
+            raise ShapeError(
+                f"{type(self).__name__} was made for widths (query, key) = {self.widths}, got "
+                f"{(query_width, key_width)}"
+            )
         if self.heads is not None and self.heads != heads:
             raise ShapeError(f"{type(self).__name__} was made for {self.heads} heads, got {heads}")
 
@@ -77,7 +82,10 @@ class Score(nn.Module):
         return {"scores": self(query, key)}
 
     def symbols(self) -> dict[str, Tensor]:
-        """Return the parameters by their symbols in the equation, as it multiplies them; first an axis of heads where `heads` is set."""
+        """Return the parameters by their symbols in the equation, as it multiplies them.
+
+        First an axis of heads where `heads` is set.
+        """
         return dict(self.named_parameters())
 
     def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
@@ -92,7 +100,10 @@ class Score(nn.Module):
         return self
 
     def per_pair(self, query_width: int) -> int:
-        """Count the numbers in memory per pair while a score is computed from lowered sides; it decides the size of tiles."""
+        """Count the numbers in memory per pair while a score is computed from lowered sides.
+
+        It decides the size of tiles.
+        """
         return max(query_width, 1)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
@@ -133,7 +144,10 @@ class DotScore(Score):
         """Raise ShapeError also if query and key differ in width and no parameters connect them."""
         super().check(query_width, key_width, heads)
         if self.widths is None and query_width != key_width:
-            raise ShapeError(f"{type(self).__name__} needs queries and keys of one width, got Dq = {query_width} and Dk = {key_width}")
+            raise ShapeError(
+                f"{type(self).__name__} needs queries and keys of one width, got Dq = {query_width} and Dk = "
+                f"{key_width}"
+            )
 
     def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
         """Compute scale · q'·k' + biases, (B, H, Tq, Tk)."""
@@ -181,7 +195,8 @@ class Normalizer:
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """Return the weights of scores (…, Tq, Tk), of which only the `allowed` pairs count.
 
-        Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, its weights are set to zero.
+        Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, its weights are
+        set to zero.
         """
         if allowed is None or not scores.shape[-1]:
             return self.normalize(scores) if scores.shape[-1] else scores
@@ -221,7 +236,8 @@ class KeyRange(NamedTuple):
 class Mask:
     """The pairs that may attend: True means "may". Never negated; a float term is a bias, not a mask.
 
-    A mask is `allowed` and, where the keys of a query lie within a range, `key_range`; `attention/mask_info.py` derives the rest.
+    A mask is `allowed` and, where the keys of a query lie within a range, `key_range`; `attention/mask_info.py` derives
+    the rest.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -254,14 +270,18 @@ class Mask:
     def __or__(self, other: Mask) -> Mask:
         return Or(self, other)
 
-    def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
+    def draw(
+        self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1
+    ) -> str:
         """Draw the mask of a head and a sequence as text, a line per query and a mark per key: ■ may attend, · may not.
 
         There are as many keys as queries unless given, and the last query is at the last key's position.
         """
         keys, index = queries if keys is None else keys, torch.arange(queries)
         allowed = self.allowed(Pairs(index, torch.arange(keys), (index + keys - queries)[None], max(heads, head + 1)))
-        allowed = allowed.expand(max(allowed.shape[0], sequence + 1), max(allowed.shape[1], head + 1), queries, keys)[sequence, head]
+        allowed = allowed.expand(max(allowed.shape[0], sequence + 1), max(allowed.shape[1], head + 1), queries, keys)[
+            sequence, head
+        ]
         return "\n".join("".join("■" if is_allowed else "·" for is_allowed in row) for row in allowed.tolist())
 
     def __str__(self) -> str:
@@ -273,7 +293,10 @@ class Mask:
 
 
 def keys_visible_in_any(masks: Sequence[Mask], pairs: Pairs) -> Tensor | None:
-    """Return the keys that any of the masks shows, as `Mask.visible_keys`; a mask that cannot tell shows its whole range."""
+    """Return the keys that any of the masks shows, as `Mask.visible_keys`.
+
+    A mask that cannot tell shows its whole range.
+    """
     visible = [mask.visible_keys(pairs) for mask in masks]
     if all(keys is None for keys in visible):
         return None
@@ -311,7 +334,9 @@ class And(_Join):
         left, right = self.left.key_range(pairs), self.right.key_range(pairs)
         if left is None or right is None:
             return (single := left or right) and single._replace(exact=False)
-        return KeyRange(torch.maximum(left.begin, right.begin), torch.minimum(left.end, right.end), left.exact and right.exact)
+        return KeyRange(
+            torch.maximum(left.begin, right.begin), torch.minimum(left.end, right.end), left.exact and right.exact
+        )
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """Intersect the keys; one of the two is enough."""
@@ -370,7 +395,10 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def bias_by_offset(self, offsets: Tensor) -> Tensor | None:
-        """Return the bias (H|1, n) of pairs whose key stands so many positions after the query, int64 (n,); None if more decides it."""
+        """Return the bias (H|1, n) of pairs whose key stands so many positions after the query, int64 (n,).
+
+        None if more decides it.
+        """
         return None
 
     def check(self, heads: int, width: int) -> None:

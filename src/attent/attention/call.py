@@ -92,14 +92,21 @@ class Call:
         return bias if bias.shape[2] == 1 else bias[:, :, pairs.query_index]
 
     def bias_term(self, bias: Tensor) -> Tensor:
-        """A bias as scores take it: of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one."""
+        """A bias as scores take it.
+
+        Of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one.
+        """
         bias, minimum = bias.to(self.accumulation_dtype), torch.finfo(self.accumulation_dtype).min / 2
         # no clamp, whose gradient at its bound PyTorch 2.15 changed
         return bias.masked_fill(bias < minimum, minimum)
 
     def repeat_kv(self, features: Tensor) -> Tensor:
         """Keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
-        return features if features.shape[1] == self.heads else features.repeat_interleave(self.heads // features.shape[1], 1)
+        return (
+            features
+            if features.shape[1] == self.heads
+            else features.repeat_interleave(self.heads // features.shape[1], 1)
+        )
 
     def repeat_kv_side(self, side: LoweredSide) -> LoweredSide:
         """A side of the score repeated for the query heads that share it."""

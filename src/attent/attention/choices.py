@@ -1,7 +1,7 @@
 """Parts of attention from what a caller passes: names, aliases, "my.module:Class", functions, modules.
 
-A part that needs no arguments may be given by name. One with parameters, or with an argument that has no default, is a module
-that the caller builds and owns; its bare name raises.
+A part that needs no arguments may be given by name. One with parameters, or with an argument that has no default, is a
+module that the caller builds and owns; its bare name raises.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ def _required_arguments(part: type[Any]) -> list[str]:
     """Return the arguments without a default."""
     parameters = inspect.signature(part).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty and parameter.kind in kinds]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is inspect.Parameter.empty and parameter.kind in kinds
+    ]
 
 
 def _can_build(method: Any, inherited: Any, part: type[Any]) -> bool:
@@ -79,11 +83,15 @@ class _Named:
         return part()
 
     def check_arguments(self, name: str, part: object, builder: str = "") -> None:
-        """Raise MissingArgumentError if the part is a class with arguments; `builder` is the class method that models call instead."""
+        """Raise MissingArgumentError if the part is a class with arguments.
+
+        `builder` is the class method that models call instead.
+        """
         if isinstance(part, type) and _required_arguments(part):
             raise MissingArgumentError(
                 f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
-                f"pass one you keep, {self.constructor_expression(name)}" + (f", or give its class {builder}" if builder else "")
+                f"pass one you keep, {self.constructor_expression(name)}"
+                + (f", or give its class {builder}" if builder else "")
             )
 
     def constructor_expression(self, name: str) -> str | None:
@@ -99,7 +107,9 @@ _kinds = {named.kind: named for named in (_scores, _normalizers, _masks, _positi
 
 
 def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
-    """Return the Python expression of a part that needs arguments, and the names that need none; None if this name needs none.
+    """Return the Python expression of a part that needs arguments, and the names that need none.
+
+    None if this name needs none.
 
     Args:
         kind: "score", "normalizer", "mask" or "position".
@@ -116,7 +126,8 @@ def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]
     """Return the score of a name, a Score or a function.
 
     Raises:
-        UnknownNameError, MissingArgumentError, ArgumentError: the name is unknown, it needs parameters, or this is no score.
+        UnknownNameError, MissingArgumentError, ArgumentError: the name is unknown, it needs parameters, or this is no
+            score.
     """
     part = _scores.part(argument) if isinstance(argument, str) else argument
     if isinstance(part, Score):
@@ -157,10 +168,14 @@ def mask(argument: str | Mask | None) -> Mask | None:
 
 
 def position(argument: str | Position | None) -> Position | None:
-    """Return the position of a name, or the Position itself, which must act inside attention; raises as `score` does."""
+    """Return the position of a name, or the Position itself, which must act inside attention.
+
+    Raises as `score` does.
+    """
     if isinstance(argument, str) and getattr(_positions.table.get(argument), "added", False):
         raise ArgumentError(
-            f"position {argument!r} is added to embeddings, before attention; inside it act rotary, alibi and relative_bias"
+            f"position {argument!r} is added to embeddings, before attention; inside it act rotary, alibi and "
+            "relative_bias"
         )
     part = _positions.part(argument) if isinstance(argument, str) else argument
     if part is not None and not isinstance(part, Position):
@@ -172,7 +187,11 @@ def position_for(argument: str | Position | None, heads: int) -> Position | None
     """Return the position of a name, built for this number of heads, or as `position` does."""
     if isinstance(argument, str):
         part = registry.find("position", argument, _positions.table)
-        if isinstance(part, type) and issubclass(part, Position) and _can_build(part.for_heads, Position.for_heads, part):
+        if (
+            isinstance(part, type)
+            and issubclass(part, Position)
+            and _can_build(part.for_heads, Position.for_heads, part)
+        ):
             return part.for_heads(heads)
         if registry.is_imported(argument):
             _positions.check_arguments(argument, part, "for_heads")

@@ -1,4 +1,7 @@
-"""Key ranges, visible keys and additive terms of a call's mask: whatever backends ask, derived from `Mask.allowed` and `Mask.key_range`."""
+"""Key ranges, visible keys and additive terms of a call's mask.
+
+Whatever backends ask, derived from `Mask.allowed` and `Mask.key_range`.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ class AdditiveMask(NamedTuple):
 
 
 def additive_mask(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
-    """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend: on a CPU ten times as fast as filling in.
+    """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend.
 
-    In the term a fully masked row sees every key; set its result to zero afterwards.
+    On a CPU ten times as fast as filling in. In the term a fully masked row sees every key; set its result to zero
+    afterwards.
     """
     finite = None if bias is None else bias.to(dtype).masked_fill(bias == -torch.inf, 0.0)
     if allowed is None or bool(allowed.all()):
@@ -156,7 +160,11 @@ class _OneSequence(Mask):
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return the sequence's part."""
         key_range = self.mask.key_range(pairs)
-        return None if key_range is None else KeyRange(self.part(key_range.begin), self.part(key_range.end), key_range.exact)
+        return (
+            None
+            if key_range is None
+            else KeyRange(self.part(key_range.begin), self.part(key_range.end), key_range.exact)
+        )
 
     def part(self, tensor: Tensor) -> Tensor:
         """Return the sequence's part of a tensor that may have but one sequence."""

@@ -24,9 +24,9 @@ from attent.ops.linear import project
 class MultiHeadAttention(nn.Module):
     """H attentions side by side: head_h = Attention(XW_h^Q, MW_h^K, MW_h^V), output = [head_1; …; head_H] W^O.
 
-    Self-attention if no memory is given, cross-attention if one is; grouped heads if there are fewer key/value heads. One
-    product projects for all heads, and each head is normalized by itself: it equals H separate heads. With one head,
-    bias=False and output=None it is the self-attention of introductory texts. Vaswani et al. 2017, §3.2.2
+    Self-attention if no memory is given, cross-attention if one is; grouped heads if there are fewer key/value heads.
+    One product projects for all heads, and each head is normalized by itself: it equals H separate heads. With one
+    head, bias=False and output=None it is the self-attention of introductory texts. Vaswani et al. 2017, §3.2.2
     (arXiv:1706.03762); grouped heads: Ainslie et al. 2023 (arXiv:2305.13245).
 
     Args:
@@ -78,7 +78,9 @@ class MultiHeadAttention(nn.Module):
         memory_width = memory_width or query_width
         self.query_projection = nn.Linear(query_width, heads * self.key_width, bias=bias)
         self.key_projection = nn.Linear(memory_width, self.key_value_heads * self.key_width, bias=bias)
-        self.value_projection = nn.Linear(value_memory_width or memory_width, self.key_value_heads * self.value_width, bias=bias)
+        self.value_projection = nn.Linear(
+            value_memory_width or memory_width, self.key_value_heads * self.value_width, bias=bias
+        )
         merged = heads * self.value_width
         self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
         self.score = choices.score_for(score, self.key_width, self.key_width, heads)
@@ -122,7 +124,10 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def context_projection(self) -> Tensor | nn.Module | None:
-        """The weight W^O by which merged contexts are multiplied, (E, H·Dv); None if they are the output; a module that is not linear."""
+        """The weight W^O by which merged contexts are multiplied, (E, H·Dv); None if they are the output.
+
+        A module that is not linear.
+        """
         return self.output.weight if isinstance(self.output, nn.Linear) else self.output
 
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
@@ -145,7 +150,8 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: (B, Tq, query_width), or of a single sequence (Tq, query_width).
             memory: (B, Tk, memory_width), or (Tk, memory_width); the query itself if not given.
-            value_memory: (B, Tk, value_memory_width), or (Tk, value_memory_width), if values are projected from other features than keys.
+            value_memory: (B, Tk, value_memory_width), or (Tk, value_memory_width), if values are projected from other
+                features than keys.
             mask: as in attend.
             bias: as in attend.
             lengths: as in attend.
@@ -153,29 +159,42 @@ class MultiHeadAttention(nn.Module):
             return_map: as in attend; `attent.watch` sees every attention of a whole model.
 
         Returns:
-            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence. With return_map a pair (that, the map of
-            the weights, (B, H, Tq, Tk)).
+            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence. With return_map a pair
+            (that, the map of the weights, (B, H, Tq, Tk)).
         """
         if return_map:
             with watch(self) as maps:
-                features = self(query, memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+                features = self(
+                    query, memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start
+                )
             return features, maps[""]
         if query.dim() == 2:
-            memory, value_memory = (None if features is None else _as_batch(features) for features in (memory, value_memory))
-            merged = self(query[None], memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+            memory, value_memory = (
+                None if features is None else _as_batch(features) for features in (memory, value_memory)
+            )
+            merged = self(
+                query[None], memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start
+            )
             return merged.squeeze(0)
         if memory is None:
-            # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the lengths
+            # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the
+            # lengths
             query_start = 0 if query_start is None else query_start
         query, key, value = self._project_query_key_value(query, memory, value_memory)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
-    def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
+    def remember(
+        self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None
+    ) -> KeyValueCache:
         """Project and lower the keys and values of a memory (B, Tk, memory_width), and append them to a given cache."""
         key, value = self._project_key_value(memory, value_memory)
         lowered = self._lower(key, cache)
         # a score with parameters for each head has a key side for each
-        value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)
+        value = (
+            value
+            if lowered.features.shape[1] == value.shape[1]
+            else value.repeat_interleave(self.heads // value.shape[1], 1)
+        )
         return KeyValueCache(lowered, value) if cache is None else cache.append(lowered, value)
 
     def recall(
@@ -190,7 +209,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Attend from a sequence (B, Tq, query_width) to a cache: `forward` of the same memory, step by step."""
         (query,) = self._project_and_split_heads(query, self.query_projection)
-        return self._attend(query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+        return self._attend(
+            query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start
+        )
 
     def recall_map(self, query: Tensor, memory: Tensor, *, lengths: Tensor | None = None) -> AttentionMap:
         """Return the map of `recall` of a remembered memory alone: no values are projected, and no contexts computed.
@@ -263,7 +284,9 @@ class MultiHeadAttention(nn.Module):
             seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
         )
 
-    def _project_query_key_value(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
+    def _project_query_key_value(
+        self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """Project queries, keys and values, (B, heads, T, D) each; those of the same features in one product."""
         if memory is None and value_memory is None:
             return self._project_and_split_heads(query, *self._projections())
@@ -282,7 +305,9 @@ class MultiHeadAttention(nn.Module):
         for projection in projections:
             if features.dim() != 3 or features.shape[-1] != projection.in_features:
                 raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")
-        heads = [self.heads if projection is self.query_projection else self.key_value_heads for projection in projections]
+        heads = [
+            self.heads if projection is self.query_projection else self.key_value_heads for projection in projections
+        ]
         projected = zip(project(features, *projections), heads, strict=True)
         return tuple(merged.unflatten(-1, (count, -1)).transpose(1, 2) for merged, count in projected)
 
@@ -290,5 +315,7 @@ class MultiHeadAttention(nn.Module):
 def _as_batch(features: Tensor) -> Tensor:
     """Return the features (T, E) of a single sequence as a batch of one."""
     if features.dim() != 2:
-        raise ShapeError(f"features of a single sequence must be (T, E), as the query's are, got {tuple(features.shape)}")
+        raise ShapeError(
+            f"features of a single sequence must be (T, E), as the query's are, got {tuple(features.shape)}"
+        )
     return features[None]

@@ -1,7 +1,7 @@
 """The formula, in plain torch: the specification that every other implementation is held against.
 
-Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalize → weighting → dropout → mix.
-Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalize → weighting →
+dropout → mix. Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ def unsupported(call: Call) -> str | None:
 
 
 def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[str, Tensor]:
-    """Compute every intermediate by name, in order: those of the score, then `scores` and the following ones up to `output`.
+    """Compute every intermediate by name, in order.
 
-    `capped`, `biased`, `masked`, `normalised` (before a weighting) and `dropped` are present only if the call has such a step.
-    In `masked` a pair that may not attend is −∞.
+    Those of the score, then `scores` and the following ones up to `output`. `capped`, `biased`, `masked`, `normalised`
+    (before a weighting) and `dropped` are present only if the call has such a step. In `masked` a pair that may not
+    attend is −∞.
 
     Example:
         >>> reference.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
@@ -70,8 +71,8 @@ def steps_for_pairs(
 ) -> dict[str, Tensor]:
     """Compute the steps for some rows.
 
-    Both sides are raw or both lowered, in the accumulation type, with keys repeated for every head and hidden keys set to zero.
-    `score_lowered` replaces the score's own function of two lowered sides.
+    Both sides are raw or both lowered, in the accumulation type, with keys repeated for every head and hidden keys set
+    to zero. `score_lowered` replaces the score's own function of two lowered sides.
     """
     intermediates = steps_to_weights(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
     weights = intermediates["weights"]
@@ -94,7 +95,9 @@ def steps_to_weights(
 ) -> dict[str, Tensor]:
     """Compute the steps up to the weights."""
     intermediates = (
-        {"scores": (score_lowered or call.score.score_lowered)(query, key)} if lowered else call.score.steps(query.features, key.features)
+        {"scores": (score_lowered or call.score.score_lowered)(query, key)}
+        if lowered
+        else call.score.steps(query.features, key.features)
     )
     scores, expected = _last(intermediates), (*query.features.shape[:-1], key.features.shape[-2])
     if call.score.form is None and (not isinstance(scores, Tensor) or scores.shape[-2:] != expected[-2:]):

@@ -87,7 +87,9 @@ def head_judge(
             texts = [line for line in read_lines(source) if line.strip()][:limit]
             longest = tool.model.longest if tool.stops_at_line_end else None
             is_readable = [longest is None or len(tool.tokenizer.encode(text)) < longest for text in texts]
-            return NextTokenJudge(tool, _readable(texts, is_readable, source), PERPLEXITY if metric == "perplexity" else LOSS)
+            return NextTokenJudge(
+                tool, _readable(texts, is_readable, source), PERPLEXITY if metric == "perplexity" else LOSS
+            )
         case Classifier():
             examples = classified_examples(tool, source)
             examples = LabelledExamples(examples.rows, examples.all_classes, examples.selected[:limit])
@@ -95,14 +97,19 @@ def head_judge(
         case FillMask():
             texts = [line for line in read_lines(source) if line.strip()][:limit]
             encoded = [tool.tokenizer.encode(text) for text in texts]
-            is_readable = [bool(known_words(tokens)) and len(tokens) <= (tool.longest or len(tokens)) for tokens in encoded]
+            is_readable = [
+                bool(known_words(tokens)) and len(tokens) <= (tool.longest or len(tokens)) for tokens in encoded
+            ]
             metrics = {"accuracy": ACCURACY, "perplexity": PERPLEXITY, "loss": LOSS}
             reasons = "have no word that this model knows, or more than it can read"
             return BlankJudge(tool, _readable(texts, is_readable, source, reasons), metrics[metric])
 
 
 def _readable(
-    examples: Sequence[Any], is_readable: Sequence[bool], source: str, reasons: str = "are empty, or longer than this model can read"
+    examples: Sequence[Any],
+    is_readable: Sequence[bool],
+    source: str,
+    reasons: str = "are empty, or longer than this model can read",
 ) -> list[Any]:
     chosen = [example for example, readable in zip(examples, is_readable, strict=True) if readable]
     if len(chosen) < len(examples):
@@ -188,7 +195,9 @@ class AblationFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -205,7 +214,10 @@ def cost_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
     heads = max(cost.head for cost in costs) + 1
     rows = [["", *map(str, range(heads))]]
     rows += [
-        [module, *(_signed(metric, by_head[module, head]) if (module, head) in by_head else "" for head in range(heads))]
+        [
+            module,
+            *(_signed(metric, by_head[module, head]) if (module, head) in by_head else "" for head in range(heads)),
+        ]
         for module in modules
     ]
     return [*_columns(rows), "", *ranking_lines(metric, ranked(costs)[:LISTED])]
@@ -230,7 +242,8 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]

@@ -56,7 +56,11 @@ def version(is_set: bool) -> None:
 
 
 @app.callback()
-def root(version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version and stop.")) -> None:
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=version, is_eager=True, help="Print the version and stop."
+    ),
+) -> None:
     """Attention you can swap, see and scale."""
 
 
@@ -67,7 +71,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: those of the process unless given.
 
     Returns:
-        The exit code: 0; 1 if the reader of the output is gone; 2 after an error, with one line on standard error; 130 after Ctrl-C.
+        The exit code: 0; 1 if the reader of the output is gone; 2 after an error, with one line on standard error; 130
+        after Ctrl-C.
     """
     speak_utf8()
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]

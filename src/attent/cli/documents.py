@@ -22,7 +22,14 @@ NAMED = 60
 
 
 def translate_documents(
-    translator: Translator, stream: BinaryIO, source: str, kind: str, results: Results, search: Search, *, each_line: bool
+    translator: Translator,
+    stream: BinaryIO,
+    source: str,
+    kind: str,
+    results: Results,
+    search: Search,
+    *,
+    each_line: bool,
 ) -> tuple[bool, bool]:
     """Translate documents; sentences that the run refuses stay as they were, and are told of.
 
@@ -50,7 +57,12 @@ def translate_documents(
         refusals: list[tuple[int, str, str]] = []
         texts = [text for _, text in chunk]
         translations = translate_markup(
-            translator, texts, kind, language=language, search=search, refuse=lambda *refusal, to=refusals: to.append(refusal)
+            translator,
+            texts,
+            kind,
+            language=language,
+            search=search,
+            refuse=lambda *refusal, to=refusals: to.append(refusal),
         )
         for translation in translations:
             results.write(translation, end="\n" if each_line else "")

@@ -1,4 +1,7 @@
-"""Evaluation of runs of every task for `attent evaluate`: on held-out data, on files, and the lines that report the scores."""
+"""Evaluation of runs of every task for `attent evaluate`.
+
+On held-out data, on files, and the lines that report the scores.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,14 @@ def evaluate_held_out(run: Path, translator: Translator, settings: SearchSetting
 
 
 def evaluate_translations(
-    translator: Translator, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
+    translator: Translator,
+    source: Path,
+    target: Path,
+    settings: SearchSettings,
+    tokenize: str,
+    *,
+    lowercase: bool,
+    as_json: bool,
 ) -> None:
     """Evaluate translations of the lines of a file by their references.
 
@@ -104,7 +114,10 @@ def evaluate_translations(
     chrf_score = chrf(translations, references, lowercase=lowercase)
     readable = [pair for pair in zip(sources, references, strict=True) if translator.can_read(*pair)]
     if len(readable) < len(sources):
-        say(f"{len(sources) - len(readable):,} pairs have more tokens than this model can read: the loss is that of the others")
+        say(
+            f"{len(sources) - len(readable):,} pairs have more tokens than this model can read: the loss is that of "
+            "the others"
+        )
     values = {
         "pairs": len(references),
         "refusals": sum(translator.refusal(source) is not None for source in sources),
@@ -115,7 +128,9 @@ def evaluate_translations(
         "exact_match": exact_match(translations, references),
         "loss": loss(translator.score(readable)) if readable else None,
     }
-    pairs = f"{values['pairs']:,} pairs" + (f", {values['refusals']:,} of them not translated" if values["refusals"] else "")
+    pairs = f"{values['pairs']:,} pairs" + (
+        f", {values['refusals']:,} of them not translated" if values["refusals"] else ""
+    )
     lines = [
         f"BLEU         {values['bleu']:6.2f}    {values['bleu_signature']}",
         f"chrF2        {values['chrf']:6.2f}    {values['chrf_signature']}",
@@ -146,13 +161,18 @@ def evaluate_mask_filling(run: Path, fill_mask: FillMask, text: Path, against: P
 def masked_lm_lines(report: MaskedLMReport) -> list[str]:
     """Return the scores of blanks for a person."""
     width = max(map(len, report.scores))
-    scores = [f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}" for name, score in report.scores.items()]
+    scores = [
+        f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}"
+        for name, score in report.scores.items()
+    ]
     left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
     size = f"{report.blanks:,} blanks, each alone in one of {report.lines:,} lines"
     return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
 
 
-def evaluate_next_tokens(run: Path, generator: TextGenerator, text: Path | None, against: Path | None, *, as_json: bool) -> None:
+def evaluate_next_tokens(
+    run: Path, generator: TextGenerator, text: Path | None, against: Path | None, *, as_json: bool
+) -> None:
     """Evaluate a run on every token of a text, beside n-grams of the text that it was trained on.
 
     Without a text, evaluate it on its validation.
@@ -178,13 +198,16 @@ def language_model_lines(report: LanguageModelReport) -> list[str]:
     """Return the scores of next tokens for a person."""
     width = max(map(len, report.scores))
     scores = [
-        f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} bits per byte"
-        f"  perplexity {score.perplexity:8.2f}"
+        f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} "
+        f"bits per byte  perplexity {score.perplexity:8.2f}"
         for name, score in report.scores.items()
     ]
     left_out = f"; {report.long:,} lines that it cannot read left out" if report.long else ""
     unknown = f", {report.unknown:,} of them unknown to the model" if report.unknown else ""
-    return [*scores, f"{report.tokens:,} tokens{unknown}, and {report.bytes:,} bytes, in {report.lines:,} lines{left_out}"]
+    return [
+        *scores,
+        f"{report.tokens:,} tokens{unknown}, and {report.bytes:,} bytes, in {report.lines:,} lines{left_out}",
+    ]
 
 
 def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
@@ -203,9 +226,16 @@ def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Tr
 
 
 def training_texts(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
-    """Return the encoded texts of a run's training, without validation and long texts; None, with a message, if a file is gone."""
+    """Return the encoded texts of a run's training, without validation and long texts.
+
+    None, with a message, if a file is gone.
+    """
     table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
-    missing = [str(table[part]) for part in ("train", "valid") if table.get(part) is not None and not Path(table[part]).is_file()]
+    missing = [
+        str(table[part])
+        for part in ("train", "valid")
+        if table.get(part) is not None and not Path(table[part]).is_file()
+    ]
     if missing:
         say(f"no yardsticks: the text that {run} was trained on is not at {missing[0]}; --against FILE names it")
         return None
@@ -214,7 +244,9 @@ def training_texts(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | Non
     return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length or settings.packing == "text")
 
 
-def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labelled: Path | None, *, as_json: bool) -> None:
+def evaluate_classes(
+    run: Path, classifier: Classifier, images: str | None, labelled: Path | None, *, as_json: bool
+) -> None:
     """Evaluate a classifier on the held-out examples of its corpus, which is read again, or on other labelled examples.
 
     Args:
@@ -296,7 +328,8 @@ def _held_out_examples(run: Path, classifier: Classifier) -> tuple[LabelledExamp
         raise DataError(f"the corpus of {run} has other labels than it had")
     if config.digests.get("held out") not in (None, corpus.held_out_digest):
         raise DataError(
-            f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or --labelled names others"
+            f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or "
+            "--labelled names others"
         )
     if len(corpus.test):
         return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines

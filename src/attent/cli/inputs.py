@@ -44,7 +44,9 @@ def open_source(source: str) -> BinaryIO:
         if Path(source).exists():
             return readers.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
-            raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
+            raise ArgumentError(
+                f"there is no file {source}; a text that looks like a file's name goes through standard input"
+            )
     except ArgumentError:
         raise
     except (OSError, ValueError):
@@ -134,8 +136,14 @@ def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -
         ArgumentError: the files do not go together, or do not exist.
     """
     refuse(
-        ((source is None) != (target is None), "sources and their translations go together: --source FILE --target FILE"),
-        (pairs is not None and source is not None, "pairs come from one file, or from --source and --target, not from both"),
+        (
+            (source is None) != (target is None),
+            "sources and their translations go together: --source FILE --target FILE",
+        ),
+        (
+            pairs is not None and source is not None,
+            "pairs come from one file, or from --source and --target, not from both",
+        ),
         (source == target == "-", "standard input holds the sources or the targets, not both"),
     )
     for name in (pairs, source, target):
@@ -144,7 +152,10 @@ def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -
     if source is not None and target is not None:
         return _zip_files(source, target)
     name = pairs or "-"
-    return (split_pair(line, f"{display_name(name)}, line {number}") for number, line in enumerate(read_lines(name), start=1))
+    return (
+        split_pair(line, f"{display_name(name)}, line {number}")
+        for number, line in enumerate(read_lines(name), start=1)
+    )
 
 
 def _zip_files(source: str, target: str) -> Iterator[TextPair]:
@@ -175,7 +186,9 @@ def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple
     elif path.suffix == ".npz":
         examples = read_npz(source, labelled=False)
         if isinstance(examples, Pictures) != (kind == "pictures"):
-            expected, got = ("pictures", "sequences of vectors") if kind == "pictures" else ("sequences of vectors", "pictures")
+            expected, got = (
+                ("pictures", "sequences of vectors") if kind == "pictures" else ("sequences of vectors", "pictures")
+            )
             raise ArgumentError(f"this run reads {expected}, and {source} holds {got}")
     elif kind == "vectors":
         raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
@@ -185,7 +198,13 @@ def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple
             say(f"{DIGITS} are scikit-learn's; the folder here is ./{DIGITS}")
         examples = load_digits()
     else:
-        files = _all_lines(source) if source == "-" else [str(file) for file in picture_files(path)] if path.is_dir() else [source]
+        files = (
+            _all_lines(source)
+            if source == "-"
+            else [str(file) for file in picture_files(path)]
+            if path.is_dir()
+            else [source]
+        )
         examples = [file for file in files if file.strip()]
         if not examples:
             raise DataError(f"{source} has no picture")

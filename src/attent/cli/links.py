@@ -34,7 +34,8 @@ LINES = 2048
 # Layers and heads that are listed with the best one.
 LISTED = 10
 HEAD = f"layer  head  {'a row is about':18}"
-# Pairs without gold links that a choice takes, with more of which it hardly changes: of two runs by each other, and of one alone.
+# Pairs without gold links that a choice takes, with more of which it hardly changes: of two runs by each other, and of
+# one alone.
 CHOSEN_BY, CHOSEN_ALONE_BY = 1000, 200
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -73,7 +74,9 @@ class PairLinker:
         selector = self.selector_of(self.backward)
         backward = align(self.backward.model, reversed_pairs(self.backward, pairs), selector, threshold=self.threshold)
         flipped = ([(source, target) for target, source in links] for links in backward)
-        return [symmetrize(links, reverse, self.symmetrization) for links, reverse in zip(forward, flipped, strict=True)]
+        return [
+            symmetrize(links, reverse, self.symmetrization) for links, reverse in zip(forward, flipped, strict=True)
+        ]
 
     def stream(self, read: Iterator[TextPair]) -> Iterator[tuple[list[list[Link]], bool]]:
         """Return the links of pairs in order, many pairs at a time, each time with whether all of them could be read.
@@ -92,9 +95,14 @@ class PairLinker:
 
     @property
     def threads(self) -> int:
-        """The number of threads that align: torch's on a CPU; one where attention has to be watched, which sees every thread's calls."""
+        """The number of threads that align: torch's on a CPU.
+
+        One where attention has to be watched, which sees every thread's calls.
+        """
         translators = [translator for translator in (self.forward, self.backward) if translator is not None]
-        are_parallel = all(translator.device.type == "cpu" and translator.model.source_attention_layers for translator in translators)
+        are_parallel = all(
+            translator.device.type == "cpu" and translator.model.source_attention_layers for translator in translators
+        )
         return torch.get_num_threads() if are_parallel else 1
 
     def selector_of(self, translator: Translator) -> AttentionSelector:
@@ -215,7 +223,10 @@ def judge_generated(
     width = max(map(len, corpus.held_out))
     for name, test in corpus.held_out.items():
         pairs, gold = corpus.with_gold(test, tokenizers)
-        print(f"{name:{width}}  {_agreement(align(translator.model, pairs, selector, threshold=threshold), gold, selector)}")
+        print(
+            f"{name:{width}}  "
+            f"{_agreement(align(translator.model, pairs, selector, threshold=threshold), gold, selector)}"
+        )
     return selector
 
 
@@ -231,7 +242,9 @@ def keep_choice(run: Path, selector: AttentionSelector) -> None:
     say(f"{run} aligns by {selector} from now on")
 
 
-def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first: int, choose: bool) -> tuple[AttentionSelector, bool]:
+def judge_file(
+    linker: PairLinker, read: Iterator[TextPair], gold: str, *, first: int, choose: bool
+) -> tuple[AttentionSelector, bool]:
     """Judge the links of pairs by those of a file, after choosing on half of the pairs if wanted.
 
     Args:
@@ -239,14 +252,16 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
         read: the pairs.
         gold: the file.
         first: number of a sentence's first word in the file, 0 or 1.
-        choose: whether the best layer, head and meaning of the rows are chosen on half of the pairs, and the other half judged.
+        choose: whether the best layer, head and meaning of the rows are chosen on half of the pairs, and the other half
+            judged.
 
     Returns:
         What was judged, and whether every pair was read.
 
     Raises:
         ArgumentError: there is no such file, or only one pair to choose by.
-        DataError: its lines are not as many as the pairs, or one holds a link between words that the pair does not have.
+        DataError: its lines are not as many as the pairs, or one holds a link between words that the pair does not
+            have.
     """
     check_file(gold)
     pairs, gold_links = _read_gold(linker, read, gold, first)
@@ -258,7 +273,10 @@ def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first
         if len(pairs) < 2:
             raise ArgumentError("--best-head needs a pair to choose on and another one to judge")
         chosen, judged = random_halves(len(pairs))
-        tokenized, gold_of_chosen = [linker.tokenize(readable[row]) for row in chosen], [gold_links[row] for row in chosen]
+        tokenized, gold_of_chosen = (
+            [linker.tokenize(readable[row]) for row in chosen],
+            [gold_links[row] for row in chosen],
+        )
         title = f"{len(chosen):,} of {len(pairs):,} pairs, drawn at random"
         linker = replace(linker, selector=_choose(linker.forward, tokenized, gold_of_chosen, linker.threshold, title))
     suffix = "" if linker.backward is None else f"; {linker.symmetrization} of both directions"
@@ -275,7 +293,9 @@ def random_halves(count: int) -> tuple[list[int], list[int]]:
     return sorted(order[: count // 2]), sorted(order[count // 2 :])
 
 
-def _read_gold(linker: PairLinker, read: Iterator[TextPair], gold: str, first: int) -> tuple[list[TextPair], list[Gold]]:
+def _read_gold(
+    linker: PairLinker, read: Iterator[TextPair], gold: str, first: int
+) -> tuple[list[TextPair], list[Gold]]:
     pairs: list[TextPair] = []
     gold_links: list[Gold] = []
     for number, (pair, links) in enumerate(zip_longest(read, read_gold(gold, first=first)), start=1):
@@ -308,10 +328,15 @@ def _choose(
 
 def _cells(selector: AttentionSelector) -> str:
     """Return a selector as a row below HEAD."""
-    return f"{selector.layer:5}  {'mean' if selector.head is None else selector.head:>4}  {ABOUT_LABELS[selector.about]:18}"
+    return (
+        f"{selector.layer:5}  {'mean' if selector.head is None else selector.head:>4}  "
+        f"{ABOUT_LABELS[selector.about]:18}"
+    )
 
 
-def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = "") -> str:
+def _agreement(
+    links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = ""
+) -> str:
     total = sum(map(agreement, links, gold), Agreement())
     return (
         f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}  "

@@ -30,9 +30,16 @@ AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 LengthForms = StrEnum("LengthForms", ("wu", "length"))
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
-RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")]
-Download = Annotated[bool, typer.Option("--download", help="Fetch a Hugging Face model given by its name, unless it was before.")]
-Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
+RunOrModel = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")
+]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch a Hugging Face model given by its name, unless it was before.")
+]
+Device = Annotated[
+    str,
+    typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one."),
+]
 
 
 class DType(StrEnum):
@@ -44,13 +51,18 @@ class DType(StrEnum):
 
 
 Weights = Annotated[DType | None, typer.Option("--dtype", help="The type of weights; the run's own unless given.")]
-TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")
+]
 
 LengthForm = Annotated[
-    LengthForms | None, typer.Option(help="What the alpha is the power of: (5 + length) / 6 as in Wu et al., or the length itself.")
+    LengthForms | None,
+    typer.Option(help="What the alpha is the power of: (5 + length) / 6 as in Wu et al., or the length itself."),
 ]
 SourceLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The source's language, such as zh.")]
-TargetLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The target's language, such as en; the run's unless given.")]
+TargetLanguage = Annotated[
+    str | None, typer.Option(metavar="CODE", help="The target's language, such as en; the run's unless given.")
+]
 
 
 def known_language(code: str | None) -> str | None:
@@ -65,7 +77,9 @@ def known_language(code: str | None) -> str | None:
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of a name, reported on standard error unless it is the CPU; a numbered GPU becomes the process' own.
+    """Return the device of a name, reported on standard error unless it is the CPU.
+
+    A numbered GPU becomes the process' own.
 
     Raises:
         DeviceError: this machine does not have it.
@@ -84,7 +98,9 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool, dtype: DType | None = None) -> Any:
+def loaded(
+    run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool, dtype: DType | None = None
+) -> Any:
     """Return the translator, FillMask, TextGenerator or classifier of a run folder.
 
     Args:
@@ -96,11 +112,14 @@ def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, t
 
     Raises:
         ArgumentError: the model cannot be computed in this type here.
-        RunError: it is missing, damaged, written by a newer version, has another task, or names code and is not trusted.
+        RunError: it is missing, damaged, written by a newer version, has another task, or names code and is not
+            trusted.
     """
     from attent.decoding.loading import LOADERS, load
 
-    return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code, dtype=None if dtype is None else dtype.value)
+    return (load if task is None else LOADERS[task])(
+        run, device, trust_code=trust_code, dtype=None if dtype is None else dtype.value
+    )
 
 
 def pretrained(model: Path, device: torch.device, *, download: bool) -> PretrainedModel | None:
@@ -162,7 +181,14 @@ def _validated(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         context = first.get("ctx", {})
-        limit = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
+        limit = next(
+            (
+                f"{words} {context[bound]:g}, got {first['input']}"
+                for bound, words in BOUNDS.items()
+                if bound in context
+            ),
+            "",
+        )
         limit = f"a finite number, got {first['input']}" if first["type"] == "finite_number" else limit
         if not limit or not first["loc"]:
             raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error

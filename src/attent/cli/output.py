@@ -25,7 +25,10 @@ def one_line(text: object) -> str:
 
 
 def speak_utf8() -> None:
-    """Write UTF-8 whatever the machine's locale, since texts and the blocks of a map need it; escape what UTF-8 cannot encode."""
+    """Write UTF-8 whatever the machine's locale, since texts and the blocks of a map need it.
+
+    Escape what UTF-8 cannot encode.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

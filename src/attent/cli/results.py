@@ -1,7 +1,8 @@
-"""Results of a command that goes through lines: on standard output, or in a file that a command which was killed goes on with.
+"""Results of a command that goes through lines.
 
-Such a file is written under the name FILE.part, a chunk at a time, and becomes FILE when it is complete. After each chunk
-FILE.part.json says how far it came, and of which lines and settings.
+On standard output, or in a file that a command which was killed goes on with. Such a file is written under the name
+FILE.part, a chunk at a time, and becomes FILE when it is complete. After each chunk FILE.part.json says how far it
+came, and of which lines and settings.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class Results:
         return enumerate(lines)
 
     def write(self, result: str, *, end: str = "\n") -> None:
-        """Add a result, of one line or several; what a terminal would act on is escaped, but for the line ends of Windows."""
+        """Add a result, of one line or several.
+
+        What a terminal would act on is escaped, but for the line ends of Windows.
+        """
         print(_printable(result), end=end)
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
@@ -86,7 +90,9 @@ class Results:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
 
@@ -147,11 +153,19 @@ class ResultFile(Results):
             size = self._file.tell()
         total = self._progress.lines + len(lines)
         self._keep(
-            ResultProgress(settings=self._settings, lines=total, source=self._digest.hexdigest(), size=size, is_complete=is_complete)
+            ResultProgress(
+                settings=self._settings,
+                lines=total,
+                source=self._digest.hexdigest(),
+                size=size,
+                is_complete=is_complete,
+            )
         )
         if time.monotonic() - self._reported >= INTERVAL:
             self._reported = time.monotonic()
-            say(f"{self._path}: {total:,} lines, {(total - self._first) / (self._reported - self._begin):,.0f} a second")
+            say(
+                f"{self._path}: {total:,} lines, {(total - self._first) / (self._reported - self._begin):,.0f} a second"
+            )
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -163,7 +177,9 @@ class ResultFile(Results):
             sync(self._path.parent)
         say(f"{self._path}: {self._progress.lines:,} lines")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._file.close()
 
     def _earlier(self, *, resume: bool) -> ResultProgress:
@@ -175,15 +191,21 @@ class ResultFile(Results):
             self._note.unlink(missing_ok=True)
             return ResultProgress(settings=self._settings)
         if not resume:
-            raise ArgumentError(f"{self._draft} is of a command that did not end: --resume goes on with it; or remove it")
+            raise ArgumentError(
+                f"{self._draft} is of a command that did not end: --resume goes on with it; or remove it"
+            )
         try:
             progress = ResultProgress.model_validate(bounded.read_json(self._note, LARGEST))
         except ValidationError as error:
-            raise DataError(f"{self._note} is damaged: {first_fault(error)}; remove it and the draft to begin again") from error
+            raise DataError(
+                f"{self._note} is damaged: {first_fault(error)}; remove it and the draft to begin again"
+            ) from error
         except (OSError, DataError) as error:
             raise DataError(f"{self._note} is missing or damaged: remove {self._draft} to begin again") from error
         if progress.settings != self._settings:
-            raise ArgumentError(f"{self._draft} is of another run or of other options: repeat the command as it was, or remove it")
+            raise ArgumentError(
+                f"{self._draft} is of another run or of other options: repeat the command as it was, or remove it"
+            )
         return progress
 
     def _open(self) -> IO[bytes]:

@@ -24,7 +24,9 @@ ALIASES = {"language-model": "text-generation"}
 
 
 def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
-    """Return the table that the files of a command belong to, and the files; "text" and no files if the command names none.
+    """Return the table that the files of a command belong to, and the files.
+
+    "text" and no files if the command names none.
 
     Args:
         options: the file of each key of each table, or None.
@@ -77,7 +79,9 @@ def corpus_settings(
     from attent.training.distributed import is_main_process
 
     if table == "text":
-        _check_sides(files if start is None or start.text is None else {**start.text.model_dump(exclude_none=True), **files})
+        _check_sides(
+            files if start is None or start.text is None else {**start.text.model_dump(exclude_none=True), **files}
+        )
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
@@ -89,11 +93,17 @@ def corpus_settings(
             tables |= suggest_settings(examples, task)
         else:
             examples, characters = _count_lines(paths)
-            tables |= suggest_text(examples, characters, minutes) if task == "text-generation" else suggest(examples, task, minutes)
+            tables |= (
+                suggest_text(examples, characters, minutes)
+                if task == "text-generation"
+                else suggest(examples, task, minutes)
+            )
         if init_from is not None:
             tables = fine_tuning(tables, read_config(init_from).model.width)
         elif preset is not None:
-            tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
+            tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {
+                "preset": preset
+            }
         if is_main_process():
             say(summary(tables, examples))
     tables[table] = {**tables.get(table, {}), **files}
@@ -115,7 +125,9 @@ def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
             keys = {"source"} if table == "images" else {*FILES, *LABELLED_FILES}
             files = {name: file for name, file in corpus.model_dump().items() if name in keys and file is not None}
             return settings.model_copy(update={table: corpus.model_copy(update=resolve_files(files, folder))})
-    raise ArgumentError(f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none")
+    raise ArgumentError(
+        f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none"
+    )
 
 
 def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -130,7 +142,9 @@ def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
     no_files = {("source", DIGITS), *((name, STANDARD_INPUT) for name in files)}
-    return {name: file if (name, file) in no_files or name == "size" else str(folder / file) for name, file in files.items()}
+    return {
+        name: file if (name, file) in no_files or name == "size" else str(folder / file) for name, file in files.items()
+    }
 
 
 def override(
@@ -194,7 +208,9 @@ def toml(tables: Mapping[str, Any], name: str = "") -> str:
     """Write nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
     values = [f"{key} = {_plain(key, value)}" for key, value in tables.items() if not isinstance(value, Mapping)]
     head = [f"[{name}]"] if name else []
-    inner = [toml(value, f"{name}.{key}" if name else key) for key, value in tables.items() if isinstance(value, Mapping)]
+    inner = [
+        toml(value, f"{name}.{key}" if name else key) for key, value in tables.items() if isinstance(value, Mapping)
+    ]
     return "\n".join([*head, *values, *inner])
 
 
@@ -202,7 +218,9 @@ def _plain(key: str, value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{key} must be text, a finite number, true or false, or a list of these, got {value}") from None
+        raise ArgumentError(
+            f"{key} must be text, a finite number, true or false, or a list of these, got {value}"
+        ) from None
 
 
 def _set(tables: dict[str, Any], change: str) -> None:
@@ -235,7 +253,8 @@ def _check_sides(files: Mapping[str, Any]) -> None:
         for side, other_side in (("source", "target"), ("target", "source")):
             if f"{name}_{side}" in files and f"{name}_{other_side}" not in files:
                 raise ArgumentError(
-                    f"--{name}-{side} {files[f'{name}_{side}']} needs --{name}-{other_side}, a file with the {other_side}s, line for line"
+                    f"--{name}-{side} {files[f'{name}_{side}']} needs --{name}-{other_side}, a file with the "
+                    f"{other_side}s, line for line"
                 )
 
 
@@ -257,7 +276,10 @@ def _count_lines(files: Mapping[str, str]) -> tuple[int, int]:
 
     file = files.get("train") or files.get("train_source")
     if file is None:
-        raise ArgumentError("there is nothing to train on: give --train, --train-source and --train-target, --text, --images or --labelled")
+        raise ArgumentError(
+            "there is nothing to train on: give --train, --train-source and --train-target, --text, --images or "
+            "--labelled"
+        )
     if file == STANDARD_INPUT:
         return UNCOUNTED, UNCOUNTED * SENTENCE
     lines = characters = 0

@@ -18,7 +18,10 @@ SEPARATOR = " ||| "
 
 @dataclass(frozen=True)
 class AlignedTranslation:
-    """A translation as it is printed: its text, perhaps with unknown pieces replaced, and its alignment if that was asked for."""
+    """A translation as it is printed.
+
+    Its text, perhaps with unknown pieces replaced, and its alignment if that was asked for.
+    """
 
     text: str
     alignment: str | None
@@ -41,12 +44,17 @@ def align_translations(
     from attent.evaluation.word_links import extract_links, merge_to_words
 
     if own is None or not (alignments or replace_unknown):
-        return [[AlignedTranslation(translation.text, None, translation) for translation in n_best] for n_best in n_best_lists]
+        return [
+            [AlignedTranslation(translation.text, None, translation) for translation in n_best]
+            for n_best in n_best_lists
+        ]
     source_tokenizer, target_tokenizer = own.source_tokenizer, own.target_tokenizer
     encoded = [source_tokenizer.encode(text) for text in texts]
     rows = [(row, translation.tokens) for row, n_best in enumerate(n_best_lists) for translation in n_best]
     selector = AttentionSelector.of_run(own.config)
-    maps = iter(source_attention(own.model, [encoded[row] for row, _ in rows], [tokens for _, tokens in rows], selector))
+    maps = iter(
+        source_attention(own.model, [encoded[row] for row, _ in rows], [tokens for _, tokens in rows], selector)
+    )
     aligned: list[list[AlignedTranslation]] = []
     for source, n_best in zip(texts, n_best_lists, strict=True):
         source_pieces = source_tokenizer.pieces(source)
@@ -56,7 +64,9 @@ def align_translations(
             text, pieces = translation.text, token_texts(translation.tokens, target_tokenizer)
             if replace_unknown:
                 text, pieces = copy_unknown(translation.tokens, target_tokenizer, weights, source_pieces)
-            links = extract_links(merge_to_words(weights, source_words, word_indices(text, pieces))) if alignments else None
+            links = (
+                extract_links(merge_to_words(weights, source_words, word_indices(text, pieces))) if alignments else None
+            )
             aligned[-1].append(AlignedTranslation(text, None if links is None else pharaoh(links), translation))
     return aligned
 
@@ -77,17 +87,30 @@ def json_line(line: str, translations: Sequence[AlignedTranslation], refusal: st
     is_read = bool(line) and refusal is None
     values = [
         {"text": aligned.text}
-        | {name: getattr(aligned.translation, name) if is_read else None for name in ("score", "log_probability", "length_penalty")}
+        | {
+            name: getattr(aligned.translation, name) if is_read else None
+            for name in ("score", "log_probability", "length_penalty")
+        }
         | ({} if aligned.alignment is None else {"alignment": aligned.alignment})
         for aligned in translations
     ]
-    return json.dumps({"source": line, "translations": values} | ({} if refusal is None else {"error": refusal}), ensure_ascii=False)
+    return json.dumps(
+        {"source": line, "translations": values} | ({} if refusal is None else {"error": refusal}), ensure_ascii=False
+    )
 
 
 def report(
-    number: int, text: str, translation: str, refusal: str | None, translator: Engine, check: Callable[[str], str | None] | None
+    number: int,
+    text: str,
+    translation: str,
+    refusal: str | None,
+    translator: Engine,
+    check: Callable[[str], str | None] | None,
 ) -> bool:
-    """Report a line that was refused, unknown pieces, or a malformed translation; return whether the translation is usable."""
+    """Report a line that was refused, unknown pieces, or a malformed translation.
+
+    Return whether the translation is usable.
+    """
     from attent.data.tokenizer import unicode_names, unknown_pieces
 
     if refusal is None and (pieces := unknown_pieces(text, translator.source_tokenizer)):

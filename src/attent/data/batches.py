@@ -1,7 +1,7 @@
 """Padded batches of encoded examples, such as pairs.
 
-A batch has rows in multiples of 8 and keys in multiples of 16 wherever the data allow it: matrix products then sum in the same order
-whatever else the batch holds, and a sentence's result does not depend on its neighbors.
+A batch has rows in multiples of 8 and keys in multiples of 16 wherever the data allow it: matrix products then sum in
+the same order whatever else the batch holds, and a sentence's result does not depend on its neighbors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class TensorBatch:
 
     def to(self, device: torch.device | str) -> Self:
         """Move the batch to a device."""
-        tensors = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        tensors = {
+            name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
         return replace(self, **tensors)
 
     def zero_weight(self) -> Self:
@@ -133,7 +135,9 @@ class Sequences:
     def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
         self.lengths = np.fromiter((len(sequence) for sequence in sequences), np.int64, len(sequences))
         self.starts = np.cumsum(self.lengths) - self.lengths
-        self.tokens = np.fromiter((token for sequence in sequences for token in sequence), np.int64, int(self.lengths.sum()))
+        self.tokens = np.fromiter(
+            (token for sequence in sequences for token in sequence), np.int64, int(self.lengths.sum())
+        )
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -190,7 +194,10 @@ class Examples(ABC, Generic[B]):
         return self.batch(rows)
 
     def fingerprint(self) -> list[np.ndarray]:
-        """Return whole numbers that identify these examples: processes, and resumed runs, check by them that they learn from the same."""
+        """Return whole numbers that identify these examples.
+
+        Processes, and resumed runs, check by them that they learn from the same.
+        """
         return [sequences.lengths for sequences in self.token_sequences.values()]
 
     def digest(self) -> list[int]:
@@ -215,7 +222,8 @@ class Examples(ABC, Generic[B]):
             part = order[begin : begin + pool]
             part[:] = part[np.argsort(lengths[part], kind="stable")]
             if number % 2:
-                # Every other pool is reversed, so that no batch joins the longest rows of one pool to the shortest of the next.
+                # Every other pool is reversed, so that no batch joins the longest rows of one pool to the shortest of
+                # the next.
                 part[:] = part[::-1].copy()
         ends = np.cumsum(np.fromiter((len(rows) for rows in cut_batches(order, lengths, size)), np.int64))
         return EpochPlan(order, ends, generator.permutation(len(ends)))
@@ -246,7 +254,9 @@ class Bitext(Examples[Batch]):
 
     row_name = "pair"
 
-    def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> None:
+    def __init__(
+        self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+    ) -> None:
         self.source = Sequences([source.encode(pair.source) for pair in pairs])
         self.target = Sequences([[BOS, *target.encode(pair.target), EOS] for pair in pairs])
         self.length_multiple = length_multiple
@@ -337,7 +347,9 @@ class BatchStream(Iterator[B]):
         return self._augmented(self.next_rows())
 
     def next_shard(self, index: int, count: int) -> tuple[B, int]:
-        """Return a shard of the next batch, see `Batch.shard`, and the tokens of the full batch; other shards are not read.
+        """Return a shard of the next batch, see `Batch.shard`, and the tokens of the full batch.
+
+        Other shards are not read.
 
         Args:
             index: of the shard, from 0.

@@ -1,4 +1,7 @@
-"""Corpora from files: pairs, or single lines; read, checked, split and encoded in little memory, however large they are."""
+"""Corpora from files: pairs, or single lines.
+
+Read, checked, split and encoded in little memory, however large they are.
+"""
 
 from __future__ import annotations
 
@@ -58,20 +61,26 @@ def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> Tex
 
     Raises:
         ArgumentError: a file's name has an unknown ending.
-        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; parallel files differ in length.
+        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; parallel files differ
+            in length.
     """
     folder = TemporaryFolder(within)
     train = _write_pairs(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
     has_validation = settings.valid is not None or settings.valid_source is not None
-    validation = _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION) if has_validation else None
+    validation = (
+        _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION)
+        if has_validation
+        else None
+    )
     corpus = _split_corpus(folder, train, validation, settings.seed)
     return corpus if settings.replay is None else _mix(corpus, settings.replay, settings.replay_share)
 
 
 def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair]:
-    """Mix pairs of a file into those to train on; the fewer of the two are repeated until the file's are `share` of all.
+    """Mix pairs of a file into those to train on.
 
-    Source: rehearsal, Robins (1995); of translators mixed fine-tuning, Chu et al. (2017), §3.4, arXiv 1701.03214.
+    The fewer of the two are repeated until the file's are `share` of all. Source: rehearsal, Robins (1995); of
+    translators mixed fine-tuning, Chu et al. (2017), §3.4, arXiv 1701.03214.
     """
     texts, report = _write_pairs(replay, None, None, corpus.folder, REPLAY)
     texts = drop_shared(texts, corpus.validation, report)
@@ -82,7 +91,9 @@ def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair
     # how often each pair comes: one of the two numbers is 1
     sizes = np.array([1 - share, share]) / counts
     repeats = np.maximum(np.rint(sizes / sizes.min()), 1).astype(int)
-    return replace(corpus, train=mixture.select(np.repeat(np.arange(len(mixture)), np.repeat(repeats, counts))), replay=report)
+    return replace(
+        corpus, train=mixture.select(np.repeat(np.arange(len(mixture)), np.repeat(repeats, counts))), replay=report
+    )
 
 
 def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> TextCorpus[str]:
@@ -109,7 +120,12 @@ def learn_tokenizers(corpus: TextCorpus[Pair], settings: TextSettings) -> tuple[
 
 
 def encode_pairs(
-    corpus: TextCorpus[Pair], settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+    corpus: TextCorpus[Pair],
+    settings: TextSettings,
+    source: Tokenizer,
+    target: Tokenizer,
+    *,
+    length_multiple: int = KEY_MULTIPLE,
 ) -> Bitext:
     """Encode the training pairs on disk; those beyond the settings' maximum length are dropped and reported.
 
@@ -118,9 +134,14 @@ def encode_pairs(
         DataError: no pair is short enough.
     """
     if settings.dropout:
-        raise ArgumentError("text.dropout must be 0: attent no longer trains with dropout of pieces (BPE-dropout, subword regularization)")
+        raise ArgumentError(
+            "text.dropout must be 0: attent no longer trains with dropout of pieces (BPE-dropout, subword "
+            "regularization)"
+        )
     report, folder, limit = corpus.reports[0], corpus.folder.path / INDEX, settings.maximum_length
-    return index(corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple)
+    return index(
+        corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple
+    )
 
 
 def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: int | None = None) -> DiskSequences:
@@ -129,7 +150,11 @@ def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: 
     Raises:
         DataError: no line is short enough.
     """
-    folder, report, limit = corpus.folder.path / INDEX, corpus.reports[0], sys.maxsize if maximum_length is None else maximum_length
+    folder, report, limit = (
+        corpus.folder.path / INDEX,
+        corpus.reports[0],
+        sys.maxsize if maximum_length is None else maximum_length,
+    )
     write_index(corpus.train, {LINE: tokenizer}, folder, maximum_length=limit, report=report, row_name=LINE)
     return open_lines(corpus.folder.path)
 
@@ -140,7 +165,11 @@ def open_lines(folder: Path | str) -> DiskSequences:
 
 
 def drop_long(
-    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], limits: Sequence[float], report: ReadReport
+    pairs: Sequence[Pair],
+    lines: Sequence[int],
+    tokenizers: Sequence[Tokenizer],
+    limits: Sequence[float],
+    report: ReadReport,
 ) -> Sequence[Pair]:
     """Drop pairs of validation that are too long.
 
@@ -205,4 +234,6 @@ def _split_corpus(
     texts, report = train
     if validation is None:
         return TextCorpus(*split(texts, seed, report, row_name), (report,), folder)
-    return TextCorpus(drop_shared(texts, validation[0], report, row_name), validation[0], (report, validation[1]), folder)
+    return TextCorpus(
+        drop_shared(texts, validation[0], report, row_name), validation[0], (report, validation[1]), folder
+    )

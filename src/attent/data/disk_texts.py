@@ -100,10 +100,14 @@ class DiskTexts(Sequence[Row], Generic[Row]):
                 begin, *ends = self._starts[self._columns * row : self._columns * (row + 1) + 1].tolist()
                 file.seek(begin)
                 content = file.read(ends[-1] - begin)
-                yield tuple(content[start - begin : end - begin].decode() for start, end in itertools.pairwise((begin, *ends)))
+                yield tuple(
+                    content[start - begin : end - begin].decode() for start, end in itertools.pairwise((begin, *ends))
+                )
 
 
-def write_texts(numbered: Iterable[tuple[int, Fields]], folder: TemporaryFolder, name: str, make_row: Callable[..., Row]) -> DiskTexts[Row]:
+def write_texts(
+    numbered: Iterable[tuple[int, Fields]], folder: TemporaryFolder, name: str, make_row: Callable[..., Row]
+) -> DiskTexts[Row]:
     """Write rows of texts to a file as they come.
 
     Args:

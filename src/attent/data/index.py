@@ -40,7 +40,11 @@ class DiskSequences(Sequences):
     def __init__(self, folder: Path, name: str) -> None:
         self.lengths = np.load(folder / f"{name}.lengths.npy")
         # offsets between these are sums of lengths
-        sums = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), OFFSET_INTERVAL), dtype=np.int64) if len(self.lengths) else []
+        sums = (
+            np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), OFFSET_INTERVAL), dtype=np.int64)
+            if len(self.lengths)
+            else []
+        )
         self._offsets = np.concatenate(([0], np.cumsum(sums, dtype=np.int64)))
         self._file = (folder / f"{name}.tokens.npy").open("rb", buffering=0)
         self._finalizer = weakref.finalize(self, self._file.close)
@@ -101,7 +105,9 @@ def index(
     Raises:
         DataError: no pair is short enough.
     """
-    write_index(pairs, dict(zip(SIDES, (source, target), strict=True)), folder, maximum_length=maximum_length, report=report)
+    write_index(
+        pairs, dict(zip(SIDES, (source, target), strict=True)), folder, maximum_length=maximum_length, report=report
+    )
     return DiskBitext(folder, length_multiple=length_multiple)
 
 
@@ -147,7 +153,9 @@ def write_index(
         for writer in writers:
             writer.close()
     if not rows:
-        raise DataError(f"every one of the {len(texts):,} {row_name}s is longer than the maximum length of {maximum_length} tokens")
+        raise DataError(
+            f"every one of the {len(texts):,} {row_name}s is longer than the maximum length of {maximum_length} tokens"
+        )
     np.save(folder / ROWS, np.asarray(rows, np.int32 if len(texts) < 2**31 else np.int64))
 
 
@@ -183,7 +191,10 @@ class _SequenceWriter:
 
 
 class _ArrayWriter:
-    """Writes a one-dimensional .npy file that grows; `close` writes its header again, which has room for every length."""
+    """Writes a one-dimensional .npy file that grows.
+
+    `close` writes its header again, which has room for every length.
+    """
 
     def __init__(self, path: Path, dtype: type[np.generic]) -> None:
         self._dtype, self._length = np.dtype(dtype), 0

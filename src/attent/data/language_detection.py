@@ -20,7 +20,8 @@ class LanguageDetector:
     """Detects languages, among those of a server.
 
     Args:
-        languages: the codes to choose from, such as en or zh-Hans; those that py3langid does not know cannot be detected.
+        languages: the codes to choose from, such as en or zh-Hans; those that py3langid does not know cannot be
+            detected.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -43,7 +44,9 @@ class LanguageDetector:
             return [Detection(self._only, 0.0)]
         with self._lock:
             ranked = self._identifier.rank(text)
-        detections = [Detection(self._codes[code], round(100 * float(share), 1)) for code, share in ranked if code in self._codes]
+        detections = [
+            Detection(self._codes[code], round(100 * float(share), 1)) for code, share in ranked if code in self._codes
+        ]
         return [best for best in detections if best.confidence >= 1] or detections[:1] or [Detection(self._only, 0.0)]
 
 

@@ -1,6 +1,7 @@
 """Lines with masked tokens, for masked language models.
 
-MASK has the id after those of the tokenizer, so that any tokenizer serves unchanged: a model reads `size + 1` ids and predicts `size`.
+MASK has the id after those of the tokenizer, so that any tokenizer serves unchanged: a model reads `size + 1` ids and
+predicts `size`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from attent.errors import DataError
 MASK = "[MASK]"
 # Replaces a mask while a tokenizer cuts the text around it: a character of Unicode's private use.
 PLACEHOLDER = "\ue000"
-# Share of the masked positions of training that are read as MASK; half of the others are read as a random token, half as they are.
+# Share of the masked positions of training that are read as MASK; half of the others are read as a random token, half
+# as they are.
 MASK_SHARE = 0.8
 
 
@@ -52,8 +54,8 @@ class MaskedBatch(TensorBatch):
 class MaskedLines(Examples[MaskedBatch]):
     """Encoded lines whose masks are drawn anew in each epoch.
 
-    Of a line of n tokens, max(1, round(share · n)) are to predict. Of these 80 % are read as MASK, 10 % as a random token, and 10 %
-    as they are, so that features are useful where nothing is masked.
+    Of a line of n tokens, max(1, round(share · n)) are to predict. Of these 80 % are read as MASK, 10 % as a random
+    token, and 10 % as they are, so that features are useful where nothing is masked.
 
     Source: Devlin et al. (2018), §3.1, arXiv 1810.04805; anew each epoch: Liu et al. (2019), §4.1, arXiv 1907.11692.
 
@@ -95,13 +97,20 @@ class MaskedLines(Examples[MaskedBatch]):
         return np.maximum(np.rint(self.share * self.lines.lengths[rows]).astype(np.int64), 1)
 
     def _masked(self, rows: np.ndarray, seed: int, epoch: int, *, only_masks: bool) -> MaskedBatch:
-        lengths, tokens = self.lines.lengths[rows].astype(np.int64), self.lines.pad(rows, self.length_multiple)  # (B,), (B, T)
+        lengths, tokens = (
+            self.lines.lengths[rows].astype(np.int64),
+            self.lines.pad(rows, self.length_multiple),
+        )  # (B,), (B, T)
         hashes = hash_positions(seed, epoch, rows, tokens.shape[1])
         # mask the positions with the smallest hashes of each line
         hashes[np.arange(tokens.shape[1]) >= lengths[:, None]] = np.iinfo(np.uint64).max
         ranks = np.argsort(np.argsort(hashes, axis=1, kind="stable"), axis=1, kind="stable")
         positions = np.flatnonzero(ranks < self._mask_counts(rows)[:, None])
-        labels, inputs, second_hashes = tokens.ravel()[positions], tokens.ravel().copy(), splitmix64(hashes.ravel()[positions])
+        labels, inputs, second_hashes = (
+            tokens.ravel()[positions],
+            tokens.ravel().copy(),
+            splitmix64(hashes.ravel()[positions]),
+        )
         uniform = second_hashes.astype(np.float64) / 2.0**64
         random_tokens = SPECIALS + splitmix64(second_hashes) % np.uint64(max(self.size - SPECIALS, 1))
         unmasked = np.where(uniform < (1 + MASK_SHARE) / 2, random_tokens.astype(np.int64), labels)
@@ -111,7 +120,9 @@ class MaskedLines(Examples[MaskedBatch]):
 
 def hash_positions(seed: int, epoch: int, rows: np.ndarray, length: int) -> np.ndarray:
     """Hash each position of some rows, (B, T), uint64: a function of seed, epoch, row and position alone."""
-    row_hashes = splitmix64(splitmix64(splitmix64(np.full(1, seed, np.uint64)) + np.uint64(epoch)) + rows.astype(np.uint64))
+    row_hashes = splitmix64(
+        splitmix64(splitmix64(np.full(1, seed, np.uint64)) + np.uint64(epoch)) + rows.astype(np.uint64)
+    )
     return splitmix64(row_hashes[:, None] + np.arange(length, dtype=np.uint64))
 
 
@@ -166,7 +177,9 @@ def tokenize_masked(text: str, tokenizer: Tokenizer, is_masked: bool = True) -> 
         if is_mask:
             mask_positions.append(len(pieces))
         elif PLACEHOLDER in piece:
-            raise DataError(f"{MASK} stands for a whole word: put spaces around it in {piece.replace(PLACEHOLDER, MASK)!r}")
+            raise DataError(
+                f"{MASK} stands for a whole word: put spaces around it in {piece.replace(PLACEHOLDER, MASK)!r}"
+            )
         tokens.append(tokenizer.size if is_mask else ids[index])
         pieces.append(MASK if is_mask else piece)
         index += count

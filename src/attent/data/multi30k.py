@@ -51,13 +51,18 @@ TOKENIZED = {
     "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
     "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
 }
-FILES = {f"{name}.gz": digest for name, digest in RAW.items()} | {f"tok/{name}.gz": digest for name, digest in TOKENIZED.items()}
+FILES = {f"{name}.gz": digest for name, digest in RAW.items()} | {
+    f"tok/{name}.gz": digest for name, digest in TOKENIZED.items()
+}
 
 
-def multi30k(to: Path | str, source: Path | str | None = None, progress: Callable[[str], None] = lambda name: None) -> list[Path]:
-    """Put Multi30k into a folder: the raw texts, and in `tok/` the tokenized ones, each gzipped and checked by its SHA-256.
+def multi30k(
+    to: Path | str, source: Path | str | None = None, progress: Callable[[str], None] = lambda name: None
+) -> list[Path]:
+    """Put Multi30k into a folder.
 
-    Files that are there and correct stay.
+    The raw texts, and in `tok/` the tokenized ones, each gzipped and checked by its SHA-256. Files that are there and
+    correct stay.
 
     Args:
         to: the folder; created if it does not exist.

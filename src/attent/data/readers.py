@@ -1,6 +1,7 @@
-"""Readers of text files: lines, pairs and labelled texts; TSV, JSON lines or parallel files; plain, gzipped or from standard input.
+"""Readers of text files: lines, pairs and labelled texts; TSV, JSON lines or parallel files.
 
-A small compressed file must not unpack to more than memory holds: every reader stops at a bound.
+Plain, gzipped or from standard input. A small compressed file must not unpack to more than memory holds: every reader
+stops at a bound.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ STANDARD_INPUT = "-"
 # The last character of Unicode's basic plane.
 LAST_BASIC = "\uffff"
 
-# Text and numbers unpack to a few times their packed size. Readers take this multiple of it, or MIN_UNPACKED bytes if those are more.
+# Text and numbers unpack to a few times their packed size. Readers take this multiple of it, or MIN_UNPACKED bytes if
+# those are more.
 MAX_RATIO, MIN_UNPACKED = 100, 2**26
 # Bytes of a line. SentencePiece takes fifty times as much memory to cut one, even to find it too long to train on.
 MAX_LINE = 2**21
@@ -57,7 +59,9 @@ def display_name(path: str | Path) -> str:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """Read the lines of UTF-8 text. Only a line feed ends one, perhaps after a carriage return; a byte order mark is dropped.
+    """Read the lines of UTF-8 text.
+
+    Only a line feed ends one, perhaps after a carriage return; a byte order mark is dropped.
 
     Args:
         path: a file, gzipped if its name ends in .gz; `-` is standard input.
@@ -79,7 +83,8 @@ def read_with_references(source: str | Path, target: str | Path) -> tuple[list[s
     sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
         raise ArgumentError(
-            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
+            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, "
+            f"{target})"
         )
     return sources, references
 
@@ -167,8 +172,8 @@ def read_parallel(source: str | Path, target: str | Path, report: ReadReport) ->
 def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText]]:
     """Read texts with a label each, with the numbers of their lines: text, tab and label in each line.
 
-    Spaces around a label are dropped. A text that comes with several labels shows not which is right, and one that comes twice
-    counts once: both are dropped and reported, as are lines without text or label.
+    Spaces around a label are dropped. A text that comes with several labels shows not which is right, and one that
+    comes twice counts once: both are dropped and reported, as are lines without text or label.
 
     Args:
         path: the file, gzipped if its name ends in .gz; `-` is standard input.
@@ -224,7 +229,9 @@ class LimitedReader(io.RawIOBase):
         buffer[: len(content)] = content
         self._count += len(content)
         if self._count > self._limit:
-            raise DataError(f"{self._name} unpacks to more than {self._limit:,} bytes, which text and numbers of its size never do")
+            raise DataError(
+                f"{self._name} unpacks to more than {self._limit:,} bytes, which text and numbers of its size never do"
+            )
         return len(content)
 
     def close(self) -> None:
@@ -298,7 +305,9 @@ def _parallel_lines(source: str | Path, target: str | Path) -> Iterator[Parsed]:
             case (None, None):
                 return
             case _:
-                counts = [count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)]
+                counts = [
+                    count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)
+                ]
                 raise DataError(
                     "source and target must have as many lines as each other: "
                     f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
@@ -316,7 +325,9 @@ def _pairs(name: str, rows: Iterator[Parsed], report: ReadReport) -> Iterator[tu
     return ((number, Pair(source, target)) for number, (source, target) in _report_dropped(name, rows, report))
 
 
-def _report_dropped(name: str, rows: Iterator[Parsed], report: ReadReport, *, note_rare: bool = True) -> Iterator[tuple[int, Fields]]:
+def _report_dropped(
+    name: str, rows: Iterator[Parsed], report: ReadReport, *, note_rare: bool = True
+) -> Iterator[tuple[int, Fields]]:
     """Number the lines and report those without texts."""
     number = 0
     for number, fields in enumerate(rows, start=1):

@@ -23,7 +23,9 @@ class LineTally:
 
     def location(self, unit: str = "line") -> str:
         """Return `line 7`, or `lines 7, 9, 12, …`."""
-        return f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
+        return (
+            f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
+        )
 
 
 @dataclass
@@ -66,7 +68,10 @@ class ReadReport:
     def _summary(self, counts: str, unit: str, noted: str) -> list[str]:
         return [
             f"{self.name}: {counts}",
-            *(f"  {tally.count:,} dropped: {reason} ({tally.location(unit)})" for reason, tally in self.dropped.items()),
+            *(
+                f"  {tally.count:,} dropped: {reason} ({tally.location(unit)})"
+                for reason, tally in self.dropped.items()
+            ),
             *(f"  {tally.count:,} {noted}: {remark} ({tally.location(unit)})" for remark, tally in self.noted.items()),
         ]
 

@@ -1,4 +1,7 @@
-"""The tokenizer of a pretrained translator: SentencePiece's pieces under ids of a list of its own, and tokens that mark a language."""
+"""The tokenizer of a pretrained translator.
+
+SentencePiece's pieces under ids of a list of its own, and tokens that mark a language.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,15 @@ LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 class SentencePieceTokenizer:
     """Tokenizer of a pretrained model: what its own tokenizer makes of a text, under our ids.
 
-    SentencePiece normalizes and splits a text; a piece that the list lacks is UNK. Marks are tokens that no text spells and that add
-    no text: the tokens of languages, and what else a vocabulary has beside pieces.
+    SentencePiece normalizes and splits a text; a piece that the list lacks is UNK. Marks are tokens that no text spells
+    and that add no text: the tokens of languages, and what else a vocabulary has beside pieces.
 
     Args:
         model: a SentencePiece model, serialized; its own ids do not matter.
         pieces: distinct texts; the first has the id 4.
         before: the marks that precede every text.
-        after: the marks that follow every text, "</s>" among them being EOS. A text without pieces then has no tokens at all.
+        after: the marks that follow every text, "</s>" among them being EOS. A text without pieces then has no tokens
+            at all.
         marks: those of the pieces that are marks.
         has_language: whether a text may begin with a piece such as ">>fra<<", which is one token.
         has_last_space: whether space at the end of a text is a piece, "▁", though SentencePiece drops it.

@@ -42,7 +42,11 @@ def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitTe
     """
     between, sentences = [list[str]()], list[str]()
     for line in LINES.split(text):
-        for piece in [line] if whole or not line.strip() else _sentences(line, language.partition("-")[0].partition("_")[0].lower()):
+        for piece in (
+            [line]
+            if whole or not line.strip()
+            else _sentences(line, language.partition("-")[0].partition("_")[0].lower())
+        ):
             if any(map(str.isalnum, piece)):
                 begin, end = len(piece) - len(piece.lstrip()), len(piece.rstrip())
                 between[-1].append(piece[:begin])

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 
 # Scripts that are written without spaces: Thai and Lao, Burmese, Khmer, kana, Chinese characters.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# A gap has a space or not by convention alone: between two characters of these scripts, and before a comma or full stop after a word.
+# A gap has a space or not by convention alone: between two characters of these scripts, and before a comma or full stop
+# after a word.
 GAP = re.compile(rf"(?<=[{UNSPACED}])( ?)(?=[{UNSPACED}])|(?<=[^\W\d_])( ?)(?=[.,。，、](?:\s|$))")
 # Fewer gaps than this say little about a training text.
 MIN_GAPS = 20
 # Shares nearer to 0 and 1 than this are not believed.
 MARGIN = 0.02
-# Shares must differ by this much, and be as unlikely as e to the power of minus this under training's share (Chernoff's bound).
+# Shares must differ by this much, and be as unlikely as e to the power of minus this under training's share (Chernoff's
+# bound).
 DIFFERENCE, SURPRISE = 0.4, 7.0
 
 
@@ -53,8 +55,9 @@ class SpacingCheck:
             return None
         remedy = "join its words" if share > self.expected else "cut it into words"
         message = (
-            f"this text is spaced differently: {share:.0%} of the places before a full stop or comma, or within scripts such as Chinese, "
-            f"have a space, and {self.expected:.0%} in what the run was trained on; {remedy} as there"
+            f"this text is spaced differently: {share:.0%} of the places before a full stop or comma, or within "
+            f"scripts such as Chinese, have a space, and {self.expected:.0%} in what the run was trained on; {remedy} "
+            "as there"
         )
         self.expected = None
         return message

@@ -19,8 +19,8 @@ SAMPLE_SIZE = 200_000
 # The share of all characters that have a piece of their own; the rarest are written in bytes.
 COVERAGE = 0.9995
 
-# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that Unicode keeps free of
-# characters, and so is the first of these.
+# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that
+# Unicode keeps free of characters, and so is the first of these.
 ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
 ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
 SPACE = "▁"
@@ -28,10 +28,10 @@ ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
 
 
 class SubwordTokenizer:
-    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters: it is lossless.
+    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters.
 
-    Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and `UnigramTokenizer`, which learn and
-    choose pieces differently.
+    It is lossless. Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and
+    `UnigramTokenizer`, which learn and choose pieces differently.
 
     Args:
         model: a SentencePiece model, serialized.
@@ -45,7 +45,9 @@ class SubwordTokenizer:
     def __init__(self, model: bytes) -> None:
         self._processor = processor = processor_of(model)
         if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
-            raise ArgumentError(f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model")
+            raise ArgumentError(
+                f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model"
+            )
         self._model = model
 
     @classmethod
@@ -86,7 +88,9 @@ class SubwordTokenizer:
             )
         except RuntimeError as error:
             if minimum := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
-                raise ArgumentError(f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}") from error
+                raise ArgumentError(
+                    f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}"
+                ) from error
             raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
         return cls(model.getvalue())
 
@@ -162,7 +166,10 @@ class SubwordTokenizer:
 
 
 class BpeTokenizer(SubwordTokenizer):
-    """Pieces by byte-pair encoding: merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909)."""
+    """Pieces by byte-pair encoding.
+
+    Merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909).
+    """
 
     KIND = "bpe"
 

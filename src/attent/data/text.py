@@ -15,8 +15,8 @@ class Pair:
     Args:
         source: the text to translate.
         target: its translation.
-        links: the gold alignment if there is one, as (source character, target character) positions, both counted in code points
-            from 0.
+        links: the gold alignment if there is one, as (source character, target character) positions, both counted in
+            code points from 0.
     """
 
     source: str
@@ -43,8 +43,8 @@ class TranslationCorpus:
 class Gold:
     """The gold links of a pair, each (source, target), from 0.
 
-    An aligner must have the sure links and may have the possible ones. Source: Och and Ney (2003), §5, https://aclanthology.org/J03-1002:
-    links that annotators agree on are sure, ambiguous ones are possible.
+    An aligner must have the sure links and may have the possible ones. Source: Och and Ney (2003), §5,
+    https://aclanthology.org/J03-1002: links that annotators agree on are sure, ambiguous ones are possible.
 
     Args:
         sure: S.

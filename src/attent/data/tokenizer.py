@@ -20,7 +20,8 @@ SPECIALS = 4
 MAX_FILE = 2**27
 # The version of the format of files.
 VERSION = 1
-# Unless its size is given, a vocabulary has the words that occur so often: one that occurs once teaches no more than UNK.
+# Unless its size is given, a vocabulary has the words that occur so often: one that occurs once teaches no more than
+# UNK.
 MIN_COUNT = 2
 
 # Punctuation and symbols, one piece each. Marks and joiners belong to words, or those of many scripts would be torn.
@@ -246,7 +247,10 @@ def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
 
 
 def prompt_of(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return the tokens that `encode` puts before every text, such as a language's: a translation begins with them unchosen."""
+    """Return the tokens that `encode` puts before every text, such as a language's.
+
+    A translation begins with them unchosen.
+    """
     return getattr(tokenizer, "prompt", ())
 
 
@@ -262,10 +266,11 @@ def encode_pieces(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str]
 
 
 def respell(text: str, tokenizer: Tokenizer) -> str:
-    """Write a text as the tokenizer knows it: its characters as `respell_characters` does, its words with fewer unknown pieces.
+    """Write a text as the tokenizer knows it.
 
-    Where it leaves fewer unknown pieces, spaces around the text go, several within it become one, and the first word is written in lower
-    case: a capital there may say no more than that a sentence begins.
+    Its characters as `respell_characters` does, its words with fewer unknown pieces. Where it leaves fewer unknown
+    pieces, spaces around the text go, several within it become one, and the first word is written in lower case: a
+    capital there may say no more than that a sentence begins.
     """
     text = respell_characters(text, tokenizer)
     if UNK not in tokenizer.encode(text):
@@ -279,9 +284,9 @@ def respell(text: str, tokenizer: Tokenizer) -> str:
 def respell_characters(text: str, tokenizer: Tokenizer) -> str:
     """Replace characters that the tokenizer does not know by variants that it knows.
 
-    A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is still unknown
-    becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind of space), if the tokenizer
-    knows that.
+    A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is
+    still unknown becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind
+    of space), if the tokenizer knows that.
     """
     if UNK not in tokenizer.encode(text):
         return text

@@ -10,7 +10,12 @@ from attent.data.subword_tokenizer import BpeTokenizer, UnigramTokenizer
 from attent.data.tokenizer import SPECIALS, CharTokenizer, Tokenizer, WordTokenizer
 from attent.errors import ArgumentError, UnknownNameError
 
-LEARNT: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenizer, "bpe": BpeTokenizer, "unigram": UnigramTokenizer}
+LEARNT: dict[str, type[Tokenizer]] = {
+    "char": CharTokenizer,
+    "word": WordTokenizer,
+    "bpe": BpeTokenizer,
+    "unigram": UnigramTokenizer,
+}
 # Those of runs, imported ones too.
 KINDS = LEARNT | {"sentencepiece": SentencePieceTokenizer}
 
@@ -25,7 +30,8 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
     Args:
         kind: char, word, bpe or unigram.
         lines: the text; iterated over twice, so no exhausted iterator.
-        size: the number of ids; unless given, `suitable_size` of the text. A char tokenizer has an id for every character.
+        size: the number of ids; unless given, `suitable_size` of the text. A char tokenizer has an id for every
+            character.
 
     Raises:
         ArgumentError: the text allows no such size, or it is given for characters.
@@ -35,7 +41,9 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
     match kind:
         case "char":
             if size is not None:
-                raise ArgumentError(f"a char tokenizer knows every character of its text: it takes no vocabulary size, got {size}")
+                raise ArgumentError(
+                    f"a char tokenizer knows every character of its text: it takes no vocabulary size, got {size}"
+                )
             return CharTokenizer.learn(lines)
         case "word":
             return WordTokenizer.learn(lines, size)
@@ -48,7 +56,10 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
 
 
 def suitable_size(lines: Iterable[str]) -> int:
-    """Return a vocabulary size for a text in pieces: special ids, bytes, its characters, and pieces by the number of its lines."""
+    """Return a vocabulary size for a text in pieces.
+
+    Special ids, bytes, its characters, and pieces by the number of its lines.
+    """
     characters: set[str] = set()
     count = 0
     for line in lines:

@@ -17,7 +17,9 @@ MAX_VALIDATION = 1_000
 IN_VALIDATION, TEXT_IN_VALIDATION = "also in validation", "the text is also in validation"
 
 
-def split(texts: DiskTexts[Row], seed: int, report: ReadReport, row_name: str = "pair") -> tuple[DiskTexts[Row], DiskTexts[Row]]:
+def split(
+    texts: DiskTexts[Row], seed: int, report: ReadReport, row_name: str = "pair"
+) -> tuple[DiskTexts[Row], DiskTexts[Row]]:
     """Split validation off: 5 % of the rows, at least one and at most 1,000, drawn by the seed.
 
     Args:
@@ -41,7 +43,9 @@ def split(texts: DiskTexts[Row], seed: int, report: ReadReport, row_name: str = 
     return drop_shared(texts.select(np.flatnonzero(~is_validation)), validation, report, row_name), validation
 
 
-def drop_shared(texts: DiskTexts[Row], validation: DiskTexts[Row], report: ReadReport, row_name: str = "pair") -> DiskTexts[Row]:
+def drop_shared(
+    texts: DiskTexts[Row], validation: DiskTexts[Row], report: ReadReport, row_name: str = "pair"
+) -> DiskTexts[Row]:
     """Drop the rows of training that validation has too, all texts of a row being equal.
 
     Args:
@@ -87,7 +91,9 @@ def drop_shared_texts(
     return result
 
 
-def split_by_class(classes: np.ndarray, share: float, seed: int, limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def split_by_class(
+    classes: np.ndarray, share: float, seed: int, limit: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Hold out a share of the examples, as nearly as possible the same share of each class, drawn by the seed.
 
     Each class keeps at least one example to train on.
@@ -115,7 +121,9 @@ def split_by_class(classes: np.ndarray, share: float, seed: int, limit: int | No
         if held_out.sum() < total and held_out[number] < counts[number] - 1:
             held_out[number] += 1
     order = np.random.default_rng(seed).permutation(len(classes))
-    rows = np.concatenate([np.zeros(0, int), *(order[classes[order] == number][:count] for number, count in enumerate(held_out))])
+    rows = np.concatenate(
+        [np.zeros(0, int), *(order[classes[order] == number][:count] for number, count in enumerate(held_out))]
+    )
     is_held_out = np.zeros(len(classes), bool)
     is_held_out[rows] = True
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

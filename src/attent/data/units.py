@@ -26,7 +26,10 @@ class Span(NamedTuple):
 
 
 def units(text: str) -> list[Span]:
-    """Return the words and the signs of a text; marks such as the vowels of Devanagari belong to the letter before them."""
+    """Return the words and the signs of a text.
+
+    Marks such as the vowels of Devanagari belong to the letter before them.
+    """
     spans: list[Span] = []
     for match in UNIT.finditer(text):
         begin, end = match.span()

@@ -82,7 +82,10 @@ class Answer:
             return [None] * len(self)
         rows = torch.arange(len(self)).split(max(TILE // len(self.keys), 1))
         modes = [value_id for tile in rows for value_id in self._value_weights(tile).argmax(-1).tolist()]
-        return [values[value_id] if has_match else None for value_id, has_match in zip(modes, self.has_match.tolist(), strict=True)]
+        return [
+            values[value_id] if has_match else None
+            for value_id, has_match in zip(modes, self.has_match.tolist(), strict=True)
+        ]
 
     def distribution(self, query: int = 0) -> dict[Any, float]:
         """Return the weight of each distinct value for a query, the largest first; empty where no key matches.
@@ -112,7 +115,9 @@ class Answer:
             raise ArgumentError(f"n must be a whole number ≥ 1, got {n!r}")
         weights = self.weights.rows(self._row(query))[0, 0, 0]
         order = weights.argsort(descending=True, stable=True)[:n].tolist()
-        return [Vote(self.keys[index], self.entries[index], weights[index].item()) for index in order if weights[index] > 0]
+        return [
+            Vote(self.keys[index], self.entries[index], weights[index].item()) for index in order if weights[index] > 0
+        ]
 
     def panel(self) -> Panel:
         """Return the weights with their labels, for any view, such as `attent.views.picture.picture`."""
@@ -135,14 +140,22 @@ class Answer:
 
     def _line(self, query: int) -> str:
         if not self.has_match[query]:
-            return f"missing: no such key{self._zones(self.queries[query])}" if self.keys else "missing: there are no keys"
+            return (
+                f"missing: no such key{self._zones(self.queries[query])}" if self.keys else "missing: there are no keys"
+            )
         if self.mean is not None:
-            votes = ", ".join(f"{vote.key} {vote.weight:.2f}" for vote in self.votes(query, MAX_VALUES) if vote.weight >= MIN_WEIGHT)
+            votes = ", ".join(
+                f"{vote.key} {vote.weight:.2f}" for vote in self.votes(query, MAX_VALUES) if vote.weight >= MIN_WEIGHT
+            )
             return f"{_format(self.mean[query].tolist())}  (keys: {votes})"
         weights = [
-            f"{cut(str(value), MAX_COLUMNS)} {weight:.2f}" for value, weight in self.distribution(query).items() if weight >= MIN_WEIGHT
+            f"{cut(str(value), MAX_COLUMNS)} {weight:.2f}"
+            for value, weight in self.distribution(query).items()
+            if weight >= MIN_WEIGHT
         ]
-        return ", ".join(weights[:MAX_VALUES]) + (f" and {len(weights) - MAX_VALUES} more" if len(weights) > MAX_VALUES else "")
+        return ", ".join(weights[:MAX_VALUES]) + (
+            f" and {len(weights) - MAX_VALUES} more" if len(weights) > MAX_VALUES else ""
+        )
 
     def _zones(self, query: Any) -> str:
         """Return why a date equals none of these keys: one side has a time zone, and the other has none."""
@@ -152,7 +165,10 @@ class Answer:
         query_has_zone, (keys_have_zone,) = getattr(query, "tzinfo", None) is not None, zones
         if query_has_zone == keys_have_zone:
             return ""
-        return f" (keys have {'a' if keys_have_zone else 'no'} time zone, and this has {'one' if query_has_zone else 'none'})"
+        return (
+            f" (keys have {'a' if keys_have_zone else 'no'} time zone, and this has "
+            f"{'one' if query_has_zone else 'none'})"
+        )
 
     def _row(self, query: int) -> Tensor:
         if isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self):

@@ -1,4 +1,7 @@
-"""Reading the queries, keys and values of a database: numbers, dates, vectors, strings, or other things that compare by equality."""
+"""Reading the queries, keys and values of a database.
+
+Numbers, dates, vectors, strings, or other things that compare by equality.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,14 @@ class Entries:
         rows = [item if isinstance(item, tuple) else (item,) for item in items]
         for index, row in enumerate(rows):
             if len(row) != len(rows[0]):
-                raise ShapeError(f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} later")
+                raise ShapeError(
+                    f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} "
+                    "later"
+                )
             if not all(map(_is_finite, row)):
                 raise ArgumentError(
-                    f"{self.name} must be finite numbers to have a distance, got {self.items[index]!r} as {self.name}[{index}]"
+                    f"{self.name} must be finite numbers to have a distance, got {self.items[index]!r} as "
+                    f"{self.name}[{index}]"
                 )
         return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), len(rows[0]) if rows else 1)
 
@@ -70,7 +77,9 @@ def read_entries(name: str, data: Any) -> Entries:
         return Entries(name, items, "things")
     if len(kinds) > 1:
         (kind, item), (other_kind, other_item) = list(kinds.items())[:2]
-        raise ArgumentError(f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}")
+        raise ArgumentError(
+            f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}"
+        )
     return Entries(name, items, next(iter(kinds), None))
 
 
@@ -104,7 +113,10 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
 
 
 def to_list(name: str, data: Any) -> list[Any]:
-    """Return the entries as a list; a number, a string or another thing that is no sequence, such as a date, is a single entry."""
+    """Return the entries as a list.
+
+    A number, a string or another thing that is no sequence, such as a date, is a single entry.
+    """
     if isinstance(data, Tensor):
         data = data.detach().cpu().numpy()
     elif getattr(data, "ndim", None) == 2 and hasattr(data, "to_numpy"):
@@ -146,7 +158,8 @@ def numeric_values(values: Sequence[Any]) -> Tensor | None:
     if any(isinstance(value, bool) or not isinstance(value, numeric) for value in values):
         return None
     if any(
-        isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER and _is_finite(value) and int(float(value)) != value for value in values
+        isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER and _is_finite(value) and int(float(value)) != value
+        for value in values
     ):
         return None
     try:
@@ -154,7 +167,9 @@ def numeric_values(values: Sequence[Any]) -> Tensor | None:
     except (TypeError, ValueError):
         return None
     except OverflowError:
-        raise ArgumentError("values must be finite numbers of double precision to have a mean, got one that is too large") from None
+        raise ArgumentError(
+            "values must be finite numbers of double precision to have a mean, got one that is too large"
+        ) from None
     is_finite = torch.isfinite(numbers.reshape(len(numbers), -1)).all(1).tolist()
     if not all(is_finite):
         index = is_finite.index(False)

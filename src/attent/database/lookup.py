@@ -39,20 +39,23 @@ def lookup(
 ) -> Answer:
     """Query the database D = {(k₁, v₁) … (kₙ, vₙ)}: Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query.
 
-    - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal key is missing.
+    - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal
+      key is missing.
     - "nearest": the key of highest score has all the weight, the first of equals (the normalizer `hard`).
-    - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya and Watson 1964.
+    - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya
+      and Watson 1964.
 
     Args:
         queries: a number, a date, a string, a vector, or a sequence of them; with "exact" any hashable things.
-        keys: the keys, of the same kind; or a dict, or a pandas Series, of keys and values. A date equals midnight of its day.
-        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict,
-            nor where the index of a Series is to be the keys.
+        keys: the keys, of the same kind; or a dict, or a pandas Series, of keys and values. A date equals midnight of
+            its day.
+        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not
+            given with a dict, nor where the index of a Series is to be the keys.
         method: "exact", "nearest" or "soft".
-        bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth counts
-            e^(−1/2) times as much as an equal one. Required with "soft".
-        score: unless "exact": for numbers and dates any score of `attend` instead of the Gaussian; for strings a function (query, key) →
-            number instead of the cosine of their character trigrams.
+        bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth
+            counts e^(−1/2) times as much as an equal one. Required with "soft".
+        score: unless "exact": for numbers and dates any score of `attend` instead of the Gaussian; for strings a
+            function (query, key) → number instead of the cosine of their character trigrams.
         temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
         inverse: look up the keys of values.
 
@@ -60,8 +63,8 @@ def lookup(
         An Answer: `values`, `weights`, `distribution`, `votes`, `missing`.
 
     Raises:
-        ArgumentError: entries of different kinds, numbers that are not finite where a distance or a mean needs them, or arguments that do
-            not go together.
+        ArgumentError: entries of different kinds, numbers that are not finite where a distance or a mean needs them, or
+            arguments that do not go together.
         ShapeError: not as many values as keys, or vectors of different widths.
         UnknownNameError: an unknown method.
 
@@ -89,7 +92,12 @@ def lookup(
     else:
         shape = numbers.shape[1:]
         mean, weights = attend(
-            query, key, numbers.reshape(len(numbers), math.prod(shape)), **options, implementation="tiled", return_map=True
+            query,
+            key,
+            numbers.reshape(len(numbers), math.prod(shape)),
+            **options,
+            implementation="tiled",
+            return_map=True,
         )
         mean = mean.masked_fill(~has_match[:, None], torch.nan).reshape(len(query_entries), *shape)
     return Answer(query_entries.items, key_entries.items, tuple(map(to_hashable, values)), weights, has_match, mean)
@@ -100,10 +108,15 @@ def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:
     return torch.zeros(len(queries), 1, dtype=torch.float64), torch.zeros(len(keys), 1, dtype=torch.float64)
 
 
-def _strings(queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None) -> tuple[Tensor, Tensor, Score]:
+def _strings(
+    queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None
+) -> tuple[Tensor, Tensor, Score]:
     """Return queries and keys as indices of their distinct strings, and the score of these."""
     index = {text: number for number, text in enumerate(dict.fromkeys((*queries.items, *keys.items)))}
-    query, key = (torch.tensor([index[text] for text in side.items], dtype=torch.float64).reshape(-1, 1) for side in (queries, keys))
+    query, key = (
+        torch.tensor([index[text] for text in side.items], dtype=torch.float64).reshape(-1, 1)
+        for side in (queries, keys)
+    )
     is_nearest = method == "nearest"
     if is_nearest or temperature is None:
         temperature = 1.0 if is_nearest else TEMPERATURE
@@ -119,10 +132,13 @@ def _vectors(
     """Return queries and keys as vectors, and their score."""
     query, key = queries.features(), keys.features()
     if len(query) and len(key) and query.shape[1] != key.shape[1]:
-        raise ShapeError(f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers")
+        raise ShapeError(
+            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers"
+        )
     if not len(query) or not len(key):
         query, key = _zeros(queries, keys)
-    # the lowered form of a Gaussian rounds where keys lie far apart, and would confuse the nearest key with one nearly as near
+    # the lowered form of a Gaussian rounds where keys lie far apart, and would confuse the nearest key with one nearly
+    # as near
     return query, key, Gaussian(_checked_bandwidth(bandwidth, key.shape[1])).forward if score is None else score
 
 
@@ -132,7 +148,11 @@ def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) ->
         numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.tensor(torch.nan)
-    if numbers.dim() > 1 or numbers.numel() not in (1, width) or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):
+    if (
+        numbers.dim() > 1
+        or numbers.numel() not in (1, width)
+        or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
+    ):
         raise ArgumentError(f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}")
     return numbers.tolist()
 
@@ -141,7 +161,10 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
     """Raise ArgumentError where options do not go together."""
     options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
     names = [name for name, value in options.items() if value is not None]
-    is_numeric, is_function = kind in ("numbers", "dates", "vectors"), callable(score) and not isinstance(score, nn.Module)
+    is_numeric, is_function = (
+        kind in ("numbers", "dates", "vectors"),
+        callable(score) and not isinstance(score, nn.Module),
+    )
     is_valid_temperature = isinstance(temperature, int | float) and 0 < temperature < math.inf
     refuse(
         (
@@ -150,18 +173,33 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         ),
         (
             method != "exact" and kind == "things",
-            f'only numbers, dates, vectors and strings can be similar; other things compare by method="exact", not {method!r}',
+            (
+                'only numbers, dates, vectors and strings can be similar; other things compare by method="exact", not '
+                f"{method!r}"
+            ),
         ),
         (kind == "strings" and bandwidth is not None, "bandwidth is for numbers and dates; strings have a temperature"),
         (
             kind == "strings" and score is not None and not is_function,
             f"a score of strings must be a function (query, key) → number, got {score!r}",
         ),
-        (temperature is not None and (is_numeric or method == "nearest"), 'temperature is for strings with method="soft"'),
-        (temperature is not None and not is_valid_temperature, f"temperature must be a number > 0, got {temperature!r}"),
-        (bandwidth is not None and score is not None, "bandwidth is for the Gaussian, and score replaces it: give one of them"),
+        (
+            temperature is not None and (is_numeric or method == "nearest"),
+            'temperature is for strings with method="soft"',
+        ),
+        (
+            temperature is not None and not is_valid_temperature,
+            f"temperature must be a number > 0, got {temperature!r}",
+        ),
+        (
+            bandwidth is not None and score is not None,
+            "bandwidth is for the Gaussian, and score replaces it: give one of them",
+        ),
         (
             method == "soft" and is_numeric and bandwidth is None and score is None,
-            f'method="soft" needs a bandwidth, in {"days" if kind == "dates" else "the unit of the keys"}, such as bandwidth=0.1',
+            (
+                f'method="soft" needs a bandwidth, in {"days" if kind == "dates" else "the unit of the keys"}, such as '
+                "bandwidth=0.1"
+            ),
         ),
     )

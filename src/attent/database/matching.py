@@ -62,7 +62,10 @@ class Equal(Mask):
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """The first and the last key of each distinct thing; a further entry, for what equals nothing, has its last before its first."""
+        """The first and the last key of each distinct thing.
+
+        A further entry, for what equals nothing, has its last before its first.
+        """
         index = torch.arange(len(self.key))
         is_valid = self.key >= 0
         key, index = self.key[is_valid], index[is_valid]
@@ -78,9 +81,9 @@ class Equal(Mask):
 class TrigramCosine(Score):
     """The cosine of two strings' counts of character trigrams, over a temperature: score(q, k) = cos(q, k) / τ.
 
-    Damashek 1995, "Gauging Similarity with n-Grams". Letter case and the encoding of a character do not count (NFKC, case folding);
-    two spaces before a string and one after it give its beginning more weight than its end. Counts are stored sparsely, as few
-    strings share few trigrams.
+    Damashek 1995, "Gauging Similarity with n-Grams". Letter case and the encoding of a character do not count (NFKC,
+    case folding); two spaces before a string and one after it give its beginning more weight than its end. Counts are
+    stored sparsely, as few strings share few trigrams.
 
     Args:
         texts: the strings; queries and keys (B, H, T, 1) are indices into them.
@@ -94,7 +97,8 @@ class TrigramCosine(Score):
         vocabulary: dict[str, int] = {}
         counts = [_trigrams(text) for text in texts]
         self._trigram_ids = torch.tensor(
-            [vocabulary.setdefault(trigram, len(vocabulary)) for count in counts for trigram in count], dtype=torch.int64
+            [vocabulary.setdefault(trigram, len(vocabulary)) for count in counts for trigram in count],
+            dtype=torch.int64,
         )
         self.vocabulary_size = len(vocabulary)
         lengths = torch.tensor([len(count) for count in counts], dtype=torch.int64)
@@ -113,7 +117,9 @@ class TrigramCosine(Score):
         trigram_ids, weights, lengths = self._bags(query_index)
         table[trigram_ids, torch.repeat_interleave(torch.arange(len(query_index)), lengths)] = weights
         trigram_ids, weights, lengths = self._bags(key_index)
-        cosines = F.embedding_bag(trigram_ids, table, lengths.cumsum(0) - lengths, mode="sum", per_sample_weights=weights)  # (Tk, Tq)
+        cosines = F.embedding_bag(
+            trigram_ids, table, lengths.cumsum(0) - lengths, mode="sum", per_sample_weights=weights
+        )  # (Tk, Tq)
         scores = cosines.T / self.temperature + self.equal * (query_index[:, None] == key_index)
         return scores[None, None].to(query.dtype)
 

@@ -1,1 +1,4 @@
-"""Decoding with trained models: translation by search, step by step or by sampling; masked words; classes; scores of given pairs."""
+"""Decoding with trained models: translation by search, step by step or by sampling; masked words; classes.
+
+Scores of given pairs.
+"""

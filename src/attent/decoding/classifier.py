@@ -65,11 +65,19 @@ class Classifier(FromRun):
 
     def __init__(self, model: EncoderModel, inputs: Inputs, tokenizer: Tokenizer | None = None) -> None:
         model.eval()
-        reads, classes = ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"), model.to_logits.out_features
+        reads, classes = (
+            ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"),
+            model.to_logits.out_features,
+        )
         if reads != model.settings.input or (tokenizer is None) is (reads == "tokens"):
-            raise ArgumentError(f"{INPUTS} says that the model reads {inputs.inputs.kind}, and its settings and tokenizers say otherwise")
+            raise ArgumentError(
+                f"{INPUTS} says that the model reads {inputs.inputs.kind}, and its settings and tokenizers say "
+                "otherwise"
+            )
         if not isinstance(inputs.inputs, TextInputs) and inputs.inputs.size != getattr(model.embedding, "size", None):
-            raise ArgumentError(f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others")
+            raise ArgumentError(
+                f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others"
+            )
         if len(inputs.labels) != classes:
             raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
@@ -85,13 +93,15 @@ class Classifier(FromRun):
         """Return the most probable classes of each example.
 
         Args:
-            examples: texts; or files of pictures, or pictures (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1; or sequences of
-                vectors (N, T, D), or several of (T, D). A single text or file, not in a list, gives a single result.
+            examples: texts; or files of pictures, or pictures (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1;
+                or sequences of vectors (N, T, D), or several of (T, D). A single text or file, not in a list, gives a
+                single result.
             best: number of classes for each; all of them if there are fewer.
 
         Raises:
             ArgumentError: the model reads another kind of example.
-            DataError: a picture cannot be read, a number is not finite, or an example is longer than the model can read.
+            DataError: a picture cannot be read, a number is not finite, or an example is longer than the model can
+                read.
         """
         if isinstance(examples, str | Path):
             return self.classify([examples], best=best)[0]
@@ -137,7 +147,8 @@ class Classifier(FromRun):
             row: index of the example, from 0.
 
         Raises:
-            ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can read.
+            ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can
+                read.
         """
         return self.maps_and_gradients(examples, row, gradients=False)[0]
 
@@ -179,14 +190,18 @@ class Classifier(FromRun):
         def run() -> dict[str, LabelledMap]:
             maps = self.maps(data)
             positions = (
-                self.tokenizer.pieces(example) if self.tokenizer is not None else map(str, range(next(iter(maps.values())).shape[-1] - 1))
+                self.tokenizer.pieces(example)
+                if self.tokenizer is not None
+                else map(str, range(next(iter(maps.values())).shape[-1] - 1))
             )
             labels = (CLS_LABEL, *positions)
             return {name: LabelledMap(weights, labels, labels) for name, weights in maps.items()}
 
         return ForwardPass(example, self.model, run, "encoder", lambda index: self.labels[index], "classes", 0, [0])
 
-    def examples(self, data: Data, classes: np.ndarray | None = None, chosen: np.ndarray | None = None) -> LabelledExamples:
+    def examples(
+        self, data: Data, classes: np.ndarray | None = None, chosen: np.ndarray | None = None
+    ) -> LabelledExamples:
         """Encode data for the model.
 
         Args:
@@ -194,7 +209,9 @@ class Classifier(FromRun):
             classes: of each example, (N,); 0 by default.
             chosen: indices of the examples to take, (M,); all by default.
         """
-        return LabelledExamples(self._input_rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen)
+        return LabelledExamples(
+            self._input_rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen
+        )
 
     def too_long(self, examples: LabelledExamples) -> np.ndarray:
         """Return the indices of the examples that are longer than the model can read."""
@@ -226,7 +243,9 @@ class Classifier(FromRun):
         return TextRows(Sequences([self.tokenizer.encode(text) for text in data]))
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> Classifier:
+def load(
+    path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> Classifier:
     """Load the classifier of a run folder.
 
     Raises:
@@ -279,7 +298,9 @@ def _pad_vectors(examples: Any, size_if_empty: int) -> VectorSequences:
     try:
         sequences = [np.asarray(sequence, np.float32) for sequence in examples]
     except (TypeError, ValueError):
-        raise ArgumentError(f"the run reads sequences of vectors: give an array (N, T, D), got {_describe(examples)}") from None
+        raise ArgumentError(
+            f"the run reads sequences of vectors: give an array (N, T, D), got {_describe(examples)}"
+        ) from None
     if wrong := [sequence.shape for sequence in sequences if sequence.ndim != 2 or not len(sequence)]:
         raise ArgumentError(f"each sequence of vectors must be (T, D), got {wrong[0]}")
     if len(sizes := {sequence.shape[1] for sequence in sequences}) > 1:

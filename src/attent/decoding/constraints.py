@@ -16,8 +16,9 @@ from attent.data.tokenizer import BOS, EOS, PAD
 class Constraints:
     """The constraints of each row of a batch; an immutable value, selected from together with the decoder's state.
 
-    PAD and BOS are always forbidden. At its limit a row can only produce EOS. A row whose every token would repeat an n-gram
-    may produce EOS. A forced prefix overrides all other constraints; its first tokens may be a prompt, which counts no log-probability.
+    PAD and BOS are always forbidden. At its limit a row can only produce EOS. A row whose every token would repeat an
+    n-gram may produce EOS. A forced prefix overrides all other constraints; its first tokens may be a prompt, which
+    counts no log-probability.
 
     Args:
         prefixes: the forced beginning of each translation, padded with PAD, (B, P).
@@ -59,7 +60,9 @@ class Constraints:
             sequences = Sequences(prefixes)
             padded = torch.from_numpy(sequences.pad(torch.arange(len(limits)).numpy())).to(limits.device)
             limits = torch.maximum(limits, torch.from_numpy(sequences.lengths).to(limits.device))
-        return cls(padded, limits, int(limits.min()) if len(limits) else 0, minimum_length, no_repeat_ngram, prompt_length)
+        return cls(
+            padded, limits, int(limits.min()) if len(limits) else 0, minimum_length, no_repeat_ngram, prompt_length
+        )
 
     def select(self, rows: Tensor) -> Constraints:
         """Return the constraints of these rows, in this order; a row may be named twice."""

@@ -90,8 +90,8 @@ class FillMask(FromRun):
     ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
         """Predict the masked words of a text, each written as `[MASK]`; or those of several texts.
 
-        All masks of a text are predicted at once, independently of each other. A word that the vocabulary lacks is read in lower
-        case, or with a space before it, if the vocabulary has that form.
+        All masks of a text are predicted at once, independently of each other. A word that the vocabulary lacks is read
+        in lower case, or with a space before it, if the vocabulary has that form.
 
         Args:
             text: a line such as "the dog was [MASK] .", or a sequence of lines.
@@ -115,7 +115,11 @@ class FillMask(FromRun):
         for position, row, row_weights in zip(line.mask_positions, probs, weights.tolist(), strict=True):
             values, indices = (part.tolist() for part in row.topk(min(best, len(self._words))))
             words = (self.tokenizer.decode([self._words[index] + SPECIALS]) for index in indices)
-            predictions.append(MaskPrediction(position, tuple(map(Guess, words, values)), tuple(map(AttendedPiece, pieces, row_weights))))
+            predictions.append(
+                MaskPrediction(
+                    position, tuple(map(Guess, words, values)), tuple(map(AttendedPiece, pieces, row_weights))
+                )
+            )
         return predictions
 
     @torch.no_grad()
@@ -124,7 +128,8 @@ class FillMask(FromRun):
 
         Args:
             text: the text.
-            gradients: whether each comes with its weights times the gradients by them of the log-probability of the best guesses.
+            gradients: whether each comes with its weights times the gradients by them of the log-probability of the
+                best guesses.
 
         Raises:
             DataError: as `fill`.
@@ -146,7 +151,14 @@ class FillMask(FromRun):
         """
         masks, tokenizer = self._tokenize(text).mask_positions, self.tokenizer
         return ForwardPass(
-            text, self.model, lambda: self.map(text), "encoder", lambda token: tokenizer.decode([token]), "words", SPECIALS, masks
+            text,
+            self.model,
+            lambda: self.map(text),
+            "encoder",
+            lambda token: tokenizer.decode([token]),
+            "words",
+            SPECIALS,
+            masks,
         )
 
     @torch.no_grad()
@@ -188,7 +200,9 @@ class FillMask(FromRun):
     def unknown_words(self, text: str) -> list[str]:
         """Return the words of a masked text that the vocabulary lacks, without repetition, in order."""
         line = self._tokenize(text)
-        return list(dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK))
+        return list(
+            dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK)
+        )
 
     def _resolve_unknown(self, piece: str, token: int) -> int:
         """Return a piece's token; for an unknown piece that without spaces, else in lower case, if there is one."""
@@ -206,7 +220,9 @@ class FillMask(FromRun):
         return line
 
 
-def mean_attention(maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]) -> Tensor:
+def mean_attention(
+    maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]
+) -> Tensor:
     """Return the attention of N positions of one text, (N, T), of one or of all layers and heads.
 
     Args:
@@ -226,7 +242,9 @@ def mean_attention(maps: Sequence[AttentionMap], layer: int | None, head: int | 
     return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> FillMask:
+def load(
+    path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> FillMask:
     """Load the masked language model of a run folder.
 
     Raises:

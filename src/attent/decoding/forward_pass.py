@@ -1,4 +1,7 @@
-"""A forward pass of a run over one text: its attention maps and the names of its outputs. Each kind of run has it, for `attent walk`."""
+"""A forward pass of a run over one text: its attention maps and the names of its outputs.
+
+Each kind of run has it, for `attent walk`.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ from attent.runs.config import DOES, RunConfig
 
 
 class FromRun:
-    """Base of what `attent.load` returns: printed, it says what it does, with what model, after how much training and how well.
+    """Base of what `attent.load` returns.
+
+    Printed, it says what it does, with what model, after how much training and how well.
 
     Attributes:
         model: of any kind.
@@ -27,7 +29,10 @@ class FromRun:
         does = " ".join(filter(None, (DOES[config.task][0], config.languages)))
         outcome = config.training.get("outcome")
         if origin := config.origin:
-            return f"{name}: {does}, {model}\nimported: {origin.get('name')}, licence: {origin.get('licence', 'not named')}"
+            return (
+                f"{name}: {does}, {model}\nimported: {origin.get('name')}, licence: "
+                f"{origin.get('licence', 'not named')}"
+            )
         if not isinstance(outcome, dict):
             return f"{name}: {does}, {model}\ntraining unfinished"
         updates, validation = outcome.get("updates"), outcome.get("validation")

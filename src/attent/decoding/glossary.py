@@ -41,7 +41,9 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Glossary:
-    """Terms and their translations; a term is found as it is written, accents composed or not, without its inflected forms.
+    """Terms and their translations.
+
+    A term is found as it is written, accents composed or not, without its inflected forms.
 
     Args:
         entries: (source, target) each, of distinct sources.
@@ -118,7 +120,8 @@ def read_glossary(path: Path | str) -> Glossary:
     """Read lines of source, tab, target; lines that are blank or begin with # say nothing.
 
     Raises:
-        DataError: it cannot be read, or a line is no term, too long, or has a source that another one has; the message names the line.
+        DataError: it cannot be read, or a line is no term, too long, or has a source that another one has; the message
+            names the line.
     """
     try:
         lines = bounded.read_text(path, LARGEST).removeprefix("\ufeff").split("\n")
@@ -157,7 +160,11 @@ def missing(text: str, targets: Iterable[str]) -> list[str]:
         first, *others = _words(term)
         for index in range(len(words) - len(others)):
             end = index + len(others)
-            if words[index] == first and None not in words[index : end + 1] and compose(text[spans[index].begin : spans[end].end]) == term:
+            if (
+                words[index] == first
+                and None not in words[index : end + 1]
+                and compose(text[spans[index].begin : spans[end].end]) == term
+            ):
                 words[index : end + 1] = [None] * (len(others) + 1)
                 break
         else:
@@ -193,7 +200,10 @@ def _index(entries: Iterable[Entry]) -> Index:
 
 def _longest(layers: Sequence[Index], words: Sequence[str], index: int) -> Entry | None:
     """Return the longest entry that stands at a word, of equally long ones that of the first layer."""
-    entries = (next((entry for entry in layer.get(words[index], ()) if _stands_at(words, index, entry[0])), None) for layer in layers)
+    entries = (
+        next((entry for entry in layer.get(words[index], ()) if _stands_at(words, index, entry[0])), None)
+        for layer in layers
+    )
     return max((entry for entry in entries if entry), key=lambda entry: len(entry[0]), default=None)
 
 

@@ -36,18 +36,21 @@ def load(
     """Load a run folder as a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`, by the run's task.
 
     Args:
-        path: the run folder; or a folder of Hugging Face's Marian, M2M100 or NLLB, which `attent import` makes a run of.
+        path: the run folder; or a folder of Hugging Face's Marian, M2M100 or NLLB, which `attent import` makes a run
+            of.
         device: a device, or a name of `attent.devices.device_of`, such as "auto".
-        trust_code: True if the run may import the modules that it names, such as the score "my.module:Class"; their code then runs.
-        dtype: the type of weights in which a Transformer searches on a CPU, "float32", "bfloat16" or "int8"; the run's own unless given.
+        trust_code: True if the run may import the modules that it names, such as the score "my.module:Class"; their
+            code then runs.
+        dtype: the type of weights in which a Transformer searches on a CPU, "float32", "bfloat16" or "int8"; the run's
+            own unless given.
         source_language: of the sources, for M2M100 and NLLB.
         target_language: to translate into, for M2M100, NLLB and those of Marian's models that translate into several.
 
     Raises:
         ArgumentError: the model cannot be computed in this type here.
         DeviceError: this machine does not have the device.
-        RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted; or attent cannot express
-            the model; or a language is missing, or given for a run.
+        RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted; or
+            attent cannot express the model; or a language is missing, or given for a run.
     """
     if importing.is_translator(path):
         run = importing.read(path, source_language, target_language)
@@ -55,7 +58,9 @@ def load(
         use_dtype(path, run, device_of(device), dtype)
         return result
     if source_language is not None or target_language is not None:
-        raise RunError(f"{path} has languages of its own: source_language and target_language are for folders of Hugging Face's")
+        raise RunError(
+            f"{path} has languages of its own: source_language and target_language are for folders of Hugging Face's"
+        )
     device, task = device_of(device), read_config(path).task
     if task not in LOADERS:
         raise RunError(f"{path} cannot be loaded: nothing is known of the task {task!r}")

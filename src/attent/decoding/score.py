@@ -24,7 +24,8 @@ class PairScore:
     """The probability of a pair's target given its source.
 
     Args:
-        log_probability: log P(Y | X), EOS included, in nats; without the tokens that precede every text, such as a language's.
+        log_probability: log P(Y | X), EOS included, in nats; without the tokens that precede every text, such as a
+            language's.
         tokens: number of these target tokens, EOS included.
     """
 
@@ -58,7 +59,9 @@ def score_pairs(
     lengths = np.maximum(bitext.source.lengths, bitext.target.lengths - 1)
     if model.longest is not None and len(too_long := (lengths > model.longest).nonzero()[0]):
         row = too_long[0]
-        raise DataError(f"pair {row + 1} has {lengths[row]:,} tokens, more than the {model.longest:,} that this model can read")
+        raise DataError(
+            f"pair {row + 1} has {lengths[row]:,} tokens, more than the {model.longest:,} that this model can read"
+        )
     scores = [PairScore(0.0, 1)] * len(pairs)
     for rows, _ in bitext.sorted_batches(size):
         padded_rows = np.pad(rows, (0, round_up(len(rows), ROW_MULTIPLE) - len(rows)), "edge")

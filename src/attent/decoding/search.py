@@ -24,7 +24,8 @@ from attent.types import Lengths, Tokens
 # The largest limit in tokens for which the compiled library searches: it takes tables of all positions.
 LONGEST_PACKED = 4096
 
-# (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V), (S, C) each.
+# (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V),
+# (S, C) each.
 Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
@@ -38,7 +39,8 @@ class Hypothesis:
 
     Args:
         tokens: the target, without BOS and EOS.
-        log_probability: log P(Y | X) of the model itself, EOS included, in nats; constraints, temperature and filters do not change it.
+        log_probability: log P(Y | X) of the model itself, EOS included, in nats; constraints, temperature and filters
+            do not change it.
         length_penalty: lp(Y), 1 or more.
     """
 
@@ -60,9 +62,9 @@ class Translation(Hypothesis):
 
 
 def length_penalty(length: int, alpha: float, form: LengthForm = "wu") -> float:
-    """Return the divisor of a log-probability that keeps short translations from winning: lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α.
+    """Return the divisor of a log-probability that keeps short translations from winning.
 
-    Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
+    lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α. Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
 
     Args:
         length: |Y|, the number of tokens, EOS included.
@@ -89,9 +91,10 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Translate a batch: continue every hypothesis until EOS.
 
-    Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the model computes
-    each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where hypotheses are too few).
-    Where the model has a packed decoder, the compiled library takes the steps of `_search`, and finds the same, bit for bit.
+    Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the
+    model computes each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where
+    hypotheses are too few). Where the model has a packed decoder, the compiled library takes the steps of `_search`,
+    and finds the same, bit for bit.
 
     Args:
         model: in evaluation mode.
@@ -112,7 +115,9 @@ def search(
     if decoder is None:
         return _search(model, source, lengths, constraints, settings, choose)
     penalties = _length_penalties(longest + 1, settings.length_penalty, settings.length_form)
-    limits = Limits(constraints.limits, constraints.prefixes, constraints.minimum_length, penalties, constraints.prompt_length)
+    limits = Limits(
+        constraints.limits, constraints.prefixes, constraints.minimum_length, penalties, constraints.prompt_length
+    )
     ended = packed_search(decoder, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
     return [[Hypothesis(tuple(tokens), total, penalties[len(tokens) + 1]) for tokens, total in best] for best in ended]
 
@@ -132,7 +137,8 @@ def _search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.batch_invariant else ROW_MULTIPLE
-    # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal to it.
+    # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal
+    # to it.
     sentence_index = np.arange(len(finished))
     scores = np.full((len(sentence_index), beam), -np.inf, np.float32)
     scores[:, 0] = 0
@@ -145,13 +151,16 @@ def _search(
     while True:
         features, state = model.step(state, tokens)
         # numbers this few are faster to sort on the CPU
-        totals, parents, next_tokens = _next_hypotheses(model.output(features), scores, constraints, written, choose, sentence_index)
+        totals, parents, next_tokens = _next_hypotheses(
+            model.output(features), scores, constraints, written, choose, sentence_index
+        )
         is_eos = next_tokens == EOS
         penalty = length_penalty(written.shape[1] + 1, alpha, form)
         endings = [
             (sentence_index[group], parents[group, rank], float(totals[group, rank]))
             for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
-            if len(best := finished[sentence_index[group]]) < n_best or float(totals[group, rank]) / penalty > best[-1].score
+            if len(best := finished[sentence_index[group]]) < n_best
+            or float(totals[group, rank]) / penalty > best[-1].score
         ]
         if endings:
             prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
@@ -159,19 +168,30 @@ def _search(
                 finished[sentence] = _best([*finished[sentence], Hypothesis(tuple(prefix), total, penalty)], n_best)
         if beam > 1:
             order = is_eos.argsort(axis=1, kind="stable")[:, :beam] + is_eos.shape[1] * np.arange(len(is_eos))[:, None]
-            next_tokens, parents, totals, is_eos = (array.take(order) for array in (next_tokens, parents, totals, is_eos))
+            next_tokens, parents, totals, is_eos = (
+                array.take(order) for array in (next_tokens, parents, totals, is_eos)
+            )
         scores = np.where(is_eos, np.float32(-np.inf), totals)
         active = [
             index
-            for index, (sentence, best_score) in enumerate(zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True))
+            for index, (sentence, best_score) in enumerate(
+                zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True)
+            )
             # a sentence that neither has a hypothesis nor ran out of continuations goes on
             if (not finished[sentence] and best_score > -np.inf)
-            or not is_finished(finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=alpha, form=form)
+            or not is_finished(
+                finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=alpha, form=form
+            )
         ]
         if not active:
             break
         if is_smaller := round_up(len(active) * beam, multiple) < len(tokens):
-            sentence_index, scores, next_tokens, parents = sentence_index[active], scores[active], next_tokens[active], parents[active]
+            sentence_index, scores, next_tokens, parents = (
+                sentence_index[active],
+                scores[active],
+                next_tokens[active],
+                parents[active],
+            )
         elif len(active) < len(sentence_index):
             # finished sentences that only fill up the batch cannot produce hypotheses any more
             scores[np.delete(np.arange(len(sentence_index)), active)] = -np.inf
@@ -192,13 +212,20 @@ def _search(
 
 
 def _next_hypotheses(
-    logits: Tensor, scores: np.ndarray, constraints: Constraints, written: Tensor, choose: Choice | None, sentence_index: np.ndarray
+    logits: Tensor,
+    scores: np.ndarray,
+    constraints: Constraints,
+    written: Tensor,
+    choose: Choice | None,
+    sentence_index: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the scores of each sentence's next hypotheses, the rows they continue, and new tokens, (S, C) each."""
     (sentences, beam), step = scores.shape, written.shape[1]
     logits, scores_before = logits.float(), torch.from_numpy(scores).to(logits.device)
     if choose is None and constraints.is_unconstrained(step):
-        totals, indices = beam_topk_of_logits(scores_before, logits[: sentences * beam].unflatten(0, (-1, beam)), (PAD, BOS), EOS)
+        totals, indices = beam_topk_of_logits(
+            scores_before, logits[: sentences * beam].unflatten(0, (-1, beam)), (PAD, BOS), EOS
+        )
     else:
         log_probs = constraints.apply_(log_softmax(logits), written)  # (R, V)
         log_probs = log_probs[: sentences * beam].unflatten(0, (-1, beam))  # (S, K, V)
@@ -232,8 +259,8 @@ def is_finished(
 ) -> bool:
     """Return whether no running hypothesis can become one of a sentence's n_best any more.
 
-    A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation: it
-    never scores above log P / lp(limit + 1).
+    A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation:
+    it never scores above log P / lp(limit + 1).
 
     Args:
         finished: the hypotheses that ended with EOS.
@@ -248,7 +275,9 @@ def is_finished(
         return True
     if len(finished) < n_best:
         return False
-    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(max_tokens + 1, alpha, form)
+    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(
+        max_tokens + 1, alpha, form
+    )
 
 
 @dataclass(frozen=True)
@@ -278,11 +307,15 @@ class TokenSampler:
             The scores with the drawn token's log-probability added, and the tokens, (S, 1) each.
         """
         log_probs = log_probs[:, 0]
-        tokens = draw_tokens(log_probs, self.uniforms[sentence_index, step], self.temperature, self.top_k, self.top_p)[:, None]
+        tokens = draw_tokens(log_probs, self.uniforms[sentence_index, step], self.temperature, self.top_k, self.top_p)[
+            :, None
+        ]
         return scores + log_probs.gather(1, tokens), tokens
 
 
-def draw_tokens(log_probs: Tensor, uniforms: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
+def draw_tokens(
+    log_probs: Tensor, uniforms: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
+) -> Tensor:
     """Draw a token of each row, (S,), by random numbers in [0, 1), (S,); other arguments as for `sampling_probs`."""
     sums = sampling_probs(log_probs, temperature, top_k, top_p).double().cumsum(-1)
     heights = uniforms[:, None] * sums[:, -1:]

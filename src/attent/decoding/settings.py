@@ -18,16 +18,18 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
     """Settings of a search for translations; the defaults are greedy search.
 
     Args:
-        beam: number of hypotheses, K. With 1 every step takes the most probable token and the first EOS ends the sentence,
-            whatever the length penalty; with more the search ends when no running hypothesis can become one of the best.
+        beam: number of hypotheses, K. With 1 every step takes the most probable token and the first EOS ends the
+            sentence, whatever the length penalty; with more the search ends when no running hypothesis can become one
+            of the best.
         n_best: translations of each source; at most the beam, any number of samples.
         length_penalty: α, to which `length_form` is raised; 0 ranks by log-probability alone.
-        length_form: of |Y| tokens, EOS included: (5 + |Y|) / 6 of Wu et al. (2016), arXiv 1609.08144, equation 14 ("wu"), or |Y|, as
-            Marian and Hugging Face's `generate` have it ("length").
-        minimum_length: tokens that a translation must have, EOS not counted; a token of the language that it begins with is counted.
+        length_form: of |Y| tokens, EOS included: (5 + |Y|) / 6 of Wu et al. (2016), arXiv 1609.08144, equation 14
+            ("wu"), or |Y|, as Marian and Hugging Face's `generate` have it ("length").
+        minimum_length: tokens that a translation must have, EOS not counted; a token of the language that it begins
+            with is counted.
         maximum_length: tokens that it may have, counted alike (None: no bound of this kind).
-        maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either bound the
-            translation of Tk tokens may have 2 Tk + 32; with both the smaller one holds.
+        maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either
+            bound the translation of Tk tokens may have 2 Tk + 32; with both the smaller one holds.
         no_repeat_ngram: n-grams of this length do not come twice in a translation; 0 forbids nothing.
         sample: draw each token at random instead; n_best translations are drawn independently.
         temperature: divides the log-probabilities before drawing.
@@ -60,7 +62,9 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1):
             raise ValueError("temperature, top_k and top_p are for samples; set sample = true")
         if self.maximum_length is not None and self.minimum_length > self.maximum_length:
-            raise ValueError(f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}")
+            raise ValueError(
+                f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}"
+            )
         return self
 
     def limits(self, lengths: np.ndarray, longest: int | None = None) -> np.ndarray:

@@ -67,21 +67,30 @@ class StepwiseDecoding:
         text: the source.
         prefix: tokens that the translation begins with.
         top_k: number of candidates of each step.
-        forced_length: set if the prefix is a complete translation, found by a beam search: the number of its tokens that were
-            forced on that search. The decoding then ends with the prefix.
+        forced_length: set if the prefix is a complete translation, found by a beam search: the number of its tokens
+            that were forced on that search. The decoding then ends with the prefix.
 
     Raises:
-        ArgumentError: the text is empty or fails the translator's input check, text or prefix is longer than the model can read, or the
-            prefix has an id outside the vocabulary.
+        ArgumentError: the text is empty or fails the translator's input check, text or prefix is longer than the model
+            can read, or the prefix has an id outside the vocabulary.
     """
 
     def __init__(
-        self, translator: Translator, text: str, prefix: Sequence[int] = (), *, top_k: int = TOP_K, forced_length: int | None = None
+        self,
+        translator: Translator,
+        text: str,
+        prefix: Sequence[int] = (),
+        *,
+        top_k: int = TOP_K,
+        forced_length: int | None = None,
     ) -> None:
         prompt, prefix = prompt_of(translator.target_tokenizer), tuple(prefix)
         self.translator, self.top_k = translator, top_k
         self.prefix = prefix if prefix[: len(prompt)] == prompt else (*prompt, *prefix)
-        self.is_complete, self.forced_length = forced_length is not None, len(self.prefix) if forced_length is None else forced_length
+        self.is_complete, self.forced_length = (
+            forced_length is not None,
+            len(self.prefix) if forced_length is None else forced_length,
+        )
         self.sources = translator.source_tokenizer.encode(text)
         self.labels = tuple(translator.source_tokenizer.pieces(text))
         self.tokens: list[int] = []
@@ -93,14 +102,18 @@ class StepwiseDecoding:
         # BOS takes a position too
         if translator.longest is not None and len(self.prefix) >= translator.longest:
             limit = translator.longest - 1
-            raise ArgumentError(f"the prefix has {len(self.prefix):,} tokens, more than the {limit:,} that this model can write")
+            raise ArgumentError(
+                f"the prefix has {len(self.prefix):,} tokens, more than the {limit:,} that this model can write"
+            )
         if wrong := [token for token in self.prefix if token in (PAD, BOS, EOS) or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
 
     @property
     def unknown_pieces(self) -> list[str]:
         """Return the pieces of the text that the vocabulary lacks, without repetition, in order."""
-        return list(dict.fromkeys(label for label, token in zip(self.labels, self.sources, strict=True) if token == UNK))
+        return list(
+            dict.fromkeys(label for label, token in zip(self.labels, self.sources, strict=True) if token == UNK)
+        )
 
     def __iter__(self) -> Iterator[DecodingStep]:
         model, device = self.translator.model, self.translator.device
@@ -143,13 +156,17 @@ class StepwiseDecoding:
             gradients: see `Translator.map`.
         """
         rows = labels(self.translator.target_tokenizer, self.tokens) + (EOS_LABEL,) * with_eos
-        return self.translator.map_of_tokens(self.sources, [*self.tokens, *[EOS] * with_eos], self.labels, rows, gradients)
+        return self.translator.map_of_tokens(
+            self.sources, [*self.tokens, *[EOS] * with_eos], self.labels, rows, gradients
+        )
 
     def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0
         values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - 2)))
         candidates = tuple(map(self._candidate, tokens, values))
-        return DecodingStep(self._candidate(chosen_token, float(probs[chosen_token])), candidates, len(self.tokens) < self.forced_length)
+        return DecodingStep(
+            self._candidate(chosen_token, float(probs[chosen_token])), candidates, len(self.tokens) < self.forced_length
+        )
 
     def _candidate(self, token: int, probability: float) -> Candidate:
         return Candidate(token, labels(self.translator.target_tokenizer, [token])[0], probability)

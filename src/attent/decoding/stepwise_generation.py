@@ -17,7 +17,9 @@ MAX_NEW_TOKENS = 64
 
 
 class StepwiseGeneration:
-    """Greedy continuation of one text, step by step; it writes the same tokens as `TextGenerator.generate`, within the model's context.
+    """Greedy continuation of one text, step by step.
+
+    It writes the same tokens as `TextGenerator.generate`, within the model's context.
 
     Example:
         >>> generation = StepwiseGeneration(generator, "A dog")
@@ -49,11 +51,16 @@ class StepwiseGeneration:
         self.generator, self.prefix, self.top_k = generator, tuple(prefix), top_k
         self.prompt = generator.encode(text)
         self.tokens: list[int] = []
-        limits = [max_new_tokens] if generator.context is None else [max_new_tokens, generator.context - len(self.prompt)]
+        limits = (
+            [max_new_tokens] if generator.context is None else [max_new_tokens, generator.context - len(self.prompt)]
+        )
         self.limit = max(min(limits), len(self.prefix))
         read = 1 + len(self.prompt) + len(self.prefix)
         if generator.context is not None and read > generator.context:
-            raise ArgumentError(f"the text has {read - 1:,} tokens, more than the {generator.context - 1:,} that this model reads at once")
+            raise ArgumentError(
+                f"the text has {read - 1:,} tokens, more than the {generator.context - 1:,} that this model reads at "
+                "once"
+            )
         size, forbidden = generator.tokenizer.size, (PAD, BOS, EOS) if generator.stops_at_line_end else (PAD, BOS)
         if wrong := [token for token in self.prefix if token in forbidden or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
@@ -90,7 +97,10 @@ class StepwiseGeneration:
             yield step
 
     def map(self, *, gradients: bool = False) -> dict[str, LabelledMap]:
-        """Return every attention map of the prompt and the tokens written so far, by the name of its module; see `TextGenerator.map`."""
+        """Return every attention map of the prompt and the tokens written so far, by the name of its module.
+
+        See `TextGenerator.map`.
+        """
         return self.generator.map_of_tokens([*self.prompt, *self.tokens], gradients=gradients)
 
     def _build_step(self, probs: torch.Tensor) -> DecodingStep:

@@ -96,7 +96,8 @@ class TermSearch:
     Args:
         translator: searches.
         glossary: the terms.
-        attention: to the source, of the kind that words are aligned by; see `attent.evaluation.forced_decoding.source_attention`.
+        attention: to the source, of the kind that words are aligned by; see
+            `attent.evaluation.forced_decoding.source_attention`.
     """
 
     def __init__(self, translator: Translator, glossary: Glossary, attention: Attention) -> None:
@@ -138,7 +139,9 @@ class TermSearch:
         pools = {row: [item for item in results[row] if not missing(item.text, targets[row])] for row in sentences}
         waiting = {row: item for row, item in sentences.items() if item.missing}
         while waiting:
-            for row, (sentence, items) in zip(list(waiting), self._place([*waiting.values()], settings, batch), strict=True):
+            for row, (sentence, items) in zip(
+                list(waiting), self._place([*waiting.values()], settings, batch), strict=True
+            ):
                 pools[row] += [item for item in items if not missing(item.text, targets[row])]
                 waiting[row] = sentence
                 if not items or not sentence.missing or sentence.placed >= len(sentence.terms):
@@ -176,7 +179,9 @@ class TermSearch:
     ) -> list[list[Translation]]:
         """Return the translations with these beginnings in which the term stays a word of its own."""
         translator, decode = self._translator, self._translator.target_tokenizer.decode
-        n_best_lists = translator.search(texts, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch)
+        n_best_lists = translator.search(
+            texts, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch
+        )
         results = [
             [item for item in items if not _is_glued(decode(beginning.tokens[: beginning.end]), item.text)]
             for items, beginning in zip(n_best_lists, beginnings, strict=True)
@@ -197,8 +202,8 @@ class TermSearch:
             limit: the most tokens of a translation.
 
         Returns:
-            The beginning that ends with the term, and, if it is no longer than the limit, the one that goes on as the translation did
-            after the word that the term takes the place of.
+            The beginning that ends with the term, and, if it is no longer than the limit, the one that goes on as the
+            translation did after the word that the term takes the place of.
         """
         translation, longest = sentence.best, self._translator.longest
         cuts = [cut for cut in self._cuts(translation) if cut >= sentence.fixed]
@@ -230,11 +235,17 @@ class TermSearch:
         received = weights[:, lead + first : lead + last].sum(1)
         ends = [*cuts[1:], len(received)]
         # rounded, so that the last bits of a batch decide nothing
-        masses = {cut: round(float(received[cut:end].mean()), 4) if end > cut else 0.0 for cut, end in zip(cuts, ends, strict=True)}
+        masses = {
+            cut: round(float(received[cut:end].mean()), 4) if end > cut else 0.0
+            for cut, end in zip(cuts, ends, strict=True)
+        }
         return sorted(cuts, key=lambda cut: (-masses[cut], cut))
 
     def _joined(self, tokens: Sequence[int], target: str) -> list[int] | None:
-        """Return tokens with those of a term behind them, with the space that its language has between words; None if there is no way."""
+        """Return tokens with those of a term behind them, with the space that its language has between words.
+
+        None if there is no way.
+        """
         tokenizer = self._translator.target_tokenizer
         before = tokenizer.decode(tokens)
         for term in (target, f" {target}"):
@@ -255,7 +266,9 @@ class TermSearch:
         memory = translator.encode(translator.source_tokenizer.encode(text))
         target = torch.tensor([[BOS, *tokens]], device=translator.device)
         logits = translator.model.output(translator.model.decode(memory, target)[:, -1])[0].float()
-        return int(logits.masked_fill(_continuations(translator.target_tokenizer).to(logits.device), -torch.inf).argmax())
+        return int(
+            logits.masked_fill(_continuations(translator.target_tokenizer).to(logits.device), -torch.inf).argmax()
+        )
 
 
 def _per_token(translation: Translation) -> float:
@@ -265,7 +278,10 @@ def _per_token(translation: Translation) -> float:
 
 @lru_cache(maxsize=8)
 def _continuations(tokenizer: Tokenizer) -> Tensor:
-    """Return whether each token may go on with a word, (V,): letters and marks without a space before them, bytes, and what is no text."""
+    """Return whether each token may go on with a word, (V,).
+
+    Letters and marks without a space before them, bytes, and what is no text.
+    """
     pieces = [tokenizer.piece(token) for token in range(tokenizer.size)]
     goes_on = [not piece or re.match(LETTER, piece) is not None or is_mark(piece[0]) for piece in pieces]
     return torch.tensor([token != EOS and goes_on[token] for token in range(len(pieces))])
@@ -286,4 +302,6 @@ def _tokens(text: str, tokenizer: Tokenizer) -> list[int]:
     """Return the tokens of a part of a translation, without those that stand around every text."""
     marks, prompt = marks_of(tokenizer), prompt_of(tokenizer)
     tokens = tokenizer.encode(text)
-    return [token for token in tokens[len(prompt) if tuple(tokens[: len(prompt)]) == prompt else 0 :] if token not in marks]
+    return [
+        token for token in tokens[len(prompt) if tuple(tokens[: len(prompt)]) == prompt else 0 :] if token not in marks
+    ]

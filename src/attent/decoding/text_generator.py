@@ -41,7 +41,8 @@ class GeneratedText:
         text: the prompt and its continuation.
         continuation: what was generated.
         tokens: of the continuation, EOS included where it ended a line.
-        log_probability: log P(continuation | prompt) of the model itself, in nats; temperature and filters do not change it.
+        log_probability: log P(continuation | prompt) of the model itself, in nats; temperature and filters do not
+            change it.
     """
 
     text: str
@@ -56,12 +57,14 @@ class TextGenerator(FromRun):
     Args:
         model: put into evaluation mode.
         tokenizer: splits texts into pieces.
-        context: tokens, BOS included, that the model was trained to read at a time; None for no limit. A longer text is continued from
-            the second half of its last `context` tokens.
+        context: tokens, BOS included, that the model was trained to read at a time; None for no limit. A longer text is
+            continued from the second half of its last `context` tokens.
         stops_at_line_end: whether EOS ends a text; else it is a line break, as in a model of running text.
     """
 
-    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, *, context: int | None = None, stops_at_line_end: bool = True) -> None:
+    def __init__(
+        self, model: LanguageModel, tokenizer: Tokenizer, *, context: int | None = None, stops_at_line_end: bool = True
+    ) -> None:
         self.model, self.tokenizer, self.stops_at_line_end = model.eval(), tokenizer, stops_at_line_end
         self.device = next(model.parameters()).device
         limits = [limit for limit in (context, model.longest) if limit is not None]
@@ -75,15 +78,17 @@ class TextGenerator(FromRun):
     ) -> GeneratedText | list[GeneratedText]: ...
     @overload
     def generate(self, prompt: Sequence[str], settings: GenerationSettings | None = ...) -> list[GeneratedText]: ...
-    def generate(self, prompt: str | Sequence[str], settings: GenerationSettings | None = None) -> GeneratedText | list[GeneratedText]:
+    def generate(
+        self, prompt: str | Sequence[str], settings: GenerationSettings | None = None
+    ) -> GeneratedText | list[GeneratedText]:
         """Continue a text, or each of several; "" begins a new one.
 
         A continuation depends on its prompt and the settings alone, not on the other prompts.
 
         Args:
             prompt: a text, or a sequence of texts.
-            settings: greedy decoding of 64 tokens by default. With `copies` above 1 the result is a list, the copies of a prompt side by
-                side, also of a single text.
+            settings: greedy decoding of 64 tokens by default. With `copies` above 1 the result is a list, the copies of
+                a prompt side by side, also of a single text.
 
         Raises:
             DataError: a prompt has a piece that the vocabulary lacks.
@@ -91,7 +96,10 @@ class TextGenerator(FromRun):
         settings = settings or GenerationSettings()
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         encoded = [self.encode(text) for text in prompts]
-        sums, tokens = np.zeros(len(prompts) * settings.copies), [list[int]() for _ in range(len(prompts) * settings.copies)]
+        sums, tokens = (
+            np.zeros(len(prompts) * settings.copies),
+            [list[int]() for _ in range(len(prompts) * settings.copies)],
+        )
         for row, token, log_prob in self._tokens(encoded, settings):
             tokens[row].append(token)
             sums[row] += log_prob
@@ -117,7 +125,10 @@ class TextGenerator(FromRun):
             yield rest
 
     def log_probs(self, tokens: Sequence[int]) -> Tensor:
-        """Return log p of each token given those before it, in nats, (T,) float64; a long text is read in windows of the context."""
+        """Return log p of each token given those before it, in nats, (T,) float64.
+
+        A long text is read in windows of the context.
+        """
         window = len(tokens) if self.context is None else self.context
         parts = [tokens[begin : begin + window] for begin in range(0, len(tokens), max(window, 1))]
         with torch.inference_mode():
@@ -143,7 +154,9 @@ class TextGenerator(FromRun):
         """Return the maps of a text that is given by its tokens, without BOS; see `map`."""
         tokens = [BOS, *tokens]
         if self.model.longest is not None and len(tokens) > self.model.longest:
-            raise DataError(f"the text has {len(tokens)} tokens, more than the {self.model.longest} that this model can read")
+            raise DataError(
+                f"the text has {len(tokens)} tokens, more than the {self.model.longest} that this model can read"
+            )
         derived: dict[str, AttentionMap] = {}
         with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
             features = self.model(torch.tensor([tokens], device=self.device))
@@ -159,7 +172,9 @@ class TextGenerator(FromRun):
         Raises:
             DataError: as `map`.
         """
-        return ForwardPass(text, self.model, lambda: self.map(text), "decoder", lambda token: self.labels([token])[0], "tokens")
+        return ForwardPass(
+            text, self.model, lambda: self.map(text), "decoder", lambda token: self.labels([token])[0], "tokens"
+        )
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without BOS; its lines end with EOS, but for the last one.
@@ -172,7 +187,9 @@ class TextGenerator(FromRun):
         for line, ids in zip(lines, tokens, strict=True):
             if UNK in ids:
                 unknown = self.tokenizer.pieces(line)[ids.index(UNK)]
-                raise DataError(f"{unknown.strip() or unknown!r} is unknown to this model: its vocabulary lacks the word or sign")
+                raise DataError(
+                    f"{unknown.strip() or unknown!r} is unknown to this model: its vocabulary lacks the word or sign"
+                )
         return [token for number, ids in enumerate(tokens) for token in (([EOS] if number else []) + ids)]
 
     def labels(self, tokens: Sequence[int]) -> tuple[str, ...]:
@@ -202,11 +219,20 @@ class TextGenerator(FromRun):
         return "".join("\n" * len(list(run)) if is_break else self.tokenizer.decode(run) for is_break, run in runs)
 
     @torch.inference_mode()
-    def _tokens(self, prompts: Sequence[Sequence[int]], settings: GenerationSettings) -> Iterator[tuple[int, int, float]]:
-        """Yield each new token with the index of its text and its log-probability: all texts advance together, a token a step."""
+    def _tokens(
+        self, prompts: Sequence[Sequence[int]], settings: GenerationSettings
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield each new token with the index of its text and its log-probability.
+
+        All texts advance together, a token a step.
+        """
         texts = [list(prompt) for prompt in prompts for _ in range(settings.copies)]
         lengths = np.array([len(text) for text in texts], np.int64)
-        draws = [np.random.default_rng([settings.seed, copy, *prompt]) for prompt in prompts for copy in range(settings.copies)]
+        draws = [
+            np.random.default_rng([settings.seed, copy, *prompt])
+            for prompt in prompts
+            for copy in range(settings.copies)
+        ]
         active, step, begin = np.arange(len(texts)), 0, 0
         rows = self._fill_up(active)
         state = self.model.start(len(rows))
@@ -223,15 +249,23 @@ class TextGenerator(FromRun):
             if len(writing):
                 indices = active[writing]
                 uniform = (
-                    torch.tensor([draws[index].random() for index in indices.tolist()], dtype=torch.float64) if settings.sample else None
+                    torch.tensor([draws[index].random() for index in indices.tolist()], dtype=torch.float64)
+                    if settings.sample
+                    else None
                 )
-                log_probs = self.model.output(features).float().log_softmax(-1)[torch.from_numpy(writing).to(features.device)]
+                log_probs = (
+                    self.model.output(features).float().log_softmax(-1)[torch.from_numpy(writing).to(features.device)]
+                )
                 chosen = self._choose(log_probs, uniform, settings)
                 values = log_probs.gather(1, chosen[:, None])[:, 0].tolist()
-                for slot, index, token, log_prob in zip(writing.tolist(), indices.tolist(), chosen.tolist(), values, strict=True):
+                for slot, index, token, log_prob in zip(
+                    writing.tolist(), indices.tolist(), chosen.tolist(), values, strict=True
+                ):
                     texts[index].append(token)
                     yield index, token, log_prob
-                    if (token == EOS and self.stops_at_line_end) or step + 1 == lengths[index] + settings.max_new_tokens:
+                    if (token == EOS and self.stops_at_line_end) or step + 1 == lengths[
+                        index
+                    ] + settings.max_new_tokens:
                         finished.append(slot)
             step += 1
             if finished:
@@ -255,10 +289,14 @@ class TextGenerator(FromRun):
         log_probs = log_probs.index_fill(1, torch.tensor(FORBIDDEN, device=log_probs.device), -torch.inf)
         if uniform is None:
             return log_probs.argmax(-1)
-        return draw_tokens(log_probs, uniform.to(log_probs.device), settings.temperature, settings.top_k, settings.top_p)
+        return draw_tokens(
+            log_probs, uniform.to(log_probs.device), settings.temperature, settings.top_k, settings.top_p
+        )
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> TextGenerator:
+def load(
+    path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> TextGenerator:
     """Load the language model of a run folder.
 
     Raises:
@@ -273,7 +311,9 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and the tokens of a window but the last
     context = lines.maximum_length + is_by_line
-    generator = TextGenerator(run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
+    generator = TextGenerator(
+        run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line
+    )
     generator.config = run.config
     use_dtype(path, run, device, dtype)
     return generator

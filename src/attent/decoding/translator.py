@@ -50,7 +50,11 @@ class Engine(ABC):
     """
 
     def __init__(
-        self, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None, longest: int | None = None
+        self,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        input_check: InputCheck | None = None,
+        longest: int | None = None,
     ) -> None:
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.input_check, self.longest = input_check, longest
@@ -73,7 +77,12 @@ class Engine(ABC):
     ) -> str: ...
     @overload
     def translate(
-        self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings = ...,
+        *,
+        prefixes: Sequence[str] | None = ...,
+        batch: int | BatchSize = ...,
     ) -> list[str]: ...
     def translate(
         self,
@@ -97,7 +106,12 @@ class Engine(ABC):
 
     @overload
     def search(  # pyright: ignore[reportOverlappingOverload]
-        self, texts: str, settings: SearchSettings = ..., *, prefixes: str | Sequence[int] | None = ..., batch: int | BatchSize = ...
+        self,
+        texts: str,
+        settings: SearchSettings = ...,
+        *,
+        prefixes: str | Sequence[int] | None = ...,
+        batch: int | BatchSize = ...,
     ) -> list[Translation]: ...
     @overload
     def search(
@@ -129,18 +143,25 @@ class Engine(ABC):
             count = repr(prefixes) if isinstance(prefixes, str) else len(prefixes)
             raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {count}")
         forced = [
-            self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)
+            self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix]
+            for prefix in prefixes or [()] * len(texts)
         ]
         if any(isinstance(token, str) for tokens in forced for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
         prompt = prompt_of(self.target_tokenizer)
         forced = [tokens if tuple(tokens[: len(prompt)]) == prompt else [*prompt, *tokens] for tokens in forced]
-        encoded = [self.source_tokenizer.encode("" if self.input_check and self.input_check(text) else text) for text in texts]
+        encoded = [
+            self.source_tokenizer.encode("" if self.input_check and self.input_check(text) else text) for text in texts
+        ]
         return self.search_encoded(encoded, forced, settings, batch)
 
     @abstractmethod
     def search_encoded(
-        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int | BatchSize,
     ) -> list[list[Translation]]:
         """Return the n_best translations of each source; an empty one has an empty translation.
 
@@ -193,10 +214,17 @@ class Translator(FromRun, Engine):
         longest, longest_source = self.longest, self.longest_source
         if longest is None or longest_source is None:
             return True
-        return len(self.source_tokenizer.encode(source)) <= longest_source and len(self.target_tokenizer.encode(target)) < longest
+        return (
+            len(self.source_tokenizer.encode(source)) <= longest_source
+            and len(self.target_tokenizer.encode(target)) < longest
+        )
 
     def search_encoded(
-        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int | BatchSize,
     ) -> list[list[Translation]]:
         padded = Sequences(sources)
 
@@ -211,7 +239,9 @@ class Translator(FromRun, Engine):
             )
             sampler = None
             if settings.sample:
-                numbers = uniforms(settings.seed, [sources[row] for row in rows], settings.n_best, int(constraints.limits.max()) + 1)
+                numbers = uniforms(
+                    settings.seed, [sources[row] for row in rows], settings.n_best, int(constraints.limits.max()) + 1
+                )
                 sampler = TokenSampler(numbers.to(self.device), settings.temperature, settings.top_k, settings.top_p)
             return search(
                 self.model,
@@ -232,7 +262,12 @@ class Translator(FromRun, Engine):
         for rows, hypotheses in zip(batches, results, strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
                 translations[row] = [
-                    Translation(item.tokens, item.log_probability, item.length_penalty, self.target_tokenizer.decode(item.tokens))
+                    Translation(
+                        item.tokens,
+                        item.log_probability,
+                        item.length_penalty,
+                        self.target_tokenizer.decode(item.tokens),
+                    )
                     for item in best
                 ]
         return translations
@@ -256,7 +291,9 @@ class Translator(FromRun, Engine):
         if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
             return self.score([_as_pair(pairs)], batch=batch)[0]
         size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
-        return score_pairs(self.model, [_as_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size)
+        return score_pairs(
+            self.model, [_as_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size
+        )
 
     def length_error(self, source: str, target: str, limit: int | None) -> str | None:
         """Return the reason why a pair has too many tokens on a side; None if it has not.
@@ -277,7 +314,8 @@ class Translator(FromRun, Engine):
         Args:
             source: the text to translate.
             target: its translation; the model's own by default.
-            gradients: whether each comes with its weights times the gradients by them of the translation's log-probability.
+            gradients: whether each comes with its weights times the gradients by them of the translation's
+                log-probability.
 
         Raises:
             ArgumentError: the source is empty, or refused and has no target.
@@ -290,11 +328,18 @@ class Translator(FromRun, Engine):
             target = self.translate([source])[0]
         tokens = [*self.target_tokenizer.encode(target), EOS]
         rows = (*self.target_tokenizer.pieces(target), EOS_LABEL)
-        return self.map_of_tokens(self.source_tokenizer.encode(source), tokens, self.source_tokenizer.pieces(source), rows, gradients)
+        return self.map_of_tokens(
+            self.source_tokenizer.encode(source), tokens, self.source_tokenizer.pieces(source), rows, gradients
+        )
 
     @torch.no_grad()
     def map_of_tokens(
-        self, source: Sequence[int], target: Sequence[int], columns: Sequence[str], rows: Sequence[str], gradients: bool = False
+        self,
+        source: Sequence[int],
+        target: Sequence[int],
+        columns: Sequence[str],
+        rows: Sequence[str],
+        gradients: bool = False,
     ) -> dict[str, LabelledMap]:
         """Return the maps of a translation that is given by its tokens; see `map`.
 
@@ -330,16 +375,26 @@ class Translator(FromRun, Engine):
 
     def encode(self, tokens: Sequence[int]) -> Memory:
         """Encode the tokens of one source."""
-        return self.model.encode(torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
+        return self.model.encode(
+            torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device)
+        )
 
 
 def label_translation_maps(
-    maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...], gradients: Mapping[str, AttentionMap] | None = None
+    maps: Mapping[str, AttentionMap],
+    source: tuple[str, ...],
+    target: tuple[str, ...],
+    gradients: Mapping[str, AttentionMap] | None = None,
 ) -> dict[str, LabelledMap]:
-    """Label the maps of a translator by name: source pieces in the encoder, the tokens produced and read in the decoder."""
+    """Label the maps of a translator by name.
+
+    Source pieces in the encoder, the tokens produced and read in the decoder.
+    """
     labelled = {}
     for name, weights in maps.items():
-        columns = source if name.startswith("encoder.") or name.endswith("cross_attention") else (BOS_LABEL, *target[:-1])
+        columns = (
+            source if name.startswith("encoder.") or name.endswith("cross_attention") else (BOS_LABEL, *target[:-1])
+        )
         rows = source if name.startswith("encoder.") else target
         labelled[name] = LabelledMap(weights, rows, columns, (gradients or {}).get(name))
     return labelled
@@ -361,11 +416,13 @@ def _as_pair(pair: object) -> Pair:
 
 
 def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """Map a function over items in parallel on the CPU, one thread for each: most steps of a search use only one anyway.
+    """Map a function over items in parallel on the CPU, one thread for each.
+
+    Most steps of a search use only one anyway.
 
     Args:
-        function: its result must not depend on the number of threads; settings that torch holds for each thread, such as
-            autocast's, do not apply in it.
+        function: its result must not depend on the number of threads; settings that torch holds for each thread, such
+            as autocast's, do not apply in it.
         items: those that take longest should come first.
     """
     threads = torch.get_num_threads()
@@ -380,7 +437,9 @@ def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         torch.set_num_threads(threads)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> Translator:
+def load(
+    path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> Translator:
     """Load the translator of a run folder.
 
     Raises:
@@ -395,6 +454,8 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
 
 def of_run(run: Run, device: torch.device | str = "cpu") -> Translator:
     """Return the translator of a run that was read."""
-    translator = Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
+    translator = Translator(
+        run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus)
+    )
     translator.config = run.config
     return translator

@@ -1,6 +1,7 @@
-"""Documents: the lines to translate of a file, and the file with their translations. A format is a file of this folder, or markup's.
+"""Documents: the lines to translate of a file, and the file with their translations.
 
-A document is read in memory alone: no name that stands in it is opened, and nothing is unpacked to the disk.
+A format is a file of this folder, or markup's. A document is read in memory alone: no name that stands in it is opened,
+and nothing is unpacked to the disk.
 """
 
 from __future__ import annotations

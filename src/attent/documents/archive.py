@@ -1,4 +1,7 @@
-"""Zip archives of XML, as word processors write them: read and written in memory, within limits that are checked before unpacking."""
+"""Zip archives of XML, as word processors write them.
+
+Read and written in memory, within limits that are checked before unpacking.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from attent.errors import DataError
 
 MAX_ENTRIES = 2_000
-# Bytes that all entries unpack to, and those of them that are read as XML, with the formats that are written more than once.
+# Bytes that all entries unpack to, and those of them that are read as XML, with the formats that are written more than
+# once.
 MAX_UNPACKED, MAX_XML = 128 * 2**20, 16 * 2**20
 # Tags and attributes of these, each of which takes up to 450 bytes of memory.
 MAX_TAGS = 250_000
@@ -34,7 +38,9 @@ def parse_xml(content: bytes) -> etree._Element:
     """
     # another encoding might hide tags from whoever counts them
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-    parser = etree.XMLParser(encoding=encoding, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    parser = etree.XMLParser(
+        encoding=encoding, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+    )
     try:
         root = etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:

@@ -1,4 +1,7 @@
-"""Texts of OpenDocument (.odt): text in spans, each with the name of its style. Source: OpenDocument 1.3, part 3, sections 5 and 6."""
+"""Texts of OpenDocument (.odt): text in spans, each with the name of its style.
+
+Source: OpenDocument 1.3, part 3, sections 5 and 6.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,9 @@ class OpenDocumentDialect:
         for child, tail in zip(element, texts[1:], strict=True):
             child.tail = "".join(tail)
 
-    def _read(self, element: etree._Element, text_format: TextFormat, content: ParagraphContent, parent: etree._Element) -> None:
+    def _read(
+        self, element: etree._Element, text_format: TextFormat, content: ParagraphContent, parent: etree._Element
+    ) -> None:
         def add_text(text: str | None) -> None:
             if text:
                 content.items.append(FormattedText(WHITE_SPACE.sub(" ", text), text_format))
@@ -92,7 +97,10 @@ class OpenDocumentDialect:
         add_text(element.text)
         for child in list(element):
             # a comment is passed over; what is moved loses the text after it
-            name, tail = str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break", child.tail
+            name, tail = (
+                str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break",
+                child.tail,
+            )
             if text_format.element is not None and child.tag != f"{TEXT}span":
                 check_movable(child)
             if child.tag == f"{TEXT}span":

@@ -11,8 +11,8 @@ from attent.errors import DataError
 from attent.markup.html import MarkedText
 from attent.markup.inline import AlignedText, Element, check_size
 
-# Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to two kilobytes of
-# memory.
+# Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to
+# two kilobytes of memory.
 MAX_PARTS = 125_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
 # The bytes that an encoding begins a file with.
@@ -41,7 +41,9 @@ class TextDocument:
         if "\0" in text:
             raise DataError("the file is no text: it holds zero bytes")
         if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
-            raise DataError(f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several")
+            raise DataError(
+                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several"
+            )
         self._marked = parse(text)
         check_size(self._marked.lines)
 

@@ -47,7 +47,10 @@ def read_word(content: bytes) -> XmlDocument:
         DataError: it is none, or cannot be read.
     """
     archive = Archive(content)
-    types = {item.get("PartName", "").lstrip("/"): item.get("ContentType", "") for item in archive.read_xml(CONTENT_TYPES).iter(OVERRIDE)}
+    types = {
+        item.get("PartName", "").lstrip("/"): item.get("ContentType", "")
+        for item in archive.read_xml(CONTENT_TYPES).iter(OVERRIDE)
+    }
     wanted_types = {MAIN, *(MAIN.replace("document.main", part) for part in PARTS)}
     roots = {name: archive.read_xml(name) for name in archive.names if types.get(name) in wanted_types}
     tag = next((str(root.tag) for name, root in roots.items() if types[name] == MAIN), "")
@@ -134,7 +137,13 @@ class WordDialect:
                     check_movable(child)
                     single = self._new_run(text_format, parent)
                     single.append(child)
-                field = child.get(f"{self._word}fldCharType", "") if name == "fldChar" else "text" if name in FIELD_TEXT else ""
+                field = (
+                    child.get(f"{self._word}fldCharType", "")
+                    if name == "fldChar"
+                    else "text"
+                    if name in FIELD_TEXT
+                    else ""
+                )
                 is_separator = name in ("tab", "ptab") or (name == "br" and child.get(f"{self._word}type") is not None)
                 items.append(FixedNodes((single,), text_format, is_separator, field))
         return items
@@ -142,7 +151,10 @@ class WordDialect:
     def _fold_fields(
         self, items: Sequence[FormattedText | FixedNodes | LinkedContent], parent: etree._Element
     ) -> list[FormattedText | FixedNodes | LinkedContent]:
-        """Make one of each field (a page's number, a reference) with what it shows; marks of one that goes on elsewhere part sentences."""
+        """Make one of each field (a page's number, a reference) with what it shows.
+
+        Marks of one that goes on elsewhere part sentences.
+        """
         begins, ends = list[int](), dict[int, int]()
         for number, item in enumerate(items):
             field = item.field if isinstance(item, FixedNodes) else ""
@@ -156,7 +168,9 @@ class WordDialect:
             item, end = items[number], ends.get(number)
             if end is not None:
                 # with those within it
-                item = FixedNodes(tuple(node for part in items[number : end + 1] for node in self._nodes_of(part, parent)))
+                item = FixedNodes(
+                    tuple(node for part in items[number : end + 1] for node in self._nodes_of(part, parent))
+                )
             elif isinstance(item, FixedNodes) and item.field:
                 item = item._replace(is_separator=True)
             result.append(item)

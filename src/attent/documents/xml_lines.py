@@ -1,7 +1,8 @@
-"""Paragraphs of XML as lines to translate, and back: formatted text, links, and whatever else stands in them, as a line's elements.
+"""Paragraphs of XML as lines to translate, and back.
 
-A word processor cuts text into runs without a visible reason. Those of equal format are joined, and the format that most of a paragraph
-has is that of its plain text; every other run is an element, which is put around the words that belong to its own.
+Formatted text, links, and whatever else stands in them, as a line's elements. A word processor cuts text into runs
+without a visible reason. Those of equal format are joined, and the format that most of a paragraph has is that of its
+plain text; every other run is an element, which is put around the words that belong to its own.
 """
 
 from __future__ import annotations
@@ -66,13 +67,16 @@ class Formats:
         self._formats: dict[bytes, TextFormat] = {}
         self._unwritten = Counter[int]()
 
-    def read(self, element: etree._Element, outer: TextFormat | None = None, unseen: frozenset[str] | None = None) -> TextFormat:
+    def read(
+        self, element: etree._Element, outer: TextFormat | None = None, unseen: frozenset[str] | None = None
+    ) -> TextFormat:
         """Return the format that an element expresses by its attributes, and by what is in it.
 
         Args:
             element: of XML.
             outer: the format around it.
-            unseen: tags in it that make no difference: with none but these it is no format. Unless given, what is in it is no format.
+            unseen: tags in it that make no difference: with none but these it is no format. Unless given, what is in it
+                is no format.
         """
         # tags and names of attributes; texts and values
         names: list[str | None] = []
@@ -91,14 +95,20 @@ class Formats:
         visible = [part for part in parts if unseen is None or part.tag not in unseen]
         add(visible)
         around = 0 if outer is None else outer.key, sorted(element.attrib.items())
-        key = self._keys.setdefault(_digest((around, names, texts)), len(self._keys) + 1) if visible or unseen is None else 0
+        key = (
+            self._keys.setdefault(_digest((around, names, texts)), len(self._keys) + 1)
+            if visible or unseen is None
+            else 0
+        )
         add(part for part in parts if unseen is not None and part.tag in unseen)
         text_format = self._formats.get(digest := _digest((around, names, texts)))
         if text_format is None:
             size = TAG_SIZE * (len(names) + 1) + sum(map(len, filter(None, (*texts, *element.attrib.values()))))
             # a copy, so that nothing keeps what was read in memory
             copied = etree.Element(element.tag, dict(element.attrib)) if unseen is None else copy.deepcopy(element)
-            text_format = self._formats[digest] = TextFormat(key, copied, outer, size, len(names) + 1 + len(element.attrib))
+            text_format = self._formats[digest] = TextFormat(
+                key, copied, outer, size, len(names) + 1 + len(element.attrib)
+            )
         self._unwritten[key] += 1
         return text_format
 
@@ -262,7 +272,9 @@ class XmlParagraph:
                 nodes += self._dialect.write(ILLEGAL.sub("", aligned.text), self._base, self._element)
         self._dialect.fill(self._element, [*nodes, *self._content.after])
 
-    def _children(self, items: Sequence[FormattedText | FixedNodes | LinkedContent], base: TextFormat) -> list[Element | str]:
+    def _children(
+        self, items: Sequence[FormattedText | FixedNodes | LinkedContent], base: TextFormat
+    ) -> list[Element | str]:
         """Return the children of a line, or of an element in it."""
         children: list[Element | str] = []
         target, current = children, base
@@ -330,7 +342,9 @@ class XmlDocument:
         untranslated: Sequence[str],
     ) -> None:
         self._archive, self._roots = archive, dict(roots)
-        elements = [element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, untranslated)]
+        elements = [
+            element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, untranslated)
+        ]
         self._paragraphs = [XmlParagraph(element, dialect) for element in elements]
         check_size(self.lines)
 
@@ -349,14 +363,18 @@ class XmlDocument:
         return self._archive.write(self._roots)
 
 
-def _find_paragraphs(root: etree._Element, paragraphs: Sequence[str], untranslated: Sequence[str]) -> Iterator[etree._Element]:
+def _find_paragraphs(
+    root: etree._Element, paragraphs: Sequence[str], untranslated: Sequence[str]
+) -> Iterator[etree._Element]:
     """Yield the paragraphs that have text, in order, without those in passages that stay.
 
     Raises:
         DataError: paragraphs are nested too deep, or names of namespaces.
     """
     # each name is looked for among all that hold at its place
-    names = accumulate(1 if event == "start-ns" else -1 for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns")))
+    names = accumulate(
+        1 if event == "start-ns" else -1 for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns"))
+    )
     if max(names, default=0) > MAX_NAMESPACES:
         raise DataError(f"its XML may have at most {MAX_NAMESPACES} namespaces at a place")
     for element in root.iter(*paragraphs):

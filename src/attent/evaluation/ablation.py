@@ -119,23 +119,34 @@ def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
     heads: dict[str, int] = {}
     for example in range(min(len(judge), SUMMARIZED)):
         for path, weights in judge.maps(example).items():
-            sums = _summed(weights, "entropy"), None if path.endswith("cross_attention") else _summed(weights, "distance")
+            sums = (
+                _summed(weights, "entropy"),
+                None if path.endswith("cross_attention") else _summed(weights, "distance"),
+            )
             before = totals.get(path, sums)
             if path in totals:
-                sums = tuple(None if total is None or part is None else total + part for total, part in zip(before, sums, strict=True))
+                sums = tuple(
+                    None if total is None or part is None else total + part
+                    for total, part in zip(before, sums, strict=True)
+                )
             totals[path], heads[path] = sums, weights.shape[1]
             counts[path] = counts.get(path, 0) + weights.shape[2]
     if not totals:
         raise ArgumentError("there is no attention, or no example, to judge heads by")
     return {
-        (path, head): HeadSummary(*(None if total is None else float(total[head]) / counts[path] for total in totals[path]))
+        (path, head): HeadSummary(
+            *(None if total is None else float(total[head]) / counts[path] for total in totals[path])
+        )
         for path in totals
         for head in range(heads[path])
     }
 
 
 def _summed(weights: AttentionMap, measure: str) -> Tensor | None:
-    """Return the sum of a measure over the queries of a map's first sequence, (H,); None if the weights are no distribution."""
+    """Return the sum of a measure over the queries of a map's first sequence, (H,).
+
+    None if the weights are no distribution.
+    """
     if not weights.is_distribution:
         return None
     return (weights.entropy() if measure == "entropy" else weights.distance())[0].double().sum(-1).cpu()

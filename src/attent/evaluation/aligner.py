@@ -48,7 +48,9 @@ class TokenizedPair:
     target_words: Words
 
 
-def tokenize_pair(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words") -> TokenizedPair:
+def tokenize_pair(
+    source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words"
+) -> TokenizedPair:
     """Tokenize a pair of texts, to be linked by words, which are separated by spaces, or by tokens.
 
     Args:
@@ -57,7 +59,9 @@ def tokenize_pair(source: str, target: str, tokenizers: tuple[Tokenizer, Tokeniz
         tokenizers: the model's, of the source and of the target.
         units: the ends of the links.
     """
-    sides = [_ids_and_words(text, tokenizer, units) for text, tokenizer in zip((source, target), tokenizers, strict=True)]
+    sides = [
+        _ids_and_words(text, tokenizer, units) for text, tokenizer in zip((source, target), tokenizers, strict=True)
+    ]
     return TokenizedPair(*(ids for ids, _ in sides), *(words for _, words in sides))
 
 
@@ -74,7 +78,9 @@ def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[
 
 def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
     """Tokenize a pair of the dates corpus, to be linked by characters as in `attent.data.dates.gold`."""
-    return TokenizedPair(tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target))
+    return TokenizedPair(
+        tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target)
+    )
 
 
 def align(
@@ -102,13 +108,23 @@ def align(
 def word_matrices(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], selector: AttentionSelector
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Return the selected weights between words, a batch of pairs at a time, in any order: the pairs' indices (N,) and `merge_batch`."""
-    for rows, weights in selected_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector):
+    """Return the selected weights between words, a batch of pairs at a time, in any order.
+
+    The pairs' indices (N,) and `merge_batch`.
+    """
+    for rows, weights in selected_batches(
+        model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector
+    ):
         yield rows, _merge(weights, [pairs[row] for row in rows])
 
 
-def all_word_matrices(model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
-    """Return `word_matrices` of every selector of the model: the pairs' indices, the selector, and the weights of these pairs by it."""
+def all_word_matrices(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]
+) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
+    """Return `word_matrices` of every selector of the model.
+
+    The pairs' indices, the selector, and the weights of these pairs by it.
+    """
     for rows, attentions in forced_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
         batch = [pairs[row] for row in rows]
         for selector in all_selectors([weights.shape[1] for weights in attentions.values()]):
@@ -124,7 +140,8 @@ def rank_selectors(
 ) -> list[tuple[AttentionSelector, Agreement]]:
     """Judge every layer, every head and the mean over heads, with rows about either token, the lowest error rate first.
 
-    A choice among many on the very pairs that judge it reports the luck of the choice too: choose on some pairs, judge on others.
+    A choice among many on the very pairs that judge it reports the luck of the choice too: choose on some pairs, judge
+    on others.
 
     Args:
         model: in evaluation mode.
@@ -141,7 +158,9 @@ def rank_selectors(
     total = sum((agreement((), links) for links in gold), Agreement())
     results: dict[AttentionSelector, Agreement] = {}
     for rows, selector, matrices in all_word_matrices(model, pairs):
-        counts = (agreement(links, gold[row]) for row, links in zip(rows, extract_batch(matrices, threshold), strict=True))
+        counts = (
+            agreement(links, gold[row]) for row, links in zip(rows, extract_batch(matrices, threshold), strict=True)
+        )
         results[selector] = results.get(selector, total) + replace(sum(counts, Agreement()), sure=0)
     return sorted(results.items(), key=lambda item: item[1].error_rate)
 
@@ -170,7 +189,10 @@ def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
 
 
 def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | None:
-    """Return `word_indices` of pieces that spell the text with "▁" for each of its spaces, at the beginning of a piece; None of others."""
+    """Return `word_indices` of pieces that spell the text with "▁" for each of its spaces, at the beginning of a piece.
+
+    None of others.
+    """
     words = text.split()
     if " ".join(words) != text or any(mark in text for mark in MARKS):
         return None
@@ -186,7 +208,10 @@ def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | N
 
 
 def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
-    """Return where each piece begins in a text, spaces left out; None for spaces and empty pieces. Arguments as for `word_indices`."""
+    """Return where each piece begins in a text, spaces left out; None for spaces and empty pieces.
+
+    Arguments as for `word_indices`.
+    """
     starts: list[int | None] = []
     position = 0
     for piece in pieces:

@@ -29,7 +29,10 @@ class Confusion:
 
     @property
     def f1(self) -> np.ndarray:
-        """Return F1 of each class, 2·correct / (predicted + actual), in per cent, (C,); NaN for a class that never occurs."""
+        """Return F1 of each class, 2·correct / (predicted + actual), in per cent, (C,).
+
+        NaN for a class that never occurs.
+        """
         predicted_and_actual = self.counts.sum(0) + self.counts.sum(1)
         return 100 * 2 * np.diag(self.counts) / np.where(predicted_and_actual, predicted_and_actual, np.nan)
 
@@ -42,18 +45,26 @@ class Confusion:
         """Return the most frequent mistakes: actual class, predicted class and count."""
         wrong = self.counts * ~np.eye(len(self.labels), dtype=bool)
         order = np.argsort(-wrong, axis=None, kind="stable")[:count]
-        cells = ((row, column) for row, column in (divmod(int(index), len(self.labels)) for index in order) if wrong[row, column])
+        cells = (
+            (row, column)
+            for row, column in (divmod(int(index), len(self.labels)) for index in order)
+            if wrong[row, column]
+        )
         return [(self.labels[row], self.labels[column], int(wrong[row, column])) for row, column in cells]
 
     def table(self) -> list[str]:
         """Return the matrix as lines of text: a row for each actual class, a column for each predicted one."""
-        rows = [[label, *(str(n) if n else "·" for n in row)] for label, row in zip(self.labels, self.counts, strict=True)]
+        rows = [
+            [label, *(str(n) if n else "·" for n in row)] for label, row in zip(self.labels, self.counts, strict=True)
+        ]
         cells = [["", *self.labels], *rows]
         widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
 
 
-def confusion(classes: Sequence[int] | np.ndarray, predictions: Sequence[int] | np.ndarray, labels: Sequence[str]) -> Confusion:
+def confusion(
+    classes: Sequence[int] | np.ndarray, predictions: Sequence[int] | np.ndarray, labels: Sequence[str]
+) -> Confusion:
     """Count predictions by actual class.
 
     Args:

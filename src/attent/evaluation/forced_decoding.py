@@ -99,7 +99,11 @@ class AttentionSelector:
         Raises:
             ArgumentError: there is no such head.
         """
-        return weights.mean(-3) if self.head is None else weights[..., check_index("head", self.head, weights.shape[-3]), :, :]
+        return (
+            weights.mean(-3)
+            if self.head is None
+            else weights[..., check_index("head", self.head, weights.shape[-3]), :, :]
+        )
 
     def __str__(self) -> str:
         layer = "last layer" if self.layer is None else f"layer {self.layer}"
@@ -112,7 +116,8 @@ class AttentionBatch(NamedTuple):
 
     Args:
         rows: the pairs' indices, (N,).
-        weights: (N, Tq, Tk) in float32 on the CPU; a row for each token of a target, padded to the longest, and so are sources.
+        weights: (N, Tq, Tk) in float32 on the CPU; a row for each token of a target, padded to the longest, and so are
+            sources.
     """
 
     rows: np.ndarray
@@ -124,8 +129,8 @@ def forced_decoding(
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """Return the attention of each step to the source's tokens, while the model is given the target.
 
-    Weights depend neither on the batch nor on the order of the pairs, except for the last bits on processors whose matrix
-    products depend on a row's index.
+    Weights depend neither on the batch nor on the order of the pairs, except for the last bits on processors whose
+    matrix products depend on a row's index.
 
     Args:
         model: in evaluation mode.
@@ -133,8 +138,8 @@ def forced_decoding(
         targets: tokens, without BOS and EOS.
 
     Returns:
-        In any order, for each pair without an empty side, its index and its attentions to the source by name, in the order
-        of computation: (H, Tq + 1, Tk), a row for each step; the last step produces EOS.
+        In any order, for each pair without an empty side, its index and its attentions to the source by name, in the
+        order of computation: (H, Tq + 1, Tk), a row for each step; the last step produces EOS.
 
     Raises:
         ArgumentError: the model has no attention to the source.
@@ -149,7 +154,10 @@ def forced_decoding(
 def forced_batches(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
-    """Return what `forced_decoding` does a batch at a time: the pairs' indices (N,), and weights (N, H, T, Tk) of every layer, padded."""
+    """Return what `forced_decoding` does a batch at a time.
+
+    The pairs' indices (N,), and weights (N, H, T, Tk) of every layer, padded.
+    """
     for rows, maps in _forced_maps(model, sources, targets):
         steps = max(len(targets[row]) for row in rows.tolist()) + 1
         yield rows, {name: weights.dense().float().cpu()[: len(rows), :, :steps] for name, weights in maps.items()}
@@ -166,7 +174,8 @@ def _forced_maps(
     for rows in cut_batches(order[lengths[order].argsort(kind="stable")], lengths, BATCH):
         filled = _filled(rows, lengths)
         source_ids, target_ids = (
-            torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device) for sequences in (source, target)
+            torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device)
+            for sequences in (source, target)
         )
         with watch(model) as maps:
             model.decode(model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device)), target_ids)
@@ -178,12 +187,16 @@ def _forced_maps(
 
 @torch.inference_mode()
 def selected_batches(
-    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], selector: AttentionSelector
+    model: EncoderDecoder[Any],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    selector: AttentionSelector,
 ) -> Iterator[AttentionBatch]:
-    """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time; see `forced_decoding`.
+    """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time.
 
-    A model that computes a layer's attention by itself computes nothing beyond it, and pads targets by nothing: neither changes a row
-    by more than the last bits. In inference mode, where the compiled library encodes sources without their padding.
+    See `forced_decoding`. A model that computes a layer's attention by itself computes nothing beyond it, and pads
+    targets by nothing: neither changes a row by more than the last bits. In inference mode, where the compiled library
+    encodes sources without their padding.
 
     Args:
         model: in evaluation mode.
@@ -202,7 +215,9 @@ def selected_batches(
         for rows, maps in _forced_maps(model, sources, targets):
             steps = max(len(targets[row]) for row in rows.tolist())
             weights = _of_rows(list(maps.values())[selector.layer_index(len(maps))], selector, len(rows))
-            yield AttentionBatch(rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1])
+            yield AttentionBatch(
+                rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1]
+            )
         return
     device, longest, layer = next(model.parameters()).device, model.longest, selector.layer_index(layers)
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
@@ -251,12 +266,15 @@ def _full_pairs(source: Sequences, target: Sequences) -> np.ndarray:
 
 
 def _of_rows(weights: AttentionMap, selector: AttentionSelector, count: int) -> Tensor:
-    """Return the weights of the selected head of the first pairs, (count, T, Tk), a bounded number of rows of all heads at a time."""
+    """Return the weights (count, T, Tk) of the selected head of the first pairs, computed some rows at a time."""
     batch, heads, queries, keys = weights.shape
     step = max(1, MAX_WEIGHTS // (batch * heads * keys))
     if step >= queries:
         return selector.of_layer(weights.dense())[:count].float().cpu()
-    rows = [selector.of_layer(weights[..., begin : begin + step, :])[:count].float().cpu() for begin in range(0, queries, step)]
+    rows = [
+        selector.of_layer(weights[..., begin : begin + step, :])[:count].float().cpu()
+        for begin in range(0, queries, step)
+    ]
     return torch.cat(rows, 1)
 
 

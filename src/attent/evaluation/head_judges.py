@@ -1,4 +1,7 @@
-"""Judges of heads for each kind of run: the loss or BLEU of translations, the accuracy of classes and blanks, the perplexity of tokens."""
+"""Judges of heads for each kind of run.
+
+The loss or BLEU of translations, the accuracy of classes and blanks, the perplexity of tokens.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,9 @@ class LossJudge(HeadJudge):
         return len(self.pairs)
 
     def statistics(self) -> np.ndarray:
-        return np.array([(-score.log_probability, score.tokens) for score in self.translator.score(self.pairs)]).reshape(-1, 2)
+        return np.array(
+            [(-score.log_probability, score.tokens) for score in self.translator.score(self.pairs)]
+        ).reshape(-1, 2)
 
     def maps(self, example: int) -> Mapping[str, AttentionMap]:
         pair = self.pairs[example]
@@ -71,7 +76,11 @@ class BleuJudge(LossJudge):
     """
 
     def __init__(
-        self, translator: Translator, pairs: Sequence[tuple[str, str]], tokenize: str = "13a", settings: SearchSettings = GREEDY
+        self,
+        translator: Translator,
+        pairs: Sequence[tuple[str, str]],
+        tokenize: str = "13a",
+        settings: SearchSettings = GREEDY,
     ) -> None:
         self._bleu: Any = bleu_metric(tokenize, lowercase=False)
         super().__init__(translator, pairs, Metric("BLEU", "BLEU", -1, self._scores))
@@ -79,7 +88,9 @@ class BleuJudge(LossJudge):
 
     def statistics(self) -> np.ndarray:
         translations = self.translator.translate([pair.source for pair in self.pairs], self._settings)
-        return np.array(self._bleu._extract_corpus_statistics(translations, [[pair.target for pair in self.pairs]]), np.int64)
+        return np.array(
+            self._bleu._extract_corpus_statistics(translations, [[pair.target for pair in self.pairs]]), np.int64
+        )
 
     def _scores(self, sums: np.ndarray) -> np.ndarray:
         return np.array([self._bleu._compute_score_from_stats(row).score for row in sums.tolist()])
@@ -178,5 +189,7 @@ class BlankJudge(HeadJudge):
         tokens, indices = self._tokens[example], known_words(self._tokens[example])
         index = indices[len(indices) // 2]
         with watch(self.model) as maps:
-            self.fill_mask.logits([[*tokens[:index], self.fill_mask.tokenizer.size, *tokens[index + 1 :]]], [0], [index])
+            self.fill_mask.logits(
+                [[*tokens[:index], self.fill_mask.tokenizer.size, *tokens[index + 1 :]]], [0], [index]
+            )
         return dict(maps.items())

@@ -1,11 +1,14 @@
-"""Choosing the attention that words are aligned by from pairs without gold links: by one run alone, or by runs of both directions.
+"""Choosing the attention that words are aligned by from pairs without gold links.
 
-- **One run**: a head that aligns looks at the source word that the model needs to produce a target word. Each source word in turn is
-  replaced by others at random, and what the target's words lose in log-probability says how far each depends on it: the prediction
-  difference of Li et al. 2019, On the Word Alignment from Neural Machine Translation, https://aclanthology.org/P19-1124, who read links
-  from it. A head is judged by its links: the difference that the linked word makes over the largest that any source word makes.
-- **Two runs**, of opposite directions: the attention of one and that of the other whose links agree best, each taken as the other's
-  gold links (Chen et al. 2020, arXiv 2004.14837).
+By one run alone, or by runs of both directions.
+
+- **One run**: a head that aligns looks at the source word that the model needs to produce a target word. Each source
+  word in turn is replaced by others at random, and what the target's words lose in log-probability says how far each
+  depends on it: the prediction difference of Li et al. 2019, On the Word Alignment from Neural Machine Translation,
+  https://aclanthology.org/P19-1124, who read links from it. A head is judged by its links: the difference that the
+  linked word makes over the largest that any source word makes.
+- **Two runs**, of opposite directions: the attention of one and that of the other whose links agree best, each taken as
+  the other's gold links (Chen et al. 2020, arXiv 2004.14837).
 """
 
 from __future__ import annotations
@@ -58,11 +61,17 @@ def rank_by_differences(
             top = lost.max(1, initial=0)
             words = np.flatnonzero((top > DEPENDENT) & (largest[: len(top)] > 0))
             sums[selector] = sums.get(selector, 0.0) + float((lost[words, linked[words]] / top[words]).sum())
-    return sorted(((selector, total / count) for selector, total in sums.items()), key=lambda item: -item[1]) if count else []
+    return (
+        sorted(((selector, total / count) for selector, total in sums.items()), key=lambda item: -item[1])
+        if count
+        else []
+    )
 
 
 @torch.inference_mode()
-def prediction_differences(model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0) -> list[np.ndarray]:
+def prediction_differences(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
+) -> list[np.ndarray]:
     """Return what the words of each target lose in log-probability without each source word, in nats, (Wt, Ws).
 
     Without a word means with pieces of other words in its place, drawn at random from all sources.
@@ -73,7 +82,9 @@ def prediction_differences(model: EncoderDecoder[Any], pairs: Sequence[Tokenized
         seed: of the draws.
     """
     device, random = next(model.parameters()).device, np.random.default_rng(seed)
-    pieces = [piece for pair in pairs for piece, word in zip(pair.source, pair.source_words, strict=True) if word is not None]
+    pieces = [
+        piece for pair in pairs for piece, word in zip(pair.source, pair.source_words, strict=True) if word is not None
+    ]
     results = []
     for pair in pairs:
         count = _count(pair.source_words)
@@ -90,14 +101,17 @@ def prediction_differences(model: EncoderDecoder[Any], pairs: Sequence[Tokenized
             lengths = torch.full((len(batch),), batch.shape[1], device=device)
             features = model.decode(model.encode(batch, lengths), steps.expand(len(batch), -1))
             log_probs = model.output(features).double().log_softmax(-1)
-            of_target = log_probs.gather(2, torch.tensor(pair.target, device=device).expand(len(batch), -1)[..., None])[..., 0].cpu()
+            of_target = log_probs.gather(2, torch.tensor(pair.target, device=device).expand(len(batch), -1)[..., None])[
+                ..., 0
+            ].cpu()
             losses[begin : begin + rows].index_add_(1, words[words >= 0], -of_target[:, words >= 0])
         results.append((losses[1:] - losses[0]).T.numpy())
     return results
 
 
 def rank_directions(
-    forward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]], backward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]]
+    forward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]],
+    backward: tuple[EncoderDecoder[Any], Sequence[TokenizedPair]],
 ) -> list[tuple[AttentionSelector, AttentionSelector, float]]:
     """Judge every attention of one run beside every attention of a run of the other direction, best first.
 
@@ -132,7 +146,10 @@ def rank_directions(
 def _row_links(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], column_starts: np.ndarray, row_starts: np.ndarray
 ) -> Mapping[AttentionSelector, np.ndarray]:
-    """Return by selector the word that each target word of all pairs is linked to, both counted through all pairs; −1 for none."""
+    """Return by selector the word that each target word of all pairs is linked to, both counted through all pairs.
+
+    −1 for none.
+    """
     results: dict[AttentionSelector, np.ndarray] = {}
     for rows, selector, matrices in all_word_matrices(model, pairs):
         if not matrices.numel():

@@ -53,12 +53,14 @@ class LanguageModelReport:
     scores: dict[str, LanguageModelScore]
 
 
-def evaluate_language_model(generator: TextGenerator, lines: Sequence[str], trigrams: Trigrams | None = None) -> LanguageModelReport | None:
+def evaluate_language_model(
+    generator: TextGenerator, lines: Sequence[str], trigrams: Trigrams | None = None
+) -> LanguageModelReport | None:
     """Compute the probability of every token of some lines, given those before it, and of the end of each line.
 
-    All models have the same tokens, and their probabilities sum to 1 over the vocabulary. Where lines are texts by themselves, a token
-    is given those of its line; else the lines are running text, and it is given those of its window. The trigram sees two tokens, of
-    its own line alone.
+    All models have the same tokens, and their probabilities sum to 1 over the vocabulary. Where lines are texts by
+    themselves, a token is given those of its line; else the lines are running text, and it is given those of its
+    window. The trigram sees two tokens, of its own line alone.
 
     Args:
         generator: the model.
@@ -70,14 +72,18 @@ def evaluate_language_model(generator: TextGenerator, lines: Sequence[str], trig
     """
     encoded = [generator.tokenizer.encode(line) for line in lines]
     # a line by itself is BOS and its tokens
-    longest = generator.model.longest if generator.stops_at_line_end and generator.model.longest is not None else math.inf
+    longest = (
+        generator.model.longest if generator.stops_at_line_end and generator.model.longest is not None else math.inf
+    )
     is_readable = [bool(line) and len(line) < longest for line in encoded]
     texts = [line for line, readable in zip(lines, is_readable, strict=True) if readable]
     tokens = [[*line, EOS] for line, readable in zip(encoded, is_readable, strict=True) if readable]
     if not tokens:
         return None
     count, size = sum(map(len, tokens)), sum(len(text.encode("utf-8", "surrogatepass")) + 1 for text in texts)
-    sums: dict[str, float] = {MODEL: _model_nats(generator, tokens)} | ({} if trigrams is None else _baseline_nats(trigrams, tokens))
+    sums: dict[str, float] = {MODEL: _model_nats(generator, tokens)} | (
+        {} if trigrams is None else _baseline_nats(trigrams, tokens)
+    )
     scores = {name: _score(nats, count, size) for name, nats in sums.items()}
     long = sum(len(line) >= longest for line in encoded)
     return LanguageModelReport(len(tokens), count, size, sum(line.count(UNK) for line in tokens), long, scores)
@@ -85,7 +91,9 @@ def evaluate_language_model(generator: TextGenerator, lines: Sequence[str], trig
 
 def _score(nats: float, tokens: int, size: int) -> LanguageModelScore:
     per_token = nats / tokens
-    return LanguageModelScore(per_token, per_token / math.log(2), nats / math.log(2) / size, math.exp(min(per_token, 700.0)))
+    return LanguageModelScore(
+        per_token, per_token / math.log(2), nats / math.log(2) / size, math.exp(min(per_token, 700.0))
+    )
 
 
 def _model_nats(generator: TextGenerator, lines: Sequence[Sequence[int]]) -> float:
@@ -96,7 +104,8 @@ def _model_nats(generator: TextGenerator, lines: Sequence[Sequence[int]]) -> flo
 def _baseline_nats(trigrams: Trigrams, lines: Sequence[Sequence[int]]) -> dict[str, float]:
     """Return the nats of the baselines; a token that never occurs in training counts as if it had occurred once."""
     first, second, third = (
-        np.concatenate([np.array([BOS, BOS, *line], np.int64)[begin : begin + len(line)] for line in lines]) for begin in range(3)
+        np.concatenate([np.array([BOS, BOS, *line], np.int64)[begin : begin + len(line)] for line in lines])
+        for begin in range(3)
     )
     unigrams = trigrams.unigrams + 1
     probs = {UNIGRAM: unigrams[third] / unigrams.sum(), TRIGRAM: trigrams.probability(first, second, third)}

@@ -74,7 +74,9 @@ class ScoreSum:
         return MaskedLMScore(100 * self.correct / self.count, math.exp(self.nats / self.count))
 
 
-def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigrams | None = None) -> MaskedLMReport | None:
+def evaluate_masked_lm(
+    filler: FillMask, lines: Sequence[str], trigrams: Trigrams | None = None
+) -> MaskedLMReport | None:
     """Mask every known word of some lines, one at a time, and predict it from the rest of its line.
 
     All models choose among the words of the same vocabulary, and their probabilities sum to 1 over it.
@@ -143,11 +145,17 @@ class _Batch(NamedTuple):
 
 def _batches(filler: FillMask, lines: Sequence[list[int]]) -> Iterator[_Batch]:
     """Mask every known word of the lines, one at a time, in order of length."""
-    masked = [(row, index) for row in sorted(range(len(lines)), key=lambda row: len(lines[row])) for index in known_words(lines[row])]
+    masked = [
+        (row, index)
+        for row in sorted(range(len(lines)), key=lambda row: len(lines[row]))
+        for index in known_words(lines[row])
+    ]
     for begin in range(0, len(masked), BATCH):
         rows = [row for row, _ in masked[begin : begin + BATCH]]
         masks = [(lines[row], index) for row, index in masked[begin : begin + BATCH]]
-        yield _Batch(rows, masks, np.array([line[index] - SPECIALS for line, index in masks]), _model_logits(filler, masks))
+        yield _Batch(
+            rows, masks, np.array([line[index] - SPECIALS for line, index in masks]), _model_logits(filler, masks)
+        )
 
 
 def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

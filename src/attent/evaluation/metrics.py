@@ -49,11 +49,16 @@ class PairedScore(NamedTuple):
 
 
 def bleu_tokenizer(language: str | None) -> str:
-    """Return the tokenizer of sacreBLEU for a language, given by its code: 13a, but for languages without spaces between words."""
+    """Return the tokenizer of sacreBLEU for a language, given by its code.
+
+    13a, but for languages without spaces between words.
+    """
     return TOKENIZER_OF.get(re.split("[-_]", (language or "").lower())[0], "13a")
 
 
-def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> MetricScore:
+def bleu(
+    translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False
+) -> MetricScore:
     """Return BLEU of a corpus with one reference each.
 
     Sources: Papineni et al. (2002), https://aclanthology.org/P02-1040; Post (2018), arXiv 1804.08771.
@@ -72,12 +77,14 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
 
 
 def bleu_interval(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float:
-    """Return half the width of BLEU's 95 % interval over resamples of the pairs. Source: Koehn (2004), https://aclanthology.org/W04-3250.
+    """Return half the width of BLEU's 95 % interval over resamples of the pairs.
 
-    For the arguments see `bleu`.
+    Source: Koehn (2004), https://aclanthology.org/W04-3250. For the arguments see `bleu`.
     """
     _check_counts("an interval", translations, references)
-    score: Any = bleu_metric(tokenize, lowercase=False).corpus_score(list(translations), [list(references)], n_bootstrap=PAIRED_RESAMPLES)
+    score: Any = bleu_metric(tokenize, lowercase=False).corpus_score(
+        list(translations), [list(references)], n_bootstrap=PAIRED_RESAMPLES
+    )
     return score._ci
 
 
@@ -119,8 +126,11 @@ def paired_bootstrap(
     for metric in metrics:
         first = results[metric][0]
         scores[metric] = {
-            # equal systems would have the smallest p there is: sacreBLEU counts differences larger than theirs, none of which are
-            name: PairedScore(float(r.score), float(r.ci), 1.0 if r is not first and r.score == first.score else r.p_value)
+            # equal systems would have the smallest p there is: sacreBLEU counts differences larger than theirs, none of
+            # which are
+            name: PairedScore(
+                float(r.score), float(r.ci), 1.0 if r is not first and r.score == first.score else r.p_value
+            )
             for name, r in zip(systems, results[metric], strict=True)
         }
     return scores, {metric: str(signatures[metric]) for metric in metrics}

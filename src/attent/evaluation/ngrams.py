@@ -64,7 +64,9 @@ class Trigrams:
             raise ValueError(f"at most {MAX_VOCABULARY:,} ids can be counted, got {size:,}")
         self.size = size
         padded = [np.array([BOS, BOS, *line, EOS], np.int64) for line in lines]
-        trigrams = np.concatenate([(line[:-2] * size + line[1:-1]) * size + line[2:] for line in padded] or [np.zeros(0, np.int64)])
+        trigrams = np.concatenate(
+            [(line[:-2] * size + line[1:-1]) * size + line[2:] for line in padded] or [np.zeros(0, np.int64)]
+        )
         words = np.concatenate([line[2:] for line in padded] or [np.zeros(0, np.int64)])
         self.unigrams = np.bincount(words, minlength=size).astype(np.float64)
         self._trigrams = Counts(trigrams)
@@ -83,13 +85,19 @@ class Trigrams:
         """Return p(third | first second) of ids whose shapes broadcast."""
         second, third = np.asarray(second), np.asarray(third)
         counts = self._bigrams.of(second * self.size + third)
-        backoff = _interpolate(counts, self._bigrams.discount, self._totals[second], self._after_one[second], self._words[third])
+        backoff = _interpolate(
+            counts, self._bigrams.discount, self._totals[second], self._after_one[second], self._words[third]
+        )
         history = np.asarray(first) * self.size + second
         indices, is_counted = self._histories.index(history)
         if not is_counted.any():
             return np.broadcast_to(backoff, np.broadcast_shapes(np.shape(backoff), history.shape))
-        totals, kinds = (np.where(is_counted, numbers[indices], 0) for numbers in (self._histories.counts, self._after_two))
-        return _interpolate(self._trigrams.of(history * self.size + third), self._trigrams.discount, totals, kinds, backoff)
+        totals, kinds = (
+            np.where(is_counted, numbers[indices], 0) for numbers in (self._histories.counts, self._after_two)
+        )
+        return _interpolate(
+            self._trigrams.of(history * self.size + third), self._trigrams.discount, totals, kinds, backoff
+        )
 
     def left_context(self, line: Sequence[int], index: int) -> np.ndarray:
         """Return p(w | the two words before) for every id w at an index of a line, (V,)."""
@@ -99,7 +107,8 @@ class Trigrams:
     def both_contexts(self, line: Sequence[int], index: int) -> np.ndarray:
         """Return p(w | the two words before and the two after) for every id w at an index of a line, (V,).
 
-        It is p(w | u v) · p(x | v w) · p(y | w x), normalized over w: proportional to the probability of the whole line with w.
+        It is p(w | u v) · p(x | v w) · p(y | w x), normalized over w: proportional to the probability of the whole line
+        with w.
         """
         before, after = [BOS, BOS, *line[:index]][-2:], [*line[index + 1 :], EOS][:2]
         ids = np.arange(self.size)
@@ -109,7 +118,9 @@ class Trigrams:
         return probs / probs.sum()
 
 
-def _interpolate(counts: np.ndarray, discount: float, totals: np.ndarray, kinds: np.ndarray, backoff: np.ndarray) -> np.ndarray:
+def _interpolate(
+    counts: np.ndarray, discount: float, totals: np.ndarray, kinds: np.ndarray, backoff: np.ndarray
+) -> np.ndarray:
     """Discount the counts of words after a history, and distribute the discounted mass as the shorter history does.
 
     Args:

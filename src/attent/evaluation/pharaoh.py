@@ -73,4 +73,7 @@ def check(gold: Gold, source: int, target: int, location: str) -> None:
     """
     for link in sorted(gold.possible):
         if link[0] >= source or link[1] >= target:
-            raise DataError(f"{location}: {link[0]}-{link[1]}, counted from 0, links words of {source} source and {target} target words")
+            raise DataError(
+                f"{location}: {link[0]}-{link[1]}, counted from 0, links words of {source} source and {target} target "
+                "words"
+            )

@@ -1,8 +1,9 @@
 """Symmetrization: one alignment from two, one for each direction of translation.
 
-Sources: Och and Ney (2003), §4, https://aclanthology.org/J03-1002 (intersection, union, and the idea of growing); Koehn, Och and
-Marcu (2003), https://aclanthology.org/N03-1017, and Koehn et al. (2005), https://aclanthology.org/2005.iwslt-1.8 (grow-diag, final
-and final-and, in the order of words and neighbors of Moses' symal).
+Sources: Och and Ney (2003), §4, https://aclanthology.org/J03-1002 (intersection, union, and the idea of growing);
+Koehn, Och and Marcu (2003), https://aclanthology.org/N03-1017, and Koehn et al. (2005),
+https://aclanthology.org/2005.iwslt-1.8 (grow-diag, final and final-and, in the order of words and neighbors of Moses'
+symal).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
     """Combine two alignments.
 
     - intersection: A ∩ B; union: A ∪ B.
-    - grow-diag: start from the intersection; add link after link of the union that neighbors a chosen one, also diagonally, and
-      one of whose words has no link yet.
+    - grow-diag: start from the intersection; add link after link of the union that neighbors a chosen one, also
+      diagonally, and one of whose words has no link yet.
     - grow-diag-final: then add links of A, and after them of B, one of whose words has no link yet.
     - grow-diag-final-and: then add links of A, and after them of B, both of whose words have no link yet.
 

@@ -19,7 +19,10 @@ from attent.evaluation.word_links import extract_links, merge_to_words
 
 
 def translation_links(
-    translator: Translator, texts: Sequence[str], translations: Sequence[Translation], selector: AttentionSelector | None = None
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[Translation],
+    selector: AttentionSelector | None = None,
 ) -> list[list[Link]]:
     """Return the links of each text's words, parted by spaces, to those of its translation.
 
@@ -27,7 +30,8 @@ def translation_links(
         translator: wrote the translations.
         texts: the sources.
         translations: of each of them.
-        selector: layer, head and meaning of the rows; the run's own choice unless given, see `AttentionSelector.of_run`.
+        selector: layer, head and meaning of the rows; the run's own choice unless given, see
+            `AttentionSelector.of_run`.
     """
     sources = [translator.source_tokenizer.encode(text) for text in texts]
     selector = selector or AttentionSelector.of_run(translator.config)
@@ -41,7 +45,10 @@ def translation_links(
 
 
 def translation_spans(
-    translator: Translator, texts: Sequence[str], translations: Sequence[Translation], selector: AttentionSelector | None = None
+    translator: Translator,
+    texts: Sequence[str],
+    translations: Sequence[Translation],
+    selector: AttentionSelector | None = None,
 ) -> list[list[tuple[Span, Span]]]:
     """Return which characters of each translation belong to which of its text: words and signs, each by itself.
 
@@ -56,7 +63,9 @@ def translation_spans(
         source_spans, target_spans = units(text), units(target)
         source_units = _unit_indices(source_spans, piece_starts(text, translator.source_tokenizer.pieces(text)))
         pieces = token_texts(translation.tokens, translator.target_tokenizer)
-        links = extract_links(merge_to_words(weights, source_units, _unit_indices(target_spans, piece_starts(target, pieces))))
+        links = extract_links(
+            merge_to_words(weights, source_units, _unit_indices(target_spans, piece_starts(target, pieces)))
+        )
         result.append([(source_spans[first], target_spans[second]) for first, second in links])
     return result
 

@@ -17,7 +17,9 @@ def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
     return [texts[token] for token in tokens]
 
 
-def copy_unknown(tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]) -> tuple[str, list[str]]:
+def copy_unknown(
+    tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]
+) -> tuple[str, list[str]]:
     """Replace each unknown token of a translation by the source piece of the highest weight.
 
     Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words.

@@ -14,7 +14,9 @@ Words = Sequence[int | None]
 
 
 def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
-    """Return the weights between words: summed over the pieces of the source word, averaged over those of the target word.
+    """Return the weights between words.
+
+    Summed over the pieces of the source word, averaged over those of the target word.
 
         A(w, u) = 1/|w| Σ_{t ∈ w} Σ_{i ∈ u} α(t, i)
 
@@ -33,7 +35,9 @@ def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
 
 
 def merge_batch(weights: Tensor, sources: Sequence[Words], targets: Sequence[Words]) -> Tensor:
-    """Return the weights between words of several pairs, (N, target words, source words), padded with zeros; see `merge_to_words`.
+    """Return the weights between words of several pairs, (N, target words, source words), padded with zeros.
+
+    See `merge_to_words`.
 
     Args:
         weights: (N, Tq, Tk); rows and columns beyond those of a pair are ignored, but must be finite.

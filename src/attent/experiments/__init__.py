@@ -1,1 +1,4 @@
-"""Experiments on this machine: models compared after the same training, and benchmarks beside plain PyTorch, with tables and figures."""
+"""Experiments on this machine.
+
+Models compared after the same training, and benchmarks beside plain PyTorch, with tables and figures.
+"""

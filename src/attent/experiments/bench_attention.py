@@ -1,4 +1,7 @@
-"""Time and memory of attend() beside plain PyTorch: the implementation that ran, and the difference of the two results."""
+"""Time and memory of attend() beside plain PyTorch.
+
+The implementation that ran, and the difference of the two results.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ class Case:
         Raises:
             UnknownNameError, ArgumentError: there is no such score, or it cannot be built for these widths.
         """
-        return choices.score_for(self.score, self.shape[3], self.shape[3], self.shape[1]).to(self.device, DTYPES[self.dtype])
+        return choices.score_for(self.score, self.shape[3], self.shape[3], self.shape[1]).to(
+            self.device, DTYPES[self.dtype]
+        )
 
 
 class Sides:
@@ -86,7 +91,11 @@ class Sides:
         scale = sdpa_scale(self.score, case.shape[3])
         self.peer = TEXTBOOK if scale is None else SDPA
         plain = partial(textbook_attention, score=self.score) if scale is None else partial(sdpa, scale=scale)
-        self.arguments = {"mask": "causal" if case.causal else None, "dropout": case.dropout, "seed": SEED if case.dropout else None}
+        self.arguments = {
+            "mask": "causal" if case.causal else None,
+            "dropout": case.dropout,
+            "seed": SEED if case.dropout else None,
+        }
         self.forward: dict[str, Callable[[], Tensor]] = {
             ATTENT: partial(attend, *self.inputs, score=self.score, **self.arguments),
             self.peer: partial(plain, *self.inputs, causal=case.causal, dropout=case.dropout),
@@ -114,7 +123,11 @@ class Sides:
         """Return the MiB of the textbook's tensors if this machine has too little memory for them."""
         B, H, T, D = self.case.shape
         size = TENSORS * B * H * T**2 * self.score.per_pair(D) * self.grad_output.itemsize / 2**20
-        return size if self.peer == TEXTBOOK and size > MAX_SHARE * (total_memory(self.case.device) or ASSUMED_MEMORY) else None
+        return (
+            size
+            if self.peer == TEXTBOOK and size > MAX_SHARE * (total_memory(self.case.device) or ASSUMED_MEMORY)
+            else None
+        )
 
 
 def backward_memory(case: Case, name: str, threads: int) -> float | None:
@@ -182,9 +195,17 @@ def measure(case: Case, *, rounds: int, seconds: float, memory: bool = True) -> 
 
 
 def compare(
-    cases: Sequence[Case], *, rounds: int = 15, seconds: float = 3.0, memory: bool = True, say: Callable[[str], None] = lambda line: None
+    cases: Sequence[Case],
+    *,
+    rounds: int = 15,
+    seconds: float = 3.0,
+    memory: bool = True,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Measure attend() beside plain PyTorch, case after case; `say` gets a line for each. Other arguments as for `measure`."""
+    """Measure attend() beside plain PyTorch, case after case; `say` gets a line for each.
+
+    Other arguments as for `measure`.
+    """
     rows: list[Row] = []
     notes: list[str] = []
     for case in cases:

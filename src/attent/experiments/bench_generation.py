@@ -1,4 +1,7 @@
-"""Text generation by a language model, beside plain PyTorch and GPT-2 of Hugging Face in its sizes: new tokens a second, greedily."""
+"""Text generation by a language model, beside plain PyTorch and GPT-2 of Hugging Face in its sizes.
+
+New tokens a second, greedily.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ Side = Callable[[int, int], object]
 def make_sides(
     run: Path, tokens: int, *, device: torch.device | str = "cpu", trust_code: bool = False, dtype: DType | None = None
 ) -> tuple[dict[str, Side], DecoderSettings, list[str]]:
-    """Return the sides by name, the model's settings, and notes. The peers have its sizes, and weights as they are made.
+    """Return the sides by name, the model's settings, and notes.
+
+    The peers have its sizes, and weights as they are made.
 
     Args:
         run: the folder of a language model.
@@ -57,7 +62,9 @@ def make_sides(
         by_modules.model.decoder.layers[0].register_forward_hook(lambda *arguments: None)
         sides["attent, step by modules"] = _our_side(by_modules)
     plain = PlainLanguageModel(settings, pieces, generator.context or tokens).to(device).eval()
-    sides["nn.TransformerEncoder, all again for each token"] = lambda texts, number: plain.generate(_begin(texts, device), number)
+    sides["nn.TransformerEncoder, all again for each token"] = lambda texts, number: plain.generate(
+        _begin(texts, device), number
+    )
     if find_spec("transformers") is None:
         return sides, settings, ["GPT2LMHeadModel is left out: transformers is not installed"]
     sides["GPT2LMHeadModel.generate, cached keys and values"] = _gpt2_side(settings, pieces, tokens, device)
@@ -73,7 +80,10 @@ def measure(
     device: torch.device | str = "cpu",
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Row]:
-    """Measure new tokens a second of each side for each number of texts, the sides in turn: of the fastest round and of the median one."""
+    """Measure new tokens a second of each side for each number of texts, the sides in turn.
+
+    Of the fastest round and of the median one.
+    """
     for side in sides.values():
         side(max(sizes), min(tokens, WARM_UP_TOKENS))
     durations: dict[tuple[str, int], list[float]] = {(name, size): [] for name in sides for size in sizes}
@@ -106,7 +116,9 @@ def compare(
     """Measure text generation: `make_sides` and `measure` in one call, with their arguments."""
     sides, settings, notes = make_sides(run, tokens, device=device, trust_code=trust_code, dtype=dtype)
     columns = [Column("side", ""), *(Column(f"batch {size}", f"batch {size}", ",.0f") for size in sizes)]
-    table = ResultTable("greedy, new tokens per second", columns, measure(sides, tokens, sizes, rounds, device=device, say=say))
+    table = ResultTable(
+        "greedy, new tokens per second", columns, measure(sides, tokens, sizes, rounds, device=device, say=say)
+    )
     title = f"Text generation, Transformer {settings.layers} × {settings.width}, {tokens:,} tokens a text"
     return Report(title, machine_info(torch.device(device)), [table], notes)
 

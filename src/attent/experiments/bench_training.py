@@ -62,7 +62,9 @@ class Side:
 
 
 def transformer(preset: str = "tiny") -> TransformerSettings:
-    """Return settings of a Transformer that nn.Transformer can match: norms before sub-layers, sinusoidal positions, one embedding.
+    """Return settings of a Transformer that nn.Transformer can match.
+
+    Norms before sub-layers, sinusoidal positions, one embedding.
 
     Raises:
         UnknownNameError: there is no such preset.
@@ -92,7 +94,12 @@ def attent_update(
 ) -> Update:
     """Return an update by the loop of `attent train`."""
     settings = TrainingSettings(
-        updates=2**31, batch_tokens=tokens, schedule="constant", warmup=0, precision=compute.precision, threads=compute.threads
+        updates=2**31,
+        batch_tokens=tokens,
+        schedule="constant",
+        warmup=0,
+        precision=compute.precision,
+        threads=compute.threads,
     )
     source, module = _FixedBatch(), build(model, pieces, pieces).to(device)
     training = Training(module, data, settings, dict, lambda record: None, SilentProgress(), None, source)
@@ -114,7 +121,9 @@ def make_sides(
     compiled: bool = False,
     device: torch.device = CPU,
 ) -> list[Side]:
-    """Return the sides of a comparison: attent and plain PyTorch, in float32 and with 16 bits, on each number of threads.
+    """Return the sides of a comparison.
+
+    attent and plain PyTorch, in float32 and with 16 bits, on each number of threads.
 
     Args:
         model: its kind and size.
@@ -136,7 +145,9 @@ def make_sides(
             title = f"{name}, {compute.precision}{' autocast' if compute.precision != 'float32' else ''}"
             is_compiled_too = compiled and compute == (PRECISIONS[-1], max(threads))
             for ending, is_compiled in (("", False), (", torch.compile", True))[: 1 + is_compiled_too]:
-                update = training_update(build_plain(model, pieces).to(device), plain_settings, compute.precision, compiled=is_compiled)
+                update = training_update(
+                    build_plain(model, pieces).to(device), plain_settings, compute.precision, compiled=is_compiled
+                )
                 sides.append(Side(f"{title}{ending}{suffix}", compute, update))
     return sides
 
@@ -193,7 +204,10 @@ COLUMNS = (
 
 
 def table_rows(rates: Mapping[str, Sequence[float]]) -> list[Row]:
-    """Return a row for each side: its best round, the median of its rounds, and how many times as fast attent's best is."""
+    """Return a row for each side.
+
+    Its best round, the median of its rounds, and how many times as fast attent's best is.
+    """
     fastest = max(max(numbers) for name, numbers in rates.items() if name.startswith(ATTENT))
     return [
         {"side": name, "best": max(numbers), "median": statistics.median(numbers), "times": fastest / max(numbers)}
@@ -223,8 +237,12 @@ def compare(
     torch.manual_seed(0)
     limit_heap_fragmentation()
     with limit_threads():
-        sides = make_sides(model, pieces, data, tokens, threads=threads or (torch.get_num_threads(),), compiled=compiled, device=device)
-    rates = measure(sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, peers=peers)
+        sides = make_sides(
+            model, pieces, data, tokens, threads=threads or (torch.get_num_threads(),), compiled=compiled, device=device
+        )
+    rates = measure(
+        sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, peers=peers
+    )
     peak = peak_memory(device)
     notes = [] if peak is None else [f"Most memory held, all sides in one process: {peak:,.0f} MiB."]
     return Report(
@@ -238,7 +256,13 @@ def compare(
 def model_title(model: ModelSettings) -> str:
     """Return the model's kind and sizes in a few words."""
     if isinstance(model, RnnSettings):
-        attention = "without attention" if model.attention == "none" else f"with {model.attention.capitalize()}'s attention"
+        attention = (
+            "without attention" if model.attention == "none" else f"with {model.attention.capitalize()}'s attention"
+        )
         return f"RNN {attention}, {model.width} wide"
-    sizes = {name for name, preset in TRANSFORMER_PRESETS.items() if all(getattr(model, key) == value for key, value in preset.items())}
+    sizes = {
+        name
+        for name, preset in TRANSFORMER_PRESETS.items()
+        if all(getattr(model, key) == value for key, value in preset.items())
+    }
     return next(iter(sizes), f"Transformer {model.encoder_layers} + {model.decoder_layers} × {model.width}")

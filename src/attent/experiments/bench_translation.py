@@ -1,4 +1,7 @@
-"""Translation by attent and by the engines that a run was exported to: lines a second in batches, and milliseconds of one line."""
+"""Translation by attent and by the engines that a run was exported to.
+
+Lines a second in batches, and milliseconds of one line.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,12 @@ def search_seconds(engine: Engine, texts: Sequence[str], settings: SearchSetting
 
 
 def batch_rates(
-    engines: Mapping[str, Engine], texts: Sequence[str], search: str, sizes: Sequence[int], rounds: int, say: Say = lambda line: None
+    engines: Mapping[str, Engine],
+    texts: Sequence[str],
+    search: str,
+    sizes: Sequence[int],
+    rounds: int,
+    say: Say = lambda line: None,
 ) -> list[Row]:
     """Measure lines a second of each engine in batches of each size: of the fastest round and of the median one."""
     durations: dict[tuple[str, int], list[float]] = {(name, size): [] for name in engines for size in sizes}
@@ -75,7 +83,9 @@ def batch_rates(
     return rows
 
 
-def line_latencies(engines: Mapping[str, Engine], texts: Sequence[str], searches: Sequence[str], say: Say = lambda line: None) -> list[Row]:
+def line_latencies(
+    engines: Mapping[str, Engine], texts: Sequence[str], searches: Sequence[str], say: Say = lambda line: None
+) -> list[Row]:
     """Measure milliseconds of one line at a time, the engines in turn: the median, and the 95th percentile."""
     rows: dict[str, Row] = {name: {"engine": name} for name in engines}
     for search in searches:
@@ -110,7 +120,8 @@ def compare(
         run: the run folder.
         texts: the lines to translate.
         rounds: the fastest of them counts.
-        sizes: lines of a batch, by the name of the search; those beyond the number of lines are left out, except the first.
+        sizes: lines of a batch, by the name of the search; those beyond the number of lines are left out, except the
+            first.
         single_lines: number of lines that are also translated one at a time.
         device: of attent; the other engines stay on the CPU.
         trust_code: whether the run may name modules to import.
@@ -126,12 +137,23 @@ def compare(
     tables: list[ResultTable] = []
     for search, all_sizes in sizes.items():
         search_sizes = [size for index, size in enumerate(all_sizes) if size <= len(texts) or not index]
-        columns = [Column("engine", "engine"), *(Column(f"batch {size}", f"batch {size}", ".0f") for size in search_sizes)]
-        tables.append(ResultTable(f"{search}, lines per second", columns, batch_rates(engines, texts, search, search_sizes, rounds, say)))
+        columns = [
+            Column("engine", "engine"),
+            *(Column(f"batch {size}", f"batch {size}", ".0f") for size in search_sizes),
+        ]
+        tables.append(
+            ResultTable(
+                f"{search}, lines per second", columns, batch_rates(engines, texts, search, search_sizes, rounds, say)
+            )
+        )
     if single_lines:
         keys = [f"{search}, {percentile}" for search in sizes for percentile in ("p50", "p95")]
         columns = [Column("engine", "engine"), *(Column(key, key, ".1f") for key in keys)]
         tables.append(
-            ResultTable("one line at a time, milliseconds", columns, line_latencies(engines, texts[:single_lines], list(sizes), say))
+            ResultTable(
+                "one line at a time, milliseconds",
+                columns,
+                line_latencies(engines, texts[:single_lines], list(sizes), say),
+            )
         )
     return Report(f"{len(texts):,} lines translated", machine_info(), tables, notes)

@@ -33,7 +33,9 @@ COLUMNS = (
 COSTS = Column("row", "row"), Column("machine", "measured on"), Column("cost", "times the faster side", ".2f")
 
 
-def calibrate(*, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None) -> Report:
+def calibrate(
+    *, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None
+) -> Report:
     """Time both sides at each length, choose the row that costs least, and write it to the user's cache folder.
 
     Args:
@@ -45,25 +47,40 @@ def calibrate(*, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable
         ImplementationError: dense attention was not compiled, so that there is nothing to choose.
     """
     if not is_compiled():
-        raise ImplementationError("there is nothing to choose: attent's library was not compiled, and PyTorch serves every call")
+        raise ImplementationError(
+            "there is nothing to choose: attent's library was not compiled, and PyTorch serves every call"
+        )
     timings: list[Row] = []
     for dtype in ("float32", "bfloat16"):
         for length in keys:
             say(f"{length:,} keys in {dtype}")
-            timings += [_timing(length, dtype, with_gradients=with_gradients, seconds=seconds) for with_gradients in (False, True)]
+            timings += [
+                _timing(length, dtype, with_gradients=with_gradients, seconds=seconds)
+                for with_gradients in (False, True)
+            ]
     costs = {row.name: cost(row, timings) for row in ROWS.values()}
     best = ROWS[cheapest(costs)]
     path = save_calibration(best, costs)
     tables = [
         ResultTable("", COLUMNS, timings),
-        ResultTable("The rows", COSTS, [{"row": row.name, "machine": row.machine, "cost": costs[row.name]} for row in ROWS.values()]),
+        ResultTable(
+            "The rows",
+            COSTS,
+            [{"row": row.name, "machine": row.machine, "cost": costs[row.name]} for row in ROWS.values()],
+        ),
     ]
-    note = f"The row {best.name!r} decides from now on: {path} says so; remove that file to return to the processor's own row."
+    note = (
+        f"The row {best.name!r} decides from now on: {path} says so; remove that file to return to the processor's own "
+        "row."
+    )
     return Report("Dense attention beside PyTorch's", machine_info(), tables, [note])
 
 
 def cheapest(costs: Mapping[str, float]) -> str:
-    """Return the row that costs least: the one of this processor's class if none is cheaper by more than the noise of the timings."""
+    """Return the row that costs least.
+
+    The one of this processor's class if none is cheaper by more than the noise of the timings.
+    """
     own, best = processor_class(), min(costs, key=lambda name: costs[name])
     return own if own in costs and costs[own] <= (1 + NOISE) * costs[best] else best
 
@@ -72,7 +89,9 @@ def cost(row: MachineRow, timings: Sequence[Row]) -> float:
     """Return the mean factor by which a row's choices are slower than the faster side; 1 if each is the faster one."""
     factors: list[float] = []
     for timing in timings:
-        limit = row.dense_keys(DTYPES[timing["dtype"]], with_gradients=timing["measured"] == "gradients", with_table=False)
+        limit = row.dense_keys(
+            DTYPES[timing["dtype"]], with_gradients=timing["measured"] == "gradients", with_table=False
+        )
         side = "dense" if limit is None or timing["keys"] <= limit else "pytorch"
         factors.append(timing[side] / min(timing["dense"], timing["pytorch"]))
     return sum(factors) / len(factors)
@@ -80,7 +99,9 @@ def cost(row: MachineRow, timings: Sequence[Row]) -> float:
 
 def _timing(length: int, dtype: str, *, with_gradients: bool, seconds: float) -> Row:
     torch.manual_seed(0)
-    query, key, value = (torch.randn(1, HEADS, length, WIDTH, dtype=DTYPES[dtype], requires_grad=with_gradients) for _ in range(3))
+    query, key, value = (
+        torch.randn(1, HEADS, length, WIDTH, dtype=DTYPES[dtype], requires_grad=with_gradients) for _ in range(3)
+    )
 
     def dense() -> torch.Tensor:
         return attend(query, key, value, implementation="dense")
@@ -91,8 +112,16 @@ def _timing(length: int, dtype: str, *, with_gradients: bool, seconds: float) ->
     sides = {"dense": dense, "pytorch": pytorch}
     if with_gradients:
         gradient = torch.randn_like(query)
-        sides = {name: lambda side=side: torch.autograd.grad(side(), (query, key, value), gradient) for name, side in sides.items()}
+        sides = {
+            name: lambda side=side: torch.autograd.grad(side(), (query, key, value), gradient)
+            for name, side in sides.items()
+        }
     with torch.set_grad_enabled(with_gradients):
         times = time_in_turn(sides, seconds=seconds)
     measured = "gradients" if with_gradients else "forward"
-    return {"keys": length, "dtype": dtype, "measured": measured, **{name: timing.best for name, timing in times.items()}}
+    return {
+        "keys": length,
+        "dtype": dtype,
+        "measured": measured,
+        **{name: timing.best for name, timing in times.items()},
+    }

@@ -88,14 +88,16 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
             )
         )
     notes = [
-        f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences; the scores of "
-        "several seeds stand in brackets. Tokens per second are target tokens of training."
+        f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test "
+        "sentences; the scores of several seeds stand in brackets. Tokens per second are target tokens of training."
     ]
     return ModelComparison("length", Report("Quality by source length", machine_info(), tables, notes), figures)
 
 
 def _dates(options: Options) -> LengthCorpus:
-    files, test = corpora.join_dates(DatesSettings.model_validate(trainings.DATES_TO_JOIN), options.out / "dates-joined")
+    files, test = corpora.join_dates(
+        DatesSettings.model_validate(trainings.DATES_TO_JOIN), options.out / "dates-joined"
+    )
 
     def plan(name: str, seed: int) -> TrainingPlan:
         model, limits = trainings.model_settings(name), {"updates": UPDATES, "minutes": MINUTES_ON_DATES}
@@ -128,7 +130,9 @@ def _captions(options: Options) -> LengthCorpus:
     )
 
 
-def _judge(corpus: LengthCorpus, name: str, seeds: Sequence[int], options: Options, say: Say) -> tuple[dict[str, Any], Series]:
+def _judge(
+    corpus: LengthCorpus, name: str, seeds: Sequence[int], options: Options, say: Say
+) -> tuple[dict[str, Any], Series]:
     """Return a model's row of the table, and its line."""
     plans = [corpus.plan(name, seed) for seed in seeds]
     sources, references = [pair.source for pair in corpus.test], [pair.target for pair in corpus.test]
@@ -151,7 +155,10 @@ def _judge(corpus: LengthCorpus, name: str, seeds: Sequence[int], options: Optio
 
 
 def length_ranges(lengths: Sequence[int], width: int) -> list[list[int]]:
-    """Return the rows of each range of lengths, from the shortest; a range of few rows joins its neighbor nearer the middle."""
+    """Return the rows of each range of lengths, from the shortest.
+
+    A range of few rows joins its neighbor nearer the middle.
+    """
     ranges: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
         ranges.setdefault((length - 1) // width, []).append(row)

@@ -52,16 +52,16 @@ SLOTS = {
         "score",
         "score",
         ALL_SCORES,
-        "The RNN looks as Luong's does, from the state behind the step; local-m and local-p see 10 tokens to either side, of their own "
-        "place and of one they predict. Tokens per second are target tokens of training: additive and general have a path of their "
-        "own there.",
+        "The RNN looks as Luong's does, from the state behind the step; local-m and local-p see 10 tokens to either "
+        "side, of their own place and of one they predict. Tokens per second are target tokens of training: additive "
+        "and general have a path of their own there.",
     ),
     "normalizers": Slot(
         "normalizer",
         "normalizer",
         ALL_NORMALIZERS,
-        "The RNN looks as Luong's does, with the score general; the Transformer's score is scaled_dot, and all of its attention has the "
-        "normalizer. Tokens per second are target tokens of training: softmax has fused paths there.",
+        "The RNN looks as Luong's does, with the score general; the Transformer's score is scaled_dot, and all of its "
+        "attention has the normalizer. Tokens per second are target tokens of training: softmax has fused paths there.",
     ),
 }
 
@@ -76,7 +76,9 @@ class ScoreColumn(NamedTuple):
     pairs: Sequence[Pair]
 
 
-def compare(options: Options, slot: str = "scores", *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
+def compare(
+    options: Options, slot: str = "scores", *, say: Say = print, progress: Progress | None = None
+) -> ModelComparison:
     """Train an RNN with Luong's attention and a Transformer with each part of a slot, and judge on held-out data.
 
     That is held-out dates, or the validation of one's own pairs.
@@ -137,21 +139,36 @@ def _score_columns(settings: RunSettings) -> list[ScoreColumn]:
     """Return the columns of scores, the first of which is drawn."""
     if settings.text is not None:
         pairs = corpora.validation_pairs(settings.text)
-        return [ScoreColumn(key, measure.name, measure, "validation", pairs) for key, measure in (("bleu", BLEU), ("exact", EXACT_MATCH))]
-    held_out, sets = trainings.dates_corpus(settings.dates).held_out, {"dates": HELD_OUT_DATES, "combinations": HELD_OUT_COMBINATIONS}
+        return [
+            ScoreColumn(key, measure.name, measure, "validation", pairs)
+            for key, measure in (("bleu", BLEU), ("exact", EXACT_MATCH))
+        ]
+    held_out, sets = (
+        trainings.dates_corpus(settings.dates).held_out,
+        {"dates": HELD_OUT_DATES, "combinations": HELD_OUT_COMBINATIONS},
+    )
     return [ScoreColumn(key, name, EXACT_MATCH, name, held_out[name]) for key, name in sets.items()]
 
 
-def _judge(scores: Sequence[ScoreColumn], plans: Sequence[TrainingPlan], options: Options, say: Say) -> tuple[dict[str, Any], Estimate]:
+def _judge(
+    scores: Sequence[ScoreColumn], plans: Sequence[TrainingPlan], options: Options, say: Say
+) -> tuple[dict[str, Any], Estimate]:
     """Return the row of a model with a part, and its first score."""
     results = {score.key: judge(plans, score.pairs, score.set_name, options, say, score.measure) for score in scores}
-    row = {key: str(result) for key, result in results.items()} | {f"{key}_values": result._asdict() for key, result in results.items()}
+    row = {key: str(result) for key, result in results.items()} | {
+        f"{key}_values": result._asdict() for key, result in results.items()
+    }
     outcomes = trainings.mean_outcome([trainings.outcome(plan, options.out) for plan in plans])
     return row | outcomes, results[scores[0].key]
 
 
 def judge(
-    plans: Sequence[TrainingPlan], pairs: Sequence[Pair], name: str, options: Options, say: Say, measure: Measure = EXACT_MATCH
+    plans: Sequence[TrainingPlan],
+    pairs: Sequence[Pair],
+    name: str,
+    options: Options,
+    say: Say,
+    measure: Measure = EXACT_MATCH,
 ) -> Estimate:
     """Return the score of the trainings of several seeds on a set of pairs."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -165,18 +182,32 @@ def judge_dates(plans: Sequence[TrainingPlan], name: str, options: Options, say:
 
 
 def _report(
-    name: str, scores: Sequence[ScoreColumn], rows: list[dict[str, Any]], points: dict[str, list[Point]], seeds: range, options: Options
+    name: str,
+    scores: Sequence[ScoreColumn],
+    rows: list[dict[str, Any]],
+    points: dict[str, list[Point]],
+    seeds: range,
+    options: Options,
 ) -> ModelComparison:
     slot, title, first = SLOTS[name], name.capitalize(), scores[0]
     columns = [Column("model", "model"), Column(slot.kind, slot.kind)]
     columns += [Column(score.key, f"{score.title} [95 %] (seeds)") for score in scores]
-    note = f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences. {slot.note}"
+    note = (
+        f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences. "
+        f"{slot.note}"
+    )
     if options.text:
         table_title = f"Judged on {len(first.pairs):,} pairs of the validation"
         figure_title, unit = f"{title} on validation pairs", first.title
     else:
-        table_title, figure_title, unit = "Exact match on dates, per cent", f"{title} on dates never seen", "exact match, per cent"
+        table_title, figure_title, unit = (
+            "Exact match on dates, per cent",
+            f"{title} on dates never seen",
+            "exact match, per cent",
+        )
     report = Report(title, machine_info(), [ResultTable(table_title, [*columns, *OUTCOME_COLUMNS], rows)], [note])
     series = [Series(TITLES[model], line) for model, line in points.items()]
-    figure = Figure(name, f"{figure_title}: {seeds_title(seeds)}, with 95 % intervals", slot.kind, unit, series, kind="dots")
+    figure = Figure(
+        name, f"{figure_title}: {seeds_title(seeds)}, with 95 % intervals", slot.kind, unit, series, kind="dots"
+    )
     return ModelComparison(name, report, [figure])

@@ -22,7 +22,8 @@ from attent.runs.config import check_code, must_do, read_config
 
 # A word, or a character of those languages that put no spaces between words.
 WORD = re.compile(r"[\u2e80-\U0010ffff]|[^\W\d_\u2e80-\U0010ffff]+")
-# Translations of which fewer words occur in the references are hardly in their language; of captions in two languages it is a tenth.
+# Translations of which fewer words occur in the references are hardly in their language; of captions in two languages
+# it is a tenth.
 FEW_WORDS = 0.2
 GREEDY = SearchSettings()
 METRICS = {"BLEU": "bleu", "chrF2": "chrf"}
@@ -56,8 +57,8 @@ def compare(
         say: gets a line for each run, and one for each that seems to be of another language.
 
     Raises:
-        ArgumentError: there are fewer than two runs, one is named twice, they name different languages, lines and references differ
-            in number, or the folder of the comparison is another's.
+        ArgumentError: there are fewer than two runs, one is named twice, they name different languages, lines and
+            references differ in number, or the folder of the comparison is another's.
         UnknownNameError: there is no such tokenizer.
         DataError: a file cannot be read.
         RunError: a run cannot be read, or does not translate.
@@ -84,14 +85,18 @@ def compare(
         say(f"translating {len(sources):,} lines of {source} by {name}")
         translations[name] = translator.translate(sources, settings)
         if (share := share_of_words(translations[name], references)) < FEW_WORDS:
-            warnings.append(f"warning: {share:.0%} of the words that {name} writes are in {target}: was it trained on these two languages?")
+            warnings.append(
+                f"warning: {share:.0%} of the words that {name} writes are in {target}: was it trained on these two "
+                "languages?"
+            )
             say(warnings[-1])
     scores, signatures = paired_bootstrap(translations, references, tokenize, lowercase=lowercase)
     search = "greedy" if settings.beam == 1 else f"beam {settings.beam}"
     notes = [
-        f"Differences (Δ) are from the first run, {names[0]}. ± is half a 95 % interval, and p the share of differences as large that the "
-        f"choice of lines alone would give: sacreBLEU's paired bootstrap of {PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05 one "
-        "run is commonly called better than the other on text like this; another seed of the same training may differ as much.",
+        f"Differences (Δ) are from the first run, {names[0]}. ± is half a 95 % interval, and p the share of "
+        "differences as large that the choice of lines alone would give: sacreBLEU's paired bootstrap of "
+        f"{PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05 one run is commonly called better than the other on "
+        "text like this; another seed of the same training may differ as much.",
         f"BLEU: {signatures['BLEU']}. chrF2: {signatures['chrF2']}.",
         *warnings,
     ]
@@ -100,7 +105,14 @@ def compare(
         Point(name, score.score, score.score - score.half_interval, score.score + score.half_interval)
         for name, score in scores["BLEU"].items()
     ]
-    figure = Figure("runs", f"BLEU of runs on {source.name}, with 95 % intervals", "run", "BLEU", [Series("BLEU", points)], kind="dots")
+    figure = Figure(
+        "runs",
+        f"BLEU of runs on {source.name}, with 95 % intervals",
+        "run",
+        "BLEU",
+        [Series("BLEU", points)],
+        kind="dots",
+    )
     return ModelComparison("runs", Report("Runs", machine_info(), [table], notes), [figure])
 
 

@@ -1,4 +1,7 @@
-"""Why attention is as it is: gradients by distance, the time of a step by length, the scale of scores by width, and heads."""
+"""Why attention is as it is.
+
+Gradients by distance, the time of a step by length, the scale of scores by width, and heads.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,11 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     """
     seeds = options.seed_range(SEEDS)
     trainings.claim(options.out, "why")
-    width_plans = {(score, width): [_width_plan(score, width, seed, options) for seed in seeds] for score in SCORES for width in WIDTHS}
+    width_plans = {
+        (score, width): [_width_plan(score, width, seed, options) for seed in seeds]
+        for score in SCORES
+        for width in WIDTHS
+    }
     head_plans = {heads: [_head_plan(heads, seed, options) for seed in seeds] for heads in HEADS}
     plans = [plan for by_seed in (*width_plans.values(), *head_plans.values()) for plan in by_seed]
     trainings.train(plans, options.out, judging=MEASURING + JUDGING_DATES * len(plans), say=say, progress=progress)
@@ -94,7 +101,9 @@ def _width_plan(score: str, width: int, seed: int, options: Options) -> Training
 
 def _head_plan(heads: int, seed: int, options: Options) -> TrainingPlan:
     model = {**trainings.TRANSFORMER, "heads": heads}
-    return trainings.plan_on_dates(f"heads/{heads}-{seed}", model, seed, options, updates=UPDATES_OF_HEADS, minutes=MINUTES_OF_HEADS)
+    return trainings.plan_on_dates(
+        f"heads/{heads}-{seed}", model, seed, options, updates=UPDATES_OF_HEADS, minutes=MINUTES_OF_HEADS
+    )
 
 
 def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: Options) -> tuple[ResultTable, Figure]:
@@ -112,7 +121,9 @@ def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: O
             "updates": float(np.mean([outcome.updates for outcome in outcomes])),
             "entropy_random": random_entropy(score, width),
             "gradient_random": random_gradient(score, width),
-            "entropy_model": model_entropy(settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES]),
+            "entropy_model": model_entropy(
+                settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES]
+            ),
         }
         rows.append(row)
         points[score].append(Point(float(width), row["loss"], by_seed=tuple(losses)))
@@ -139,8 +150,19 @@ def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: 
         score = judge_dates(by_seed, HELD_OUT_DATES, options, say)
         points.append(Point(str(heads), *score))
         outcomes = [trainings.outcome(plan, options.out) for plan in by_seed]
-        row = {"heads": str(heads), "score": str(score), "values": score._asdict(), "parameters": outcomes[0].parameters}
-        rows.append(row | {key: float(np.mean([getattr(o, key) for o in outcomes])) for key in ("updates", "loss", "tokens_per_second")})
+        row = {
+            "heads": str(heads),
+            "score": str(score),
+            "values": score._asdict(),
+            "parameters": outcomes[0].parameters,
+        }
+        rows.append(
+            row
+            | {
+                key: float(np.mean([getattr(o, key) for o in outcomes]))
+                for key in ("updates", "loss", "tokens_per_second")
+            }
+        )
     columns = [
         Column("heads", "heads"),
         Column("score", "exact match on held-out dates [95 %]"),
@@ -158,17 +180,22 @@ def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: 
 def _points_table(
     title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
 ) -> ResultTable:
-    """Return a table of a figure's points at these values of x, a column for each line; empty cells behind a line's end."""
+    """Return a table of a figure's points at these values of x, a column for each line.
+
+    Empty cells behind a line's end.
+    """
     rows = [
-        {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x} for x in x_values
+        {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x}
+        for x in x_values
     ]
     return ResultTable(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
 
 
 def layers(width: int = WIDTH) -> dict[str, Layer]:
-    """Return untrained layers (B, T, width) → (B, T, width) in float64: three recurrent ones of PyTorch, and causal attention.
+    """Return untrained layers (B, T, width) → (B, T, width) in float64.
 
-    And an LSTM whose forget gates begin with a bias of 1 (Gers, Schmidhuber and Cummins 2000, "Learning to Forget").
+    Three recurrent ones of PyTorch, and causal attention. And an LSTM whose forget gates begin with a bias of 1 (Gers,
+    Schmidhuber and Cummins 2000, "Learning to Forget").
     """
     recurrent: dict[str, nn.RNNBase] = {
         "tanh RNN": nn.RNN(width, width, batch_first=True),
@@ -181,7 +208,9 @@ def layers(width: int = WIDTH) -> dict[str, Layer]:
         for name, value in (("bias_ih_l0", 1.0), ("bias_hh_l0", 0.0)):
             recurrent["LSTM, forget bias 1"].get_parameter(name)[width : 2 * width] = value
     attention = MultiHeadAttention(width, 1).double()
-    by_name: dict[str, Layer] = {name: lambda inputs, rnn=rnn: rnn.double()(inputs)[0] for name, rnn in recurrent.items()}
+    by_name: dict[str, Layer] = {
+        name: lambda inputs, rnn=rnn: rnn.double()(inputs)[0] for name, rnn in recurrent.items()
+    }
     return by_name | {"attention, causal": lambda inputs: attention(inputs, mask="causal")}
 
 
@@ -204,7 +233,9 @@ def gradient_figure(seed: int = 0) -> Figure:
     series: list[Series] = []
     for name, layer in layers().items():
         norms = gradient_norms(layer).tolist()
-        series.append(Series(name, [Point(float(distance), norm) for distance, norm in enumerate(norms) if norm > MIN_NORM]))
+        series.append(
+            Series(name, [Point(float(distance), norm) for distance, norm in enumerate(norms) if norm > MIN_NORM])
+        )
     return Figure(
         "why-gradients",
         f"Gradient of the last output of one untrained layer, width {WIDTH}, {SEQUENCES} random sequences",
@@ -216,7 +247,10 @@ def gradient_figure(seed: int = 0) -> Figure:
 
 
 def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], object]:
-    """Return a step of training of a model by its name: forward, loss and backward, on a batch of that many target tokens."""
+    """Return a step of training of a model by its name.
+
+    Forward, loss and backward, on a batch of that many target tokens.
+    """
     table = {"model": trainings.model_settings(name), "training": {"updates": 1, "batch_pairs": 1}}
     model = build(RunSettings.model_validate(table).model, VOCABULARY, VOCABULARY).train()
     rows = max(tokens // length, 1)
@@ -232,11 +266,15 @@ def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], 
     return work
 
 
-def time_figure(lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: float = 2.0, tokens: int = TOKENS) -> Figure:
+def time_figure(
+    lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: float = 2.0, tokens: int = TOKENS
+) -> Figure:
     """Measure the milliseconds of a training step at each length, a recurrent model and a Transformer in turn."""
     points: dict[str, list[Point]] = {name: [] for name in TIMED_MODELS}
     for length in lengths:
-        times = milliseconds({name: training_step(name, length, tokens) for name in TIMED_MODELS}, rounds=rounds, seconds=seconds)
+        times = milliseconds(
+            {name: training_step(name, length, tokens) for name in TIMED_MODELS}, rounds=rounds, seconds=seconds
+        )
         for name, line in points.items():
             line.append(Point(float(length), times[name]))
     series = [Series(trainings.TITLES[name], line) for name, line in points.items()]

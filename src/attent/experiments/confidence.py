@@ -57,9 +57,10 @@ class Estimate(NamedTuple):
 def estimate(measure: Measure, by_seed: Sequence[Statistics]) -> Estimate:
     """Estimate the mean score of several seeds' models on the same sentences, with an interval by resampling these.
 
-    Each resample draws as many sentences as there are, with replacement, the same for every seed (Koehn 2004, "Statistical
-    Significance Tests for Machine Translation Evaluation", §3); the interval leaves out 2.5 % of them on either side. The interval
-    shows how much the score depends on the sentences; the scores of the seeds show how much it depends on the seed.
+    Each resample draws as many sentences as there are, with replacement, the same for every seed (Koehn 2004,
+    "Statistical Significance Tests for Machine Translation Evaluation", §3); the interval leaves out 2.5 % of them on
+    either side. The interval shows how much the score depends on the sentences; the scores of the seeds show how much
+    it depends on the seed.
 
     Args:
         measure: the score.
@@ -67,7 +68,9 @@ def estimate(measure: Measure, by_seed: Sequence[Statistics]) -> Estimate:
     """
     statistics = np.stack(by_seed).astype(np.float64)  # (seeds, n, k)
     sentences = statistics.shape[1]
-    counts = np.random.default_rng(0).multinomial(sentences, np.full(sentences, 1 / sentences), size=RESAMPLES)  # (resamples, n)
+    counts = np.random.default_rng(0).multinomial(
+        sentences, np.full(sentences, 1 / sentences), size=RESAMPLES
+    )  # (resamples, n)
     sums = counts @ statistics  # (seeds, resamples, k)
     means = np.mean([[measure.score(draw) for draw in draws] for draws in sums], axis=0)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -85,7 +88,10 @@ def _bleu_statistics(translations: Sequence[str], references: Sequence[str], *, 
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize=tokenize, force=True)
-    scores = [metric.corpus_score([translation], [[reference]]) for translation, reference in zip(translations, references, strict=True)]
+    scores = [
+        metric.corpus_score([translation], [[reference]])
+        for translation, reference in zip(translations, references, strict=True)
+    ]
     return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores], dtype=float)
 
 
@@ -93,7 +99,9 @@ def _bleu(sums: np.ndarray) -> float:
     from sacrebleu.metrics.bleu import BLEU
 
     totals = [round(number) for number in sums]
-    return BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
+    return BLEU.compute_bleu(
+        totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp"
+    ).score
 
 
 EXACT_MATCH = Measure("exact match", _match_statistics, lambda sums: 100 * float(sums[0] / sums[1]))

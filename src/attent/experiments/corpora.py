@@ -22,7 +22,8 @@ from attent.errors import ArgumentError, DataError
 from attent.runs.durable import write_text
 from attent.tasks.translation import MAX_TRANSLATED
 
-# The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k` fills.
+# The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k`
+# fills.
 MULTI30K = {
     part: tuple(f"tok/{name}.lc.norm.tok.{language}.gz" for language in ("en", "de"))
     for part, name in {"train": "train", "valid": "val", "test": "test_2016_flickr"}.items()
@@ -54,7 +55,8 @@ def load_pairs(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenize
     """Return pairs, the one tokenizer of both sides, and the name of the corpus.
 
     Args:
-        path: the folder of Multi30k, or a file of pairs as `attent train --train` takes it; synthetic sentences unless given.
+        path: the folder of Multi30k, or a file of pairs as `attent train --train` takes it; synthetic sentences unless
+            given.
         pieces: tokens in the vocabulary; of BPE, or words of synthetic sentences.
 
     Raises:
@@ -68,7 +70,9 @@ def load_pairs(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenize
         source, target = (path / name for name in MULTI30K["train"])
         if not (source.is_file() and target.is_file()):
             names = " and ".join(MULTI30K["train"])
-            raise ArgumentError(f"{path} is no folder of Multi30k, which has {names}: attent data multi30k --out {path}")
+            raise ArgumentError(
+                f"{path} is no folder of Multi30k, which has {names}: attent data multi30k --out {path}"
+            )
         pairs, name = _read_captions(source, target), "Multi30k English to German"
     else:
         pairs, name = [pair for _, pair in read_pairs(path, ReadReport(str(path)))], path.name
@@ -109,7 +113,9 @@ def synthetic_pairs(pieces: int, number: int = PAIRS, length: float = LENGTH, sp
 
 
 def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test: 1 to 5 captions joined in each, see `join`.
+    """Write pairs for training and validation, and return them with those of the test.
+
+    1 to 5 captions joined in each, see `join`.
 
     Args:
         folder: that of Multi30k.
@@ -120,12 +126,18 @@ def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
     """
     missing = [name for names in MULTI30K.values() for name in names if not (folder / name).is_file()]
     if missing:
-        raise ArgumentError(f"{folder} is no folder of Multi30k, it has no {missing[0]}: attent data multi30k --out {folder}")
-    return join({part: _read_captions(*(folder / name for name in names)) for part, names in MULTI30K.items()}, MAX_JOINED, out)
+        raise ArgumentError(
+            f"{folder} is no folder of Multi30k, it has no {missing[0]}: attent data multi30k --out {folder}"
+        )
+    return join(
+        {part: _read_captions(*(folder / name for name in names)) for part, names in MULTI30K.items()}, MAX_JOINED, out
+    )
 
 
 def join_dates(settings: DatesSettings, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test: 1 to 3 dates joined in each, see `join`.
+    """Write pairs for training and validation, and return them with those of the test.
+
+    1 to 3 dates joined in each, see `join`.
 
     Args:
         settings: of the dates.
@@ -135,14 +147,19 @@ def join_dates(settings: DatesSettings, out: Path) -> tuple[dict[str, str], list
         ArgumentError: `out` holds other dates.
     """
     corpus = dates(settings)
-    return join({"train": corpus.train, "valid": corpus.validation, "test": corpus.held_out[HELD_OUT_DATES]}, MAX_JOINED_DATES, out)
+    return join(
+        {"train": corpus.train, "valid": corpus.validation, "test": corpus.held_out[HELD_OUT_DATES]},
+        MAX_JOINED_DATES,
+        out,
+    )
 
 
 def join(parts: Mapping[str, Sequence[Pair]], maximum: int, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test: a few short pairs joined in each.
+    """Write pairs for training and validation, and return them with those of the test.
 
-    Training takes all short pairs in a random order, a random number at a time, in several passes; validation and test have as many
-    pairs of each number, and each short pair of the test is in one of them alone. The draws are the same each time.
+    A few short pairs joined in each. Training takes all short pairs in a random order, a random number at a time, in
+    several passes; validation and test have as many pairs of each number, and each short pair of the test is in one of
+    them alone. The draws are the same each time.
 
     Args:
         parts: the short pairs of train, valid and test.
@@ -157,7 +174,10 @@ def join(parts: Mapping[str, Sequence[Pair]], maximum: int, out: Path) -> tuple[
     """
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
-    for part, pairs in {"train": _training_pairs(parts["train"], maximum), "valid": _balanced_pairs(parts["valid"], maximum)}.items():
+    for part, pairs in {
+        "train": _training_pairs(parts["train"], maximum),
+        "valid": _balanced_pairs(parts["valid"], maximum),
+    }.items():
         path, text = out / f"{part}.tsv", "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         if not path.is_file():
             write_text(path, text)
@@ -194,7 +214,9 @@ def _balanced_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
     """
     order, numbers = random.Random(1).sample(pairs, len(pairs)), range(1, maximum + 1)
     stack = iter(order)
-    return [_join([next(stack) for _ in range(number)]) for number in numbers for _ in range(len(order) // sum(numbers))]
+    return [
+        _join([next(stack) for _ in range(number)]) for number in numbers for _ in range(len(order) // sum(numbers))
+    ]
 
 
 def _join(pairs: Sequence[Pair]) -> Pair:

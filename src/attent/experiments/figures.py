@@ -72,7 +72,9 @@ class Figure:
 
     def values(self) -> dict[str, Any]:
         """Return the figure as plain values."""
-        series = [{"name": series.name, "points": [point._asdict() for point in series.points]} for series in self.series]
+        series = [
+            {"name": series.name, "points": [point._asdict() for point in series.points]} for series in self.series
+        ]
         return {**asdict(self), "series": series}
 
 
@@ -156,7 +158,9 @@ def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> No
         # dots of several series stand side by side
         shift = 0.14 * (number - (len(figure.series) - 1) / 2)
         x = [names.index(str(point.x)) + shift for point in series.points]
-        errors = [[max(a - b, 0.0) for a, b in zip(upper, lower, strict=True)] for upper, lower in ((y, low), (high, y))]
+        errors = [
+            [max(a - b, 0.0) for a, b in zip(upper, lower, strict=True)] for upper, lower in ((y, low), (high, y))
+        ]
         axes.errorbar(x, y, yerr=errors, linestyle="none", capsize=2.5, linewidth=1.0, **style)
         return
     x = [point.x for point in series.points]

@@ -1,4 +1,7 @@
-"""The machine that measures: processor, threads, versions, commit; and the memory of a process, of a GPU, or of some work alone."""
+"""The machine that measures.
+
+Processor, threads, versions, commit; and the memory of a process, of a GPU, or of some work alone.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,17 @@ def processor() -> str:
 
 
 def revision(file: Path = Path(__file__)) -> str | None:
-    """Return the commit of the checkout that a file belongs to, with a star if files of it have changed; None outside of one."""
+    """Return the commit of the checkout that a file belongs to, with a star if files of it have changed.
+
+    None outside of one.
+    """
     git = ["git", "-C", str(file.parent)]
     try:
         # an installed package may lie in the checkout of something else
         subprocess.run([*git, "ls-files", "--error-unmatch", file.name], capture_output=True, check=True)
-        described = subprocess.run([*git, "describe", "--always", "--dirty=*"], capture_output=True, text=True, check=True)
+        described = subprocess.run(
+            [*git, "describe", "--always", "--dirty=*"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return described.stdout.strip()
@@ -57,7 +65,10 @@ def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
 
 
 def peak_memory(device: torch.device = CPU) -> float | None:
-    """Return the most memory that this process has held, of a GPU or of the machine, in MiB; None where the system does not tell."""
+    """Return the most memory that this process has held, of a GPU or of the machine, in MiB.
+
+    None where the system does not tell.
+    """
     if device.type != "cpu":
         return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
     # resource's number includes the process that started this one
@@ -82,9 +93,14 @@ def total_memory(device: torch.device = CPU) -> float | None:
 
 
 def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function of a module in a fresh process; return None if that process died, as it does when memory runs out."""
+    """Run a function of a module in a fresh process.
+
+    Return None if that process died, as it does when memory runs out.
+    """
     # Ctrl-C is for the process that waits, which then ends the other
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as process:
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    ) as process:
         try:
             return process.submit(function, *arguments).result()
         except BrokenProcessPool:
@@ -92,7 +108,10 @@ def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def memory_growth(work: Callable[[], object], device: torch.device = CPU) -> float | None:
-    """Return by how many MiB the peak memory of this process grows while it works; None where the system does not tell."""
+    """Return by how many MiB the peak memory of this process grows while it works.
+
+    None where the system does not tell.
+    """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     # Linux lets the peak start again at what is held now

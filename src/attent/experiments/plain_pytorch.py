@@ -1,4 +1,7 @@
-"""The plain PyTorch that attent is measured against, as tutorials write it: attention, two translators, a language model, an update."""
+"""The plain PyTorch that attent is measured against, as tutorials write it.
+
+Attention, two translators, a language model, an update.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,16 @@ from attent.training.settings import TrainingSettings
 MAX_LENGTH = 512
 
 
-def sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool = False, dropout: float = 0.0) -> Tensor:
+def sdpa(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
     """PyTorch's fused function."""
     return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, scale=scale)
 
 
-def textbook_attention(query: Tensor, key: Tensor, value: Tensor, score: Score, *, causal: bool = False, dropout: float = 0.0) -> Tensor:
+def textbook_attention(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
     """The scores, then softmax, dropout and the mean of the values."""
     # tutorials write the sums of the tanh form as one product
     scores = tanh_scores(query, key, score) if isinstance(score, TanhScore) else score(query, key)  # (B, H, T, T)
@@ -84,14 +91,17 @@ class PlainTransformer(nn.Module):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Embed tokens (B, T) with their positions, (B, T, E)."""
-        return self.dropout(self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[: tokens.shape[1]])
+        return self.dropout(
+            self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[: tokens.shape[1]]
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logits of every target token, (B, Tt, V)."""
         source, target = batch.source, batch.target_in
         padding, later = source == PAD, torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
         features = self.transformer(
-            self.embed(source), self.embed(target), tgt_mask=later, src_key_padding_mask=padding, memory_key_padding_mask=padding,
+            self.embed(source), self.embed(target), tgt_mask=later, src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
             tgt_is_causal=True,
         )  # fmt: skip
         return F.linear(features, self.embedding.weight)
@@ -132,7 +142,10 @@ class PlainLanguageModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, number: int) -> Tensor:
-        """Return texts (B, T) with so many tokens more, greedily: as nanoGPT does, each step reads all of the text again."""
+        """Return texts (B, T) with so many tokens more, greedily.
+
+        As nanoGPT does, each step reads all of the text again.
+        """
         for _ in range(number):
             last = self._features(tokens[:, -len(self.positions) :])[:, -1]
             tokens = torch.cat((tokens, F.linear(last, self.embedding.weight).argmax(-1, keepdim=True)), 1)
@@ -170,7 +183,10 @@ class PlainRnn(nn.Module):
         for table in (self.source, self.target):
             nn.init.normal_(table.weight, std=embedding**-0.5)
         self.embedding_dropout = nn.Dropout(settings.embedding_dropout)
-        self.context_dropout, self.output_dropout = nn.Dropout(settings.context_dropout), nn.Dropout(settings.output_dropout)
+        self.context_dropout, self.output_dropout = (
+            nn.Dropout(settings.context_dropout),
+            nn.Dropout(settings.output_dropout),
+        )
         self.encoder = nn.GRU(embedding, settings.direction_width, bidirectional=True, batch_first=True)
         self.first = nn.Linear(memory, width)
         self.of_key, self.of_query = nn.Linear(memory, memory, bias=False), nn.Linear(width, memory, bias=False)
@@ -184,7 +200,9 @@ class PlainRnn(nn.Module):
         """Return the memory (B, Ts, E) of a source (B, Ts), and the decoder's first state."""
         embedded = self.embedding_dropout(self.source(source))
         if self.packed:
-            states, final = self.encoder(pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False))
+            states, final = self.encoder(
+                pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            )
             memory, _ = pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
         else:
             memory, final = self.encoder(embedded)
@@ -223,7 +241,9 @@ def training_update(
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(batch)
         labels = batch.target_out.flatten()
-        return F.cross_entropy(logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=settings.label_smoothing)
+        return F.cross_entropy(
+            logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=settings.label_smoothing
+        )
 
     loss = torch.compile(compute_loss, dynamic=True) if compiled else compute_loss
 

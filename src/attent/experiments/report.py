@@ -56,7 +56,10 @@ class ResultTable:
 
     def lines(self) -> list[str]:
         """Return the table in Markdown."""
-        return markdown([column.title for column in self.columns], [[column.cell(row) for column in self.columns] for row in self.rows])
+        return markdown(
+            [column.title for column in self.columns],
+            [[column.cell(row) for column in self.columns] for row in self.rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,13 @@ class Report:
         """Return the report as plain values, for JSON."""
         tables = [{"title": table.title, "rows": [dict(row) for row in table.rows]} for table in self.tables]
         command = {} if self.command is None else {"command": self.command}
-        return {"title": self.title, "machine": dict(self.machine), **command, "tables": tables, "notes": list(self.notes)}
+        return {
+            "title": self.title,
+            "machine": dict(self.machine),
+            **command,
+            "tables": tables,
+            "notes": list(self.notes),
+        }
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,9 @@ class ModelComparison:
 
     def values(self) -> dict[str, Any]:
         """Return all of it as plain values, for JSON; numbers that are not finite are None."""
-        return finite({"name": self.name, **self.report.values(), "figures": [figure.values() for figure in self.figures]})
+        return finite(
+            {"name": self.name, **self.report.values(), "figures": [figure.values() for figure in self.figures]}
+        )
 
     def write(self, folder: Path) -> list[Path]:
         """Write NAME.md, NAME.json and a picture of each figure into a folder.
@@ -148,7 +159,10 @@ def three_digits(value: float) -> str:
 
 
 def machine_sentence(machine: Mapping[str, str | int]) -> str:
-    """Describe the machine in a sentence, and the commit of attent where it is known: a star says that files of it have changed."""
+    """Describe the machine in a sentence, and the commit of attent where it is known.
+
+    A star says that files of it have changed.
+    """
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
     commit = str(machine.get("commit", ""))
     tree = "files changed" if commit.endswith("*") else "clean tree"

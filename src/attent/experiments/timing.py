@@ -22,8 +22,8 @@ def time_in_turn(
 ) -> dict[str, Timing]:
     """Time each side, the sides in turn; fewer rounds if they take long.
 
-    Within a round each side runs four times in a row and the first does not count, so that each finds the caches and the allocator
-    as it left them itself, not as the side before it did.
+    Within a round each side runs four times in a row and the first does not count, so that each finds the caches and
+    the allocator as it left them itself, not as the side before it did.
 
     Args:
         sides: the work to time, by name; each is run once before.

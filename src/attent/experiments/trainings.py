@@ -1,4 +1,7 @@
-"""The trainings of a comparison: models by name, their settings, and run folders, each trained once and resumed if interrupted."""
+"""The trainings of a comparison.
+
+Models by name, their settings, and run folders, each trained once and resumed if interrupted.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +201,13 @@ def settings_on_text(text: Mapping[str, Any], model: Mapping[str, Any], **traini
     """
     rate = 2e-3 if model["kind"] == "rnn" else 3e-3
     return _settings(
-        {"text": dict(text)}, model, batch_tokens=BATCH_TOKENS, learning_rate=rate, label_smoothing=0.1, warmup=200, **training
+        {"text": dict(text)},
+        model,
+        batch_tokens=BATCH_TOKENS,
+        learning_rate=rate,
+        label_smoothing=0.1,
+        warmup=200,
+        **training,
     )
 
 
@@ -232,7 +241,9 @@ def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{mark} is damaged") from error
         if owner != experiment:
-            raise ArgumentError(f"{folder} holds the comparison {owner!r}, not {experiment!r}: name another folder with --out")
+            raise ArgumentError(
+                f"{folder} holds the comparison {owner!r}, not {experiment!r}: name another folder with --out"
+            )
         if owner_digests != digests:
             raise ArgumentError(f"{folder} holds a comparison on other data: name another folder with --out")
         return
@@ -243,7 +254,14 @@ def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None)
     write_text(mark, json.dumps({"comparison": experiment} | ({"files": digests} if digests else {})) + "\n")
 
 
-def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, say: Say = print, progress: Progress | None = None) -> None:
+def train(
+    plans: Sequence[TrainingPlan],
+    folder: Path,
+    *,
+    judging: float = 0.0,
+    say: Say = print,
+    progress: Progress | None = None,
+) -> None:
     """Run those trainings that are not finished, one after another, after a line on how long all of it takes at most.
 
     Args:
@@ -259,9 +277,16 @@ def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, 
     unfinished = [plan for plan in plans if not _is_finished(plan, folder)]
     limits = [plan.settings.training.minutes for plan in unfinished]
     total = sum(limit or 0.0 for limit in limits) + judging
-    bound = f"at most about {total:.0f} minutes" if None not in limits else "by updates alone, so that how long it takes is not known"
+    bound = (
+        f"at most about {total:.0f} minutes"
+        if None not in limits
+        else "by updates alone, so that how long it takes is not known"
+    )
     finished = len(plans) - len(unfinished)
-    say(f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} finished already: {bound}")
+    say(
+        f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} finished "
+        f"already: {bound}"
+    )
     for number, plan in enumerate(unfinished, start=finished + 1):
         say(f"{number}/{len(plans)} {plan.name}")
         path = folder / plan.name
@@ -269,7 +294,12 @@ def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, 
         with limit_threads():
             if path.exists():
                 # parts of its model are those of the plan, which the user named
-                resume(path, {"device": plan.settings.training.device}, trust_code=_has_model_of(plan, path), progress=progress)
+                resume(
+                    path,
+                    {"device": plan.settings.training.device},
+                    trust_code=_has_model_of(plan, path),
+                    progress=progress,
+                )
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 follow(plan.settings, path, progress=progress)
@@ -299,10 +329,12 @@ def mean_outcome(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         outcomes: of each seed, at least one.
 
     Returns:
-        parameters, which every seed has alike; updates, minutes and tokens_per_second (target tokens), the means; computed, every
-        precision and number of threads that occurred.
+        parameters, which every seed has alike; updates, minutes and tokens_per_second (target tokens), the means;
+        computed, every precision and number of threads that occurred.
     """
-    computed = {f"{outcome.precision}, {outcome.threads} thread{'s' if outcome.threads > 1 else ''}" for outcome in outcomes}
+    computed = {
+        f"{outcome.precision}, {outcome.threads} thread{'s' if outcome.threads > 1 else ''}" for outcome in outcomes
+    }
     return {
         "parameters": outcomes[0].parameters,
         "updates": statistics.fmean(outcome.updates for outcome in outcomes),
@@ -367,7 +399,9 @@ def _is_finished(plan: TrainingPlan, folder: Path) -> bool:
         "corpus": _corpus_table(config.corpus) != _corpus_table(settings.model_dump(mode="json")),
     }
     if changed := [part for part, has_changed in changes.items() if has_changed]:
-        raise ArgumentError(f"{path} was trained with another {changed[0]}: give the same options again, or another --out")
+        raise ArgumentError(
+            f"{path} was trained with another {changed[0]}: give the same options again, or another --out"
+        )
     return config.state == "finished"
 
 

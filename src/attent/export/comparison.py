@@ -76,7 +76,8 @@ class Comparison:
     Args:
         lines: number of lines.
         differences: lines that differ, by the name of the search.
-        scores: BLEU and chrF2 of attent's own engine and of the other, by the name of the search; empty without references.
+        scores: BLEU and chrF2 of attent's own engine and of the other, by the name of the search; empty without
+            references.
         origin: of the lines.
     """
 
@@ -97,7 +98,9 @@ class Comparison:
             report.append(f"{search}: {len(differences)} of {self.lines} lines differ from attent's own")
             if search in self.scores:
                 values = zip(("attent", engine), self.scores[search], strict=True)
-                report.append("  " + "; ".join(f"{name}: BLEU {score[0]:.2f}, chrF2 {score[1]:.2f}" for name, score in values))
+                report.append(
+                    "  " + "; ".join(f"{name}: BLEU {score[0]:.2f}, chrF2 {score[1]:.2f}" for name, score in values)
+                )
             for line in differences[:limit]:
                 report += [f"  {line.source}", f"    attent: {line.expected}", f"    {engine}: {line.actual}"]
         return report
@@ -105,7 +108,11 @@ class Comparison:
     def counts(self) -> dict[str, Any]:
         """Return the numbers of lines and of differences, and BLEU and chrF2, for the manifest."""
         scores = {f"{search} BLEU and chrF2": values for search, values in self.scores.items()}
-        return {"lines": self.lines} | {search: len(differences) for search, differences in self.differences.items()} | scores
+        return (
+            {"lines": self.lines}
+            | {search: len(differences) for search, differences in self.differences.items()}
+            | scores
+        )
 
 
 def compare(reference: Engine, engine: Engine, sample: Sample) -> Comparison:
@@ -113,11 +120,15 @@ def compare(reference: Engine, engine: Engine, sample: Sample) -> Comparison:
     differences: dict[str, list[Difference]] = {}
     scores: dict[str, list[tuple[float, float]]] = {}
     for name, settings in SEARCHES.items():
-        expected, actual = ([results[0].text for results in each.search(sample.lines, settings)] for each in (reference, engine))
+        expected, actual = (
+            [results[0].text for results in each.search(sample.lines, settings)] for each in (reference, engine)
+        )
         lines = (Difference(*texts) for texts in zip(sample.lines, expected, actual, strict=True))
         differences[name] = [line for line in lines if line.expected != line.actual]
         if references := sample.references:
-            scores[name] = [(bleu(texts, references).score, chrf(texts, references).score) for texts in (expected, actual)]
+            scores[name] = [
+                (bleu(texts, references).score, chrf(texts, references).score) for texts in (expected, actual)
+            ]
     return Comparison(len(sample.lines), differences, scores, sample.origin)
 
 
@@ -145,13 +156,18 @@ def sample_of(
         return Sample.of_pairs(map(Pair, *read_with_references(source, target)), f"{source} and {target}")
     if source is not None:
         lines = list(islice((line for line in read_lines(source) if line), LINES))
-        return Sample(lines or _random_lines(tokenizers[0]), None, str(source) if lines else f"random tokens: {source} is empty")
+        return Sample(
+            lines or _random_lines(tokenizers[0]), None, str(source) if lines else f"random tokens: {source} is empty"
+        )
     try:
         return Sample.of_pairs(_validation(config, tokenizers, longest), "the run's validation")
     # the files of a run may have been deleted or changed
     except (AttentError, ValidationError) as error:
         reason = str(error) if isinstance(error, AttentError) else "config.json names none"
-        origin = f"random tokens, which are no text: the run's validation cannot be had ({reason}); --source FILE --target FILE names lines"
+        origin = (
+            f"random tokens, which are no text: the run's validation cannot be had ({reason}); --source FILE --target "
+            "FILE names lines"
+        )
         return Sample(_random_lines(tokenizers[0]), None, origin)
 
 
@@ -180,5 +196,8 @@ def _validation(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], long
 def _random_lines(tokenizer: Tokenizer) -> list[str]:
     """Return lines of random pieces, the same every time."""
     generator = np.random.default_rng(0)
-    lines = (generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MAX_RANDOM_TOKENS)).tolist() for _ in range(LINES))
+    lines = (
+        generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MAX_RANDOM_TOKENS)).tolist()
+        for _ in range(LINES)
+    )
     return [line for line in map(tokenizer.decode, lines) if line] if tokenizer.size > SPECIALS else []

@@ -59,7 +59,9 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
     """
     ctranslate2 = package(NAME, "CTranslate2", NAME)
     if reason := unsupported(run):
-        raise ArgumentError(f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator")
+        raise ArgumentError(
+            f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator"
+        )
     from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
 
     if quantization is not None and quantization not in ACCEPTED_MODEL_TYPES:
@@ -76,9 +78,10 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
 class CTranslate2Engine(Engine):
     """Translates like `Translator`, by CTranslate2's search.
 
-    Its beam search ends when K hypotheses have ended, and we rank these by our length penalty; our own search goes on until no
-    hypothesis can become better. Log-probabilities are normalized without PAD and BOS; a translation that reaches its limit is
-    cut off there, and its score does not include EOS. Each of torch's threads translates batches of its own.
+    Its beam search ends when K hypotheses have ended, and we rank these by our length penalty; our own search goes on
+    until no hypothesis can become better. Log-probabilities are normalized without PAD and BOS; a translation that
+    reaches its limit is cut off there, and its score does not include EOS. Each of torch's threads translates batches
+    of its own.
 
     Args:
         folder: an export.
@@ -104,7 +107,11 @@ class CTranslate2Engine(Engine):
         ctranslate2 = package(NAME, "CTranslate2", NAME)
         try:
             shared = folder / "shared_vocabulary.json"
-            names = [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
+            names = (
+                [shared, shared]
+                if shared.is_file()
+                else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
+            )
             self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
             threads = torch.get_num_threads()
             self._translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
@@ -116,7 +123,11 @@ class CTranslate2Engine(Engine):
         self._prompt = [targets[token] for token in prompt_of(target_tokenizer)]
 
     def search_encoded(
-        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int | BatchSize,
     ) -> list[list[Translation]]:
         """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
 
@@ -124,10 +135,14 @@ class CTranslate2Engine(Engine):
             ArgumentError: `settings` ask for samples, or there are prefixes.
         """
         if settings.sample:
-            raise ArgumentError("the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx")
+            raise ArgumentError(
+                "the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx"
+            )
         prompt = prompt_of(self.target_tokenizer)
         if any(tuple(prefix) != prompt for prefix in prefixes):
-            raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
+            raise ArgumentError(
+                "the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx"
+            )
         lengths = Sequences(sources).lengths
         limits = settings.limits(lengths, self.longest)
         translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
@@ -135,7 +150,8 @@ class CTranslate2Engine(Engine):
         over_limit: dict[int, list[int]] = {}
         # start all batches before waiting for the first, so that every thread has work
         batches = [
-            self._translate_batch(sources, rows.tolist(), int(limits[rows].max()), settings) for rows in self.length_batches(lengths, batch)
+            self._translate_batch(sources, rows.tolist(), int(limits[rows].max()), settings)
+            for rows in self.length_batches(lengths, batch)
         ]
         for row, result in chain.from_iterable(batches):
             if max(map(len, result.hypotheses)) > limits[row]:

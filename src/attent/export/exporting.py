@@ -37,7 +37,8 @@ def export(
         engine: "ctranslate2" or "onnx".
         out: the folder to write, which may hold an older export; RUN/export/ENGINE by default.
         quantization: of the weights, in the engine's spelling.
-        sample: lines to compare on; the run's validation pairs by default, or random tokens where these cannot be read again.
+        sample: lines to compare on; the run's validation pairs by default, or random tokens where these cannot be read
+            again.
         references: of these lines, for BLEU and chrF2.
         trust_code: True if the run may name modules to import.
 

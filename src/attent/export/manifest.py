@@ -30,7 +30,8 @@ class StateTensor(BaseModel, extra="forbid", frozen=True):
 
     Args:
         name: in the graphs.
-        side: "written" and "source" tensors have a row for each row of the batch, which a search selects; "neither" has none.
+        side: "written" and "source" tensors have a row for each row of the batch, which a search selects; "neither" has
+            none.
         is_constant: True if a step leaves it as it is (`kept` in JSON).
     """
 
@@ -47,7 +48,8 @@ class Manifest(BaseModel, extra="forbid"):
         engine: the name of the engine.
         versions: of attent, torch, python and the engine's packages, by name.
         run: hashes of the files and settings of the run, by name.
-        quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own precision.
+        quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own
+            precision.
         longest: the most tokens that a sequence may have; None if there is no limit.
         state: of the decoder, if the engine has graphs.
         comparison: number of lines that differ from our own engine's, by search.
@@ -106,12 +108,16 @@ def read(folder: Path, engine: str, run: Path) -> Manifest:
     except OSError as error:
         raise ArgumentError(f"{folder} holds no export; {command} makes one") from error
     except (DataError, ValidationError) as error:
-        raise RunError(f"{folder / MANIFEST} is damaged, or written by a newer attent; {command} makes it anew") from error
+        raise RunError(
+            f"{folder / MANIFEST} is damaged, or written by a newer attent; {command} makes it anew"
+        ) from error
     if manifest.engine != engine:
         raise ArgumentError(f"{folder} is for the engine {manifest.engine}, not for {engine}")
     hashes = identity(run)
     if changed := sorted(name for name in hashes if hashes[name] != manifest.run.get(name)):
-        raise ArgumentError(f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {command} makes it anew")
+        raise ArgumentError(
+            f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {command} makes it anew"
+        )
     return manifest
 
 

@@ -20,7 +20,17 @@ from attent.models.transformer import Transformer
 from attent.runs.durable import new_folder, write_text
 from attent.runs.folder import Run
 from attent.runs.hugging_face.families import PAD_PIECE
-from attent.runs.hugging_face.layout import BIAS, LM_HEAD, SHARED, SIDES, layer_names, reordered, sines_first, sinusoids, stream_axes
+from attent.runs.hugging_face.layout import (
+    BIAS,
+    LM_HEAD,
+    SHARED,
+    SIDES,
+    layer_names,
+    reordered,
+    sines_first,
+    sinusoids,
+    stream_axes,
+)
 from attent.runs.weights import write_tensors
 
 NAMES = {UNK: "<unk>", EOS: "</s>"}
@@ -56,8 +66,9 @@ def unsupported(run: Run) -> str | None:
 def write(run: Run, name: str, folder: Path) -> None:
     """Write a run as a folder that transformers' MarianMTModel and MarianTokenizer load.
 
-    Sources of ours end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`; those of an
-    imported Marian end with it. Escapes that keep "▁" apart from a space, and bytes, are SentencePiece's own and stay.
+    Sources of ours end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`;
+    those of an imported Marian end with it. Escapes that keep "▁" apart from a space, and bytes, are SentencePiece's
+    own and stay.
 
     Args:
         run: of a Transformer.
@@ -90,19 +101,27 @@ def tensors(model: Transformer) -> dict[str, Tensor]:
     if settings.share_embeddings == "all":
         result[SHARED] = reordered(embeddings["target"], (1,), order)
     else:
-        result |= {f"model.{stack}.embed_tokens.weight": reordered(embeddings[side], (1,), order) for side, stack in SIDES.items()}
+        result |= {
+            f"model.{stack}.embed_tokens.weight": reordered(embeddings[side], (1,), order)
+            for side, stack in SIDES.items()
+        }
     if settings.share_embeddings == "none":
         result[LM_HEAD] = reordered(_moved(model.to_logits.weight), (1,), order)
     bias = torch.zeros(len(model.to_logits.weight)) if model.to_logits.bias is None else model.to_logits.bias.detach()
     result[BIAS] = _moved(bias)[None]
     for side, stack in SIDES.items():
         table = state.get(f"{side}_embedding.positions.table")
-        result[f"model.{stack}.embed_positions.weight"] = sinusoids(POSITIONS, settings.width) if table is None else table
+        result[f"model.{stack}.embed_positions.weight"] = (
+            sinusoids(POSITIONS, settings.width) if table is None else table
+        )
     return result
 
 
 def _moved(rows: Tensor) -> Tensor:
-    """Return rows by id in the order of `_ids`: EOS, UNK, PAD, the pieces, and BOS, from which their decoder starts, at the end."""
+    """Return rows by id in the order of `_ids`.
+
+    EOS, UNK, PAD, the pieces, and BOS, from which their decoder starts, at the end.
+    """
     return rows.detach()[torch.tensor([EOS, UNK, PAD, *range(SPECIALS, len(rows)), BOS])]
 
 
@@ -122,7 +141,12 @@ def _files(run: Run) -> dict[str, Mapping[str, Any]]:
     sizes = {side: run.tokenizers[side].size for side in SIDES}
     ids = {side: _ids(run.tokenizers[side]) for side in SIDES}
     is_separate = settings.share_embeddings != "all"
-    special = {"pad_token_id": sizes["target"] - 1, "decoder_start_token_id": sizes["target"] - 1, "eos_token_id": 0, "bos_token_id": None}
+    special = {
+        "pad_token_id": sizes["target"] - 1,
+        "decoder_start_token_id": sizes["target"] - 1,
+        "eos_token_id": 0,
+        "bos_token_id": None,
+    }
     stacks = {
         f"{stack}_{name}": value
         for stack in SIDES.values()
@@ -149,7 +173,12 @@ def _files(run: Run) -> dict[str, Mapping[str, Any]]:
     }
     # PAD and BOS of ours are never written
     generation = special | {"bad_words_ids": [[2], [sizes["target"] - 1]], "num_beams": 1}
-    tokenizer = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": is_separate, "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": is_separate,
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
     files: dict[str, Mapping[str, Any]] = {
         "config.json": config,
         "generation_config.json": generation,

@@ -97,7 +97,8 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         options.log_severity_level = 3
         try:
             self._encoder, self._step = (
-                runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"]) for name in (ENCODER, STEP)
+                runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+                for name in (ENCODER, STEP)
             )
         except Exception as error:
             # the errors of onnxruntime have no common base class
@@ -177,7 +178,11 @@ def _take(tensors: Arrays, names: Sequence[str], rows: np.ndarray) -> None:
 
 
 def load(
-    folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
+    folder: Path,
+    manifest: Manifest,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    input_check: InputCheck | None = None,
 ) -> Translator:
     """Load an export: our own search over its graphs, which have no attention maps."""
     return Translator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)

@@ -3,8 +3,9 @@
     encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after BOS, state
     step.onnx      tokens (B,), state            →  logits (B, V), changed parts of the state
 
-The state is passed between them, a tensor for each part. What every step needs of the source, such as the memory's keys, is
-computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first step.
+The state is passed between them, a tensor for each part. What every step needs of the source, such as the memory's
+keys, is computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first
+step.
 """
 
 from __future__ import annotations
@@ -151,12 +152,19 @@ def _state_tensors(model: EncoderDecoder[Any], example: TraceInputs, named: list
 def _axes(first: Tensor, second: Tensor) -> dict[int, str]:
     """Return the names of the axes whose sizes differ between the two traces."""
     names = {sizes: name for name, sizes in TRACE_SIZES.items()}
-    return {axis: names[pair] for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair[0] != pair[1]}
+    return {
+        axis: names[pair] for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair[0] != pair[1]
+    }
 
 
 @needs("this needs ONNX", "onnx")
 def export_graph(
-    module: nn.Module, arguments: tuple[Tensor, ...], axes: tuple[Any, ...], inputs: list[str], outputs: list[str], file: Path
+    module: nn.Module,
+    arguments: tuple[Tensor, ...],
+    axes: tuple[Any, ...],
+    inputs: list[str],
+    outputs: list[str],
+    file: Path,
 ) -> None:
     """Trace a module, and write it as ONNX.
 

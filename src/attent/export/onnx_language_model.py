@@ -41,7 +41,9 @@ class LanguageModelGraph(nn.Module):
         return self.model.output(self.model(tokens))
 
 
-def export(run: Path, out: Path | None = None, *, sample: Path | None = None, trust_code: bool = False) -> tuple[Path, float]:
+def export(
+    run: Path, out: Path | None = None, *, sample: Path | None = None, trust_code: bool = False
+) -> tuple[Path, float]:
     """Write a language model as ONNX, and compare its logits with our own.
 
     Args:
@@ -95,8 +97,12 @@ def _sample(tokenizer: Tokenizer, file: Path | None, longest: int | None) -> lis
     if file is None:
         generator = np.random.default_rng(0)
         limit = MAX_RANDOM_TOKENS if longest is None else min(MAX_RANDOM_TOKENS, longest)
-        return [generator.integers(SPECIALS, tokenizer.size, generator.integers(0, limit)).tolist() for _ in range(LINES)]
+        return [
+            generator.integers(SPECIALS, tokenizer.size, generator.integers(0, limit)).tolist() for _ in range(LINES)
+        ]
     lines = [tokenizer.encode(line) for line in islice((line for line in read_lines(file) if line), LINES)]
     if longest is not None and (long := [len(line) for line in lines if len(line) >= longest]):
-        raise ArgumentError(f"a line of {file} has {long[0]:,} tokens, more than the {longest - 1:,} that this model can read")
+        raise ArgumentError(
+            f"a line of {file} has {long[0]:,} tokens, more than the {longest - 1:,} that this model can read"
+        )
     return lines

@@ -26,7 +26,8 @@ _first_position, _all_steps = arguments.first_query_position, rnn.all_steps
 def tracing() -> Iterator[None]:
     """Within the block, compute every attention by `run`, and recurrent layers by one operator.
 
-    A graph is for all shapes, while the choice of an implementation depends on them; and ONNX does not have our kernels.
+    A graph is for all shapes, while the choice of an implementation depends on them; and ONNX does not have our
+    kernels.
     """
     implementations = attend.IMPLEMENTATIONS
     attend.IMPLEMENTATIONS, arguments.first_query_position = {"graph": sys.modules[__name__]}, _position
@@ -54,7 +55,9 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     if call.lowered:
         query_side = call.score.lower_query(query_side.features, key_side.center)
     value = call.repeat_kv(value).to(call.accumulation_dtype)
-    return reference.steps_for_pairs(call, pairs, query_side, key_side, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
+    return reference.steps_for_pairs(call, pairs, query_side, key_side, value, allowed, lowered=call.lowered)[
+        "output"
+    ].to(call.dtype)
 
 
 def _sees_all(call: Call) -> bool:
@@ -76,7 +79,9 @@ GRU_GATES, LSTM_GATES = (1, 0, 2), (0, 3, 1, 2)
 
 
 @torch.library.custom_op("attent::traced_gru", mutates_args=())
-def gru(inputs: Tensor, hidden: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor) -> tuple[Tensor, Tensor]:
+def gru(
+    inputs: Tensor, hidden: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return h of every step (B, T, E) and of the last one (B, E), from inputs (B, T, n) and the initial h (B, E)."""
     weights = [w_ih, w_hh, b_ih, b_hh]
     outputs, last = torch.gru(inputs, hidden[None], weights, True, 1, 0.0, False, False, True)

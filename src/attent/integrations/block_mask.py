@@ -16,7 +16,8 @@ from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import refuse
 from attent.ops.pair_functions import for_all_pairs
 
-# a function of the indices of a pair in the batch, of the head, the query and the key: whether the query may see the key
+# a function of the indices of a pair in the batch, of the head, the query and the key: whether the query may see the
+# key
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 # Pairs of all sequences and heads that are looked at together; at least a block of each is.
@@ -35,7 +36,9 @@ def create_block_mask(
     _compile: bool = False,
     separate_full_blocks: bool = True,
 ) -> BlockMask:
-    """Build what PyTorch's `create_block_mask` of the same arguments does, a few blocks at a time: memory is that of its tables.
+    """Build what PyTorch's `create_block_mask` of the same arguments does, a few blocks at a time.
+
+    Memory is that of its tables.
 
     Args:
         mask_mod: (b, h, q_idx, kv_idx) → whether the query may see the key, each index a tensor of one number.
@@ -74,7 +77,9 @@ def create_block_mask(
     if not separate_full_blocks:
         is_full.zero_()
     lists = [*_in_order(is_visible & ~is_full), *(_in_order(is_full) if separate_full_blocks else (None, None))]
-    return BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(query_block, key_block), mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN))  # pyright: ignore[reportArgumentType]
+    return BlockMask.from_kv_blocks(
+        *lists, BLOCK_SIZE=(query_block, key_block), mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN)
+    )  # pyright: ignore[reportArgumentType]
 
 
 def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +90,9 @@ def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class BlockMaskPairs(Mask):
-    """The pairs that a BlockMask of PyTorch shows: those of full blocks, and of partial ones those that its `mask_mod` allows.
+    """The pairs that a BlockMask of PyTorch shows.
+
+    Those of full blocks, and of partial ones those that its `mask_mod` allows.
 
     Args:
         mask_mod: of the BlockMask.
@@ -133,7 +140,10 @@ class BlockMaskPairs(Mask):
         return KeyRange(first, end, exact=False)
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
-        """Return the keys of blocks that are not hidden from all of these queries; None if no row of blocks has gaps."""
+        """Return the keys of blocks that are not hidden from all of these queries.
+
+        None if no row of blocks has gaps.
+        """
         is_visible = self.blocks > HIDDEN
         starts = is_visible & ~F.pad(is_visible, (1, 0))[..., :-1]
         if not bool((starts.sum(-1) > 1).any()):
@@ -155,7 +165,9 @@ class BlockMaskPairs(Mask):
             begin, end, count = _bounds(full[:, :, None], all_keys, keys)
             if len(partial_keys):
                 # the pairs of partial blocks alone
-                allowed = self.allowed(Pairs(rows, partial_keys, rows[None], self.heads)) & ~full[:, :, None, partial_keys]
+                allowed = (
+                    self.allowed(Pairs(rows, partial_keys, rows[None], self.heads)) & ~full[:, :, None, partial_keys]
+                )
                 first_partial, end_of_partial, partial_count = _bounds(allowed, partial_keys, keys)
                 begin, end = torch.minimum(begin, first_partial), torch.maximum(end, end_of_partial)
                 count = count + partial_count
@@ -165,7 +177,10 @@ class BlockMaskPairs(Mask):
         if not parts:
             return None
         batch, heads = (max(part[0].shape[axis] for part in parts) for axis in (0, 1))
-        begins, ends = (torch.cat([bound.expand(batch, heads, -1) for bound in bounds], 2).long() for bounds in zip(*parts, strict=True))
+        begins, ends = (
+            torch.cat([bound.expand(batch, heads, -1) for bound in bounds], 2).long()
+            for bounds in zip(*parts, strict=True)
+        )
         return KeyRanges(begins, ends)
 
 
@@ -192,13 +207,19 @@ class KeyRanges(Mask):
 
 
 def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first of the marked keys of each row, the end of their range, and their number; (keys, 0, 0) for none."""
+    """Return the first of the marked keys of each row, the end of their range, and their number.
+
+    (keys, 0, 0) for none.
+    """
     begin = torch.where(allowed, index.int(), keys).amin(-1)
     return begin, torch.where(allowed, index.int() + 1, 0).amax(-1), allowed.sum(-1, dtype=torch.int32)
 
 
 def _table(numbers: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones; lists may be shorter than its rows."""
+    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones.
+
+    Lists may be shorter than its rows.
+    """
     is_listed = torch.arange(indices.shape[-1], device=indices.device) < numbers[..., None]
     table = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.uint8, device=indices.device)
     # what is not listed marks a spare column

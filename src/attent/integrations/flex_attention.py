@@ -1,4 +1,7 @@
-"""FlexAttention with gradients on every device: PyTorch's signature, a tile at a time, in memory linear in the sequence."""
+"""FlexAttention with gradients on every device.
+
+PyTorch's signature, a tile at a time, in memory linear in the sequence.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from attent.integrations.offset_bias import parts_of
 from attent.ops.eligibility import without_autocast
 from attent.ops.pair_functions import for_all_pairs
 
-# a function of a score and the indices of its pair in the batch, of the head, the query and the key: the score in its place
+# a function of a score and the indices of its pair in the batch, of the head, the query and the key: the score in its
+# place
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 # PyTorch's mask that hides nothing has one block of this size.
@@ -47,17 +51,18 @@ def flex_attention(
     return_aux: AuxRequest | None = None,
     return_map: bool = False,
 ) -> Any:
-    """Compute PyTorch's `flex_attention`, forward and backward, a tile of queries at a time: memory is linear in the sequence.
+    """Compute PyTorch's `flex_attention`, forward and backward, a tile of queries at a time.
 
-    Scores are computed in float32 at least. Blocks of keys that the BlockMask hides are skipped, and nothing of a hidden block
-    reaches the result. Dong et al. 2024, "Flex Attention" (arXiv:2412.05496).
+    Memory is linear in the sequence. Scores are computed in float32 at least. Blocks of keys that the BlockMask hides
+    are skipped, and nothing of a hidden block reaches the result. Dong et al. 2024, "Flex Attention"
+    (arXiv:2412.05496).
 
     Args:
         query: (B, H, Tq, D).
         key: (B, G, Tk, D), G = H unless `enable_gqa`; one sequence serves a whole batch with a BlockMask of that batch.
         value: (B, G, Tk, Dv).
-        score_mod: (score, b, h, q_idx, kv_idx) → the score in its place, each a tensor of one number. Tensors that it captures get
-            their gradients.
+        score_mod: (score, b, h, q_idx, kv_idx) → the score in its place, each a tensor of one number. Tensors that it
+            captures get their gradients.
         block_mask: which pairs attend, from PyTorch's `create_block_mask` or attent's.
         scale: the factor on the products; 1/√D if not given.
         enable_gqa: whether H may be a multiple of G: query heads share key heads in runs of H/G.
@@ -67,14 +72,20 @@ def flex_attention(
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
 
     Returns:
-        The contexts (B, H, Tq, Dv); with `return_aux` an AuxOutput beside them, with `return_lse` the logarithms, and last, with
-        `return_map`, the map.
+        The contexts (B, H, Tq, Dv); with `return_aux` an AuxOutput beside them, with `return_lse` the logarithms, and
+        last, with `return_map`, the map.
 
     Raises:
         ShapeError, DTypeError, DeviceError: tensors or a BlockMask that do not fit together.
-        ArgumentError: both `return_lse` and `return_aux`, or a `score_mod` that captures a tensor whose gradient would be lost.
+        ArgumentError: both `return_lse` and `return_aux`, or a `score_mod` that captures a tensor whose gradient would
+            be lost.
     """
-    refuse((return_lse and return_aux is not None, "return_lse is the former name of return_aux=AuxRequest(lse=True): give one of them"))
+    refuse(
+        (
+            return_lse and return_aux is not None,
+            "return_lse is the former name of return_aux=AuxRequest(lse=True): give one of them",
+        )
+    )
     _check(query, key, block_mask, enable_gqa=enable_gqa)
     if len(key) == 1 < len(query) and block_mask is not None:
         key, value = (tensor.expand(len(query), -1, -1, -1) for tensor in (key, value))
@@ -91,25 +102,40 @@ def flex_attention(
 
 def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_gqa: bool) -> None:
     """Check what PyTorch checks and `attend` does not."""
-    refuse((query.is_nested or key.is_nested, "flex_attention takes no nested tensors: pad them, and hide the padding with a block_mask"))
+    refuse(
+        (
+            query.is_nested or key.is_nested,
+            "flex_attention takes no nested tensors: pad them, and hide the padding with a block_mask",
+        )
+    )
     if query.dim() != 4 or key.dim() != 4:
         raise ShapeError(f"query and key must be (B, H, T, D), got {tuple(query.shape)} and {tuple(key.shape)}")
     if not enable_gqa and query.shape[1] != key.shape[1]:
-        raise ShapeError(f"query and key have {query.shape[1]} and {key.shape[1]} heads: set enable_gqa=True if queries share key heads")
+        raise ShapeError(
+            f"query and key have {query.shape[1]} and {key.shape[1]} heads: set enable_gqa=True if queries share key "
+            "heads"
+        )
     if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS):
         return
     if block_mask.kv_num_blocks.device != query.device:
         raise DeviceError(f"block_mask must lie on {query.device} as query, got {block_mask.kv_num_blocks.device}")
     sizes = tuple(block_mask.shape[-2:])
     if sizes != (query.shape[2], key.shape[2]):
-        raise ShapeError(f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this size")
+        raise ShapeError(
+            f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this size"
+        )
     for name, size, own in zip(("B", "H"), query.shape, block_mask.kv_num_blocks.shape, strict=False):
         if own not in (1, size):
             raise ShapeError(f"block_mask was made for {name} = {own}, got {size}")
 
 
 def _prepare(
-    query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, block_mask: BlockMask | None, scale: float | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None,
+    block_mask: BlockMask | None,
+    scale: float | None,
 ) -> tuple[Prepared, str]:
     """Return a call and the implementation that computes it in linear memory."""
     is_full = block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS)
@@ -119,7 +145,11 @@ def _prepare(
         # cheaper than to ask for every pair, in every kind of tile
         mask = mask.as_key_ranges(query.shape[2], key.shape[2]) or mask
     dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
-    parts = parts_of(score_mod, query.shape[1], query.shape[2], key.shape[2], dtype) if on_cpu and score_mod is not None else None
+    parts = (
+        parts_of(score_mod, query.shape[1], query.shape[2], key.shape[2], dtype)
+        if on_cpu and score_mod is not None
+        else None
+    )
     if parts is not None:
         score_mod = None
         arguments |= {"soft_cap": parts.soft_cap, "position": parts.position, "query_start": 0}
@@ -144,7 +174,10 @@ def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
 
 
 def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:
-    """Return the statistics of each query's scores that are asked for; the maximum carries no gradient, as PyTorch's."""
+    """Return the statistics of each query's scores that are asked for.
+
+    The maximum carries no gradient, as PyTorch's.
+    """
     lse = maximum = None
     with without_autocast(prepared.call.device):
         if request.lse:

@@ -23,11 +23,12 @@ from attent.ops.linear import linear
 class MultiheadAttention(nn.MultiheadAttention):
     """`torch.nn.MultiheadAttention` with the same arguments, parameters, masks and results, by `attent.attend`.
 
-    Weights are a `LazyTensor`: asking for them, as `need_weights=True` does by default, costs nothing until their numbers are read.
+    Weights are a `LazyTensor`: asking for them, as `need_weights=True` does by default, costs nothing until their
+    numbers are read.
 
-    What differs: a query that may see nothing gets zeros, where PyTorch's module gives NaN; the weights are those before dropout;
-    dropped weights are others than PyTorch's at the same seed. Compiled graphs, transforms of torch.func, traces and nested tensors
-    run PyTorch's own code.
+    What differs: a query that may see nothing gets zeros, where PyTorch's module gives NaN; the weights are those
+    before dropout; dropped weights are others than PyTorch's at the same seed. Compiled graphs, transforms of
+    torch.func, traces and nested tensors run PyTorch's own code.
 
     Example:
         >>> layer = attent.integrations.torch.MultiheadAttention(512, 8, batch_first=True)
@@ -51,22 +52,26 @@ class MultiheadAttention(nn.MultiheadAttention):
             query: (Tq, E), (Tq, B, E), or (B, Tq, E) with `batch_first`.
             key: the same with Tk and `kdim`.
             value: the same with Tk and `vdim`.
-            key_padding_mask: (B, Tk) or (Tk,); boolean, True for keys that are hidden, or a float term added to the scores.
+            key_padding_mask: (B, Tk) or (Tk,); boolean, True for keys that are hidden, or a float term added to the
+                scores.
             need_weights: whether to return the weights.
-            attn_mask: (Tq, Tk) or (B · H, Tq, Tk); boolean, True for pairs that are hidden, or a float term added to the scores.
+            attn_mask: (Tq, Tk) or (B · H, Tq, Tk); boolean, True for pairs that are hidden, or a float term added to
+                the scores.
             average_attn_weights: whether the weights are the mean over the heads.
             is_causal: a promise that `attn_mask` hides the keys after each query's own, and nothing else.
 
         Returns:
-            The result, of the query's layout, and the weights, (B, Tq, Tk) or (B, H, Tq, Tk), without B if the query has none; None
-            without `need_weights`.
+            The result, of the query's layout, and the weights, (B, Tq, Tk) or (B, H, Tq, Tk), without B if the query
+            has none; None without `need_weights`.
 
         Raises:
             ShapeError: tensors that do not fit together.
             ArgumentError: `is_causal` without an `attn_mask`.
         """
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_transformed() or query.is_nested:  # pyright: ignore[reportPrivateImportUsage]
-            return super().forward(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+            return super().forward(
+                query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
+            )
         if is_causal and attn_mask is None:
             raise ArgumentError("is_causal is a promise about attn_mask, which must be given too")
         is_batched = query.dim() == 3
@@ -100,7 +105,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         if not need_weights:
             return output, None
         weights = AttentionMap.of(prepared)
-        return output, LazyTensor(weights, prepared.query.dtype, is_averaged=average_attn_weights, is_batched=is_batched)
+        return output, LazyTensor(
+            weights, prepared.query.dtype, is_averaged=average_attn_weights, is_batched=is_batched
+        )
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
         """Return queries, keys and values in the layout of the arguments."""
@@ -123,7 +130,9 @@ class MultiheadAttention(nn.MultiheadAttention):
     def _with_added_keys(self, features: Tensor, bias: Tensor | None) -> Tensor:
         """Return keys or values (B, H, Tk, D) with `bias_k` or `bias_v`, and with zeros, where the module adds them."""
         if bias is not None:
-            learned = bias.to(features.dtype).view(1, self.num_heads, 1, self.head_dim).expand(len(features), -1, -1, -1)
+            learned = (
+                bias.to(features.dtype).view(1, self.num_heads, 1, self.head_dim).expand(len(features), -1, -1, -1)
+            )
             features = torch.cat([features, learned], 2)
         return F.pad(features, (0, 0, 0, 1)) if self.add_zero_attn else features
 
@@ -141,7 +150,10 @@ def _check_axes(query: Tensor, key: Tensor, value: Tensor, module: nn.MultiheadA
 def _merge_masks(
     attn_mask: Tensor | None, key_padding_mask: Tensor | None, shape: tuple[int, int, int, int], added: int
 ) -> tuple[Mask | None, Tensor | None]:
-    """Return the mask and the bias of (B, H, Tq, Tk) scores that PyTorch's two masks mean; every query sees the added keys."""
+    """Return the mask and the bias of (B, H, Tq, Tk) scores that PyTorch's two masks mean.
+
+    Every query sees the added keys.
+    """
     batch, heads, queries, keys = shape
     mask: Mask | None = None
     bias: Tensor | None = None
@@ -167,7 +179,10 @@ def _merge_masks(
 
 
 def _visible(hidden: Tensor, added: int, *, may_be_padding: bool) -> Mask:
-    """Return the mask of pairs that are not hidden; padding at the end of the sequences is one of lengths, which spares its keys."""
+    """Return the mask of pairs that are not hidden.
+
+    Padding at the end of the sequences is one of lengths, which spares its keys.
+    """
     visible = F.pad(~hidden, (0, added), value=True)
     if may_be_padding and not added and visible.device.type == "cpu":
         lengths = visible[:, 0, 0].sum(-1)

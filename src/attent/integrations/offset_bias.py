@@ -1,4 +1,7 @@
-"""A score_mod that is a soft cap and a term by head and offset, as attend's own parts: soft cap, bias by offset and key ranges."""
+"""A score_mod that is a soft cap and a term by head and offset, as attend's own parts.
+
+Soft cap, bias by offset and key ranges.
+"""
 
 from __future__ import annotations
 

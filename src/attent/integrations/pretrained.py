@@ -1,6 +1,6 @@
-"""Pretrained models of Hugging Face's transformers, from a folder or the local cache: their attention, and words for blanks.
+"""Pretrained models of Hugging Face's transformers, from a folder or the local cache.
 
-Weights come from safetensors alone, and no code of a model's folder is run.
+Their attention, and words for blanks. Weights come from safetensors alone, and no code of a model's folder is run.
 """
 
 from __future__ import annotations
@@ -68,11 +68,13 @@ class PretrainedModel:
     def map(self, text: str, target: str | None = None) -> dict[str, LabelledMap]:
         """Return every attention map, by the path of its module, in the order of computation.
 
-        A model that computes attention in code of its own is asked for its weights: tensors (1, H, T, T), as `layers.0` and so on.
+        A model that computes attention in code of its own is asked for its weights: tensors (1, H, T, T), as `layers.0`
+        and so on.
 
         Args:
             text: the text to read, or a picture's path.
-            target: what an encoder–decoder is to write; unless given, it writes by itself, the likeliest token at each step.
+            target: what an encoder–decoder is to write; unless given, it writes by itself, the likeliest token at each
+                step.
 
         Raises:
             ArgumentError: nothing can be watched, or the model has no target.
@@ -86,7 +88,9 @@ class PretrainedModel:
         return build_scene(maps, title=text, picture=picture)
 
     @torch.no_grad()
-    def fill(self, text: str, best: int = BEST, *, layer: int | None = None, head: int | None = None) -> list[MaskPrediction]:
+    def fill(
+        self, text: str, best: int = BEST, *, layer: int | None = None, head: int | None = None
+    ) -> list[MaskPrediction]:
         """Predict the masked words of a text; arguments as for `FillMask.fill`.
 
         Raises:
@@ -94,7 +98,9 @@ class PretrainedModel:
             DataError: the text has no mask, or more tokens than the model can read.
         """
         if not type(self.model).__name__.endswith(MASKED):
-            raise ArgumentError(f"{type(self.model).__name__} predicts no masked words; a model whose class ends in {MASKED} does")
+            raise ArgumentError(
+                f"{type(self.model).__name__} predicts no masked words; a model whose class ends in {MASKED} does"
+            )
         tokens = self._encode(text)
         positions = [position for position, token in enumerate(tokens) if token == self.tokenizer.mask_token_id]
         if not positions:
@@ -120,7 +126,9 @@ class PretrainedModel:
     @torch.no_grad()
     def _read(self, text: str, target: str | None) -> tuple[dict[str, LabelledMap], Picture | None]:
         if target is not None and self.reads != "text and translation":
-            raise ArgumentError(f"{type(self.model).__name__} is no encoder–decoder: it reads a {self.reads}, and no translation")
+            raise ArgumentError(
+                f"{type(self.model).__name__} is no encoder–decoder: it reads a {self.reads}, and no translation"
+            )
         if not isinstance(text, str | Path):
             raise ArgumentError(f"{type(self.model).__name__} reads a {self.reads}, as a string, got {text!r}")
         if self.reads == "picture":
@@ -129,23 +137,30 @@ class PretrainedModel:
         source = (*self._labels(tokens),)
         if self.reads == "text":
             return {
-                name: LabelledMap(weights, source, source) for name, weights in self._watch(input_ids=self._batch(tokens))[1].items()
+                name: LabelledMap(weights, source, source)
+                for name, weights in self._watch(input_ids=self._batch(tokens))[1].items()
             }, None
         start, *written = self._targets(tokens, target)
         given = [start, *written[:-1]]
         maps = self._watch(input_ids=self._batch(tokens), decoder_input_ids=self._batch(given), use_cache=False)[1]
         rows, columns = (*self._labels(written),), (*self._labels(given),)
         axes = {"encoder": (source, source), "cross": (rows, source), "decoder": (rows, columns)}
-        return {name: LabelledMap(weights, *axes[kind]) for (name, weights), kind in zip(maps.items(), kinds([*maps]), strict=True)}, None
+        return {
+            name: LabelledMap(weights, *axes[kind])
+            for (name, weights), kind in zip(maps.items(), kinds([*maps]), strict=True)
+        }, None
 
     def _read_picture(self, file: Path) -> tuple[dict[str, LabelledMap], Picture]:
-        pixels = self.tokenizer(images=open_picture(file).convert("RGB"), return_tensors="pt").pixel_values  # (1, C, H, W)
+        pixels = self.tokenizer(
+            images=open_picture(file).convert("RGB"), return_tensors="pt"
+        ).pixel_values  # (1, C, H, W)
         maps = self._watch(pixel_values=pixels.to(self.device))[1]
         grid = patch_grid(pixels.shape[2], pixels.shape[3], self.model.config.patch_size)
         before = {weights.shape[-1] - grid[0] * grid[1] for weights in maps.values()}
         if len(before) != 1 or min(before) < 0 or any(weights.shape[0] != 1 for weights in maps.values()):
             raise ArgumentError(
-                f"{type(self.model).__name__} does not look at all patches of a picture at once, as a Vision Transformer does"
+                f"{type(self.model).__name__} does not look at all patches of a picture at once, as a Vision "
+                "Transformer does"
             )
         picture = Picture(self._visible(pixels[0]).permute(1, 2, 0).numpy(), grid, before=before.pop())
         labels = (*patch_names(picture),)
@@ -154,7 +169,9 @@ class PretrainedModel:
     def _visible(self, pixels: Tensor) -> Tensor:
         """Return the pixels that a model reads, (C, H, W), before they were normalized."""
         if self.tokenizer.do_normalize:
-            mean, deviation = (torch.tensor(values)[:, None, None] for values in (self.tokenizer.image_mean, self.tokenizer.image_std))
+            mean, deviation = (
+                torch.tensor(values)[:, None, None] for values in (self.tokenizer.image_mean, self.tokenizer.image_std)
+            )
             pixels = pixels * deviation + mean
         return pixels.clamp(0, 1)
 
@@ -187,7 +204,10 @@ class PretrainedModel:
 
     def _labels(self, tokens: Sequence[int]) -> Iterator[str]:
         # a piece that is a space alone has no text in some vocabularies
-        return (self.tokenizer.decode([token]) or self.tokenizer.convert_ids_to_tokens(token) or f"<{token}>" for token in tokens)
+        return (
+            self.tokenizer.decode([token]) or self.tokenizer.convert_ids_to_tokens(token) or f"<{token}>"
+            for token in tokens
+        )
 
     def _batch(self, tokens: list[int]) -> Tensor:
         return torch.tensor([tokens], device=self.device)
@@ -200,11 +220,15 @@ class PretrainedModel:
                 outputs = self.model(**inputs)
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
             if all(hasattr(self.model.config, part) for part in ("text_config", "vision_config")):
-                raise ArgumentError(f"{name} reads a text and a picture together; attent shows models that read one of the two") from error
+                raise ArgumentError(
+                    f"{name} reads a text and a picture together; attent shows models that read one of the two"
+                ) from error
             raise ArgumentError(f"{name} does not read a {self.reads} by itself: {_first_line(error)}") from error
         returned = {**maps} or self._returned(inputs)
         if not returned:
-            raise ArgumentError("there is no attention to show: " + "; ".join(line.strip() for line in str(maps).splitlines()))
+            raise ArgumentError(
+                "there is no attention to show: " + "; ".join(line.strip() for line in str(maps).splitlines())
+            )
         return outputs, returned
 
     def _returned(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +251,9 @@ class _Loader:
 
 
 def find(model: Path | str, *, download: bool = False) -> Path | None:
-    """Return the folder of a model, itself or in Hugging Face's local cache; None if it is no model of Hugging Face's, as a run is not.
+    """Return the folder of a model, itself or in Hugging Face's local cache.
+
+    None if it is no model of Hugging Face's, as a run is not.
 
     Args:
         model: a folder, or the name of a model on Hugging Face's hub, such as "google-bert/bert-base-uncased".
@@ -243,13 +269,17 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     try:
-        folder = snapshot_download(name, local_files_only=not download, allow_patterns=[*FILES], ignore_patterns=["*/*"])
+        folder = snapshot_download(
+            name, local_files_only=not download, allow_patterns=[*FILES], ignore_patterns=["*/*"]
+        )
     except HFValidationError:
         return None
     except Exception as error:
         # the hub's client passes on whatever its transport raises
         if isinstance(error, LocalEntryNotFoundError) and not download:
-            raise RunError(f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model") from error
+            raise RunError(
+                f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+            ) from error
         raise RunError(f"{name} is no run folder, and cannot be fetched as a model: {_first_line(error)}") from error
     return Path(folder)
 
@@ -258,12 +288,13 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
     """Load the model of a folder in float32: from safetensors alone, without running code of the folder.
 
     Args:
-        folder: of a model, as `save_pretrained` writes it; `find` returns that of a model in Hugging Face's local cache.
+        folder: of a model, as `save_pretrained` writes it; `find` returns that of a model in Hugging Face's local
+            cache.
         device: where to compute.
 
     Raises:
-        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or names code of
-            its own.
+        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or
+            names code of its own.
     """
     folder = Path(folder)
     with needs(NEED, EXTRA, RunError):
@@ -280,7 +311,10 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
         tokenizer = loader.tokenizer.from_pretrained(folder, **options)
     # transformers makes an empty vocabulary where the folder has none, to which every word is unknown
     if loader.reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
-        raise RunError(f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the model")
+        raise RunError(
+            f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
+            "model"
+        )
     # poolers stand behind all attention
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
@@ -296,7 +330,9 @@ def _loader(transformers: Any, config: Any, folder: Path) -> _Loader:
     if (folder / PROCESSOR).exists() and hasattr(config, "patch_size"):
         return _Loader("picture", transformers.AutoModel, transformers.AutoImageProcessor)
     is_masked = any(name.endswith(MASKED) for name in config.architectures or ())
-    return _Loader("text", transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel, transformers.AutoTokenizer)
+    return _Loader(
+        "text", transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel, transformers.AutoTokenizer
+    )
 
 
 def _check_files(folder: Path) -> None:
@@ -318,7 +354,9 @@ def _check_files(folder: Path) -> None:
         if isinstance(settings, dict) and AUTO_MAP in settings:
             raise RunError(f"{file} names code of its own ({AUTO_MAP}), and attent runs no code of a model's folder")
     if not any(folder.glob("*.safetensors")):
-        pickled = next((file.name for pattern in ("*.bin", "*.pt", "*.h5") for file in sorted(folder.glob(pattern))), "no weights")
+        pickled = next(
+            (file.name for pattern in ("*.bin", "*.pt", "*.h5") for file in sorted(folder.glob(pattern))), "no weights"
+        )
         raise RunError(f"{folder} has {pickled}, and attent reads safetensors alone: save_pretrained writes them")
 
 

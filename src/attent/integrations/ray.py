@@ -58,7 +58,9 @@ class ColumnTranslator:
         self._column, self._output, self._settings = column, output, settings
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the batch with the translations beside the texts: what `attent translate` writes for each, and None for a missing one.
+        """Return the batch with the translations beside the texts.
+
+        What `attent translate` writes for each, and None for a missing one.
 
         Raises:
             ArgumentError: it has no such column, or a value of it is no text.
@@ -74,11 +76,15 @@ class ColumnTranslator:
         if isinstance(value, str):
             return respell(str(value), self._translator.source_tokenizer)
         if str(value) not in MISSING:
-            raise ArgumentError(f"column {self._column!r} must hold texts, got {type(value).__name__} {str(value)[:60]!r}")
+            raise ArgumentError(
+                f"column {self._column!r} must hold texts, got {type(value).__name__} {str(value)[:60]!r}"
+            )
         return None
 
 
-def translate(dataset: Dataset, run: str | Path, *, workers: int, batch_rows: int = BATCH_ROWS, gpus: float = 0, **options: Any) -> Dataset:
+def translate(
+    dataset: Dataset, run: str | Path, *, workers: int, batch_rows: int = BATCH_ROWS, gpus: float = 0, **options: Any
+) -> Dataset:
     """Translate a data set of Ray Data, lazily; the order of its rows is kept, and a worker that is lost is replaced.
 
     Example:

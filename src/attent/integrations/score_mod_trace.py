@@ -33,7 +33,10 @@ class Known(Enum):
 
 @dataclass(frozen=True)
 class Index:
-    """The whole number `query` · (query index) + `key` · (key index) + a function of head and offset; the factors are not opposite."""
+    """The whole number `query` · (query index) + `key` · (key index) + a function of head and offset.
+
+    The factors are not opposite.
+    """
 
     query: int = 0
     key: int = 0
@@ -41,7 +44,10 @@ class Index:
 
 @dataclass(frozen=True)
 class ScorePath:
-    """A score and the steps applied to it: "divided" by the soft cap, its "tanh", "capped", or "sum" with a term by head and offset."""
+    """A score and the steps applied to it.
+
+    "divided" by the soft cap, its "tanh", "capped", or "sum" with a term by head and offset.
+    """
 
     state: str = ""
     soft_cap: float | None = None
@@ -66,7 +72,9 @@ def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | N
         dtype: of the score.
     """
     score, batch, head, query, key = torch.tensor(0.5, dtype=dtype), *(torch.tensor(0) for _ in range(4))
-    dataflow = _Dataflow([(score, ScorePath()), (batch, None), (head, Known.BY_OFFSET), (query, Index(query=1)), (key, Index(key=1))])
+    dataflow = _Dataflow(
+        [(score, ScorePath()), (batch, None), (head, Known.BY_OFFSET), (query, Index(query=1)), (key, Index(key=1))]
+    )
     try:
         # compiled functions would compute unseen
         with torch.compiler.set_stance("force_eager"), torch.enable_grad(), IndexByTensors(), dataflow:
@@ -112,7 +120,9 @@ class _Dataflow(TorchDispatchMode):
         inputs, outputs = tree_leaves((args, kwargs)), tree_leaves(result)
         is_pure = not func._schema.is_mutable and torch.Tag.nondeterministic_seeded not in func.tags
         # what the function does next may follow from a number that it reads
-        reads_number = any(id(value) in self.kinds for value in inputs) and not all(isinstance(value, Tensor) for value in outputs)
+        reads_number = any(id(value) in self.kinds for value in inputs) and not all(
+            isinstance(value, Tensor) for value in outputs
+        )
         # the score's gradient would be lost
         has_no_grad = not torch.is_grad_enabled() and any(isinstance(self.kind(value), ScorePath) for value in inputs)
         if not is_pure or reads_number or has_no_grad:
@@ -135,7 +145,9 @@ class _Dataflow(TorchDispatchMode):
 
     def _kind_of_index(self, func: Any, args: Any, result: Any) -> Kind:
         """Return the kind of sums and comparisons of indices, which are exact in 64-bit whole numbers."""
-        if func not in SUMS | COMPARISONS or any(isinstance(value, Tensor) and value.dtype != torch.int64 for value in args):
+        if func not in SUMS | COMPARISONS or any(
+            isinstance(value, Tensor) and value.dtype != torch.int64 for value in args
+        ):
             return None
         (query, key), (other_query, other_key) = (_factors(self.kind(value)) for value in args)
         sign = 1 if func is aten.add.Tensor else -1

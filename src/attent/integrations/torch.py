@@ -30,8 +30,9 @@ from attent.ops.eligibility import without_autocast
 __all__ = ["NAME", "MultiheadAttention", "addmm", "mm", "register", "scaled_dot_product_attention"]
 
 NAME = "attent"
-# Of fewer multiplications PyTorch's kernel is done before ours is chosen and called, in 80 µs without gradients and 270 with: level with
-# AVX2 at 9 million, or at 1 million with dropout, measured with torch 2.13 on an AMD EPYC, and sooner where our kernel has wider registers.
+# Of fewer multiplications PyTorch's kernel is done before ours is chosen and called, in 80 µs without gradients and 270
+# with: level with AVX2 at 9 million, or at 1 million with dropout, measured with torch 2.13 on an AMD EPYC, and sooner
+# where our kernel has wider registers.
 MULTIPLICATIONS, MULTIPLICATIONS_WITH_DROPOUT = 2**22, 2**20
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # pyright: ignore[reportAttributeAccessIssue]
 _AUTOGRAD = torch._C.DispatchKey.AutogradCPU  # pyright: ignore[reportAttributeAccessIssue]
@@ -40,12 +41,13 @@ _AUTOGRAD = torch._C.DispatchKey.AutogradCPU  # pyright: ignore[reportAttributeA
 def register(*, linear: bool = False) -> None:
     """Register the implementation "attent" with PyTorch, which activates and restores it.
 
-    While it is active, `scaled_dot_product_attention` on a CPU runs our kernel wherever `attend` would choose it, and so do the modules
-    and models that call it. Every other call runs PyTorch's own code, bit for bit: docs/adopting.md says which.
+    While it is active, `scaled_dot_product_attention` on a CPU runs our kernel wherever `attend` would choose it, and
+    so do the modules and models that call it. Every other call runs PyTorch's own code, bit for bit: docs/adopting.md
+    says which.
 
     Args:
-        linear: whether float32 products of two matrices on a CPU, which linear layers and their gradients consist of, go through oneDNN
-            on processors where it is faster than MKL; on others this changes nothing.
+        linear: whether float32 products of two matrices on a CPU, which linear layers and their gradients consist of,
+            go through oneDNN on processors where it is faster than MKL; on others this changes nothing.
 
     Example:
         >>> attent.integrations.torch.register()
@@ -97,7 +99,11 @@ def addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: 
 
 def mm(left: Tensor, right: Tensor) -> Tensor:
     """Compute L R, as `torch.mm` does, by oneDNN where it takes it, else by PyTorch's own kernel."""
-    return onednn.product(left, right) if onednn.can_serve(left, right) else _pytorch_kernel("mm").call_boxed(_CPU, left, right)
+    return (
+        onednn.product(left, right)
+        if onednn.can_serve(left, right)
+        else _pytorch_kernel("mm").call_boxed(_CPU, left, right)
+    )
 
 
 def scaled_dot_product_attention(
@@ -130,7 +136,10 @@ def scaled_dot_product_attention(
 
 
 def _is_short(query: Tensor, key: Tensor, dropout: float) -> bool:
-    """Return whether PyTorch is faster whatever the processor, or a tensor has no two axes; asked first, for it is cheap."""
+    """Return whether PyTorch is faster whatever the processor, or a tensor has no two axes.
+
+    Asked first, for it is cheap.
+    """
     if query.dim() < 2 or key.dim() < 2 or query.shape[-2] == 1:
         # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
         return True
@@ -144,7 +153,9 @@ def _is_called_by_attend(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_globals is vars(sdpa)
 
 
-def _can_serve(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool) -> bool:
+def _can_serve(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool
+) -> bool:
     """Return whether a call means to `attend` what it means to PyTorch; not so where PyTorch broadcasts or raises."""
     inputs = [query, key, value] if mask is None else [query, key, value, mask]
     if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):

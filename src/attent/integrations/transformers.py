@@ -27,11 +27,12 @@ _accepts_boolean: dict[type, bool] = {}
 
 
 def register() -> None:
-    """Register `attn_implementation="attent"` with Hugging Face's transformers: `attent.attend` with the model's own masks.
+    """Register `attn_implementation="attent"` with Hugging Face's transformers.
 
-    This registers masks too: boolean ones for models that are known to accept them, else float ones as for eager attention, which
-    models such as LongT5 add to the scores that they compute themselves. A model that computes all its attention itself, such as
-    BLOOM, is refused when it is built; a model that computes part of it gets a warning.
+    `attent.attend` with the model's own masks. This registers masks too: boolean ones for models that are known to
+    accept them, else float ones as for eager attention, which models such as LongT5 add to the scores that they compute
+    themselves. A model that computes all its attention itself, such as BLOOM, is refused when it is built; a model that
+    computes part of it gets a warning.
 
     Example:
         >>> attent.integrations.transformers.register()
@@ -50,8 +51,9 @@ def register() -> None:
     choose = getattr(transformers.PreTrainedModel, "get_correct_attn_implementation", None)
     if choose is None:
         raise ImplementationError(
-            f"transformers {transformers.__version__} has no PreTrainedModel.get_correct_attn_implementation, where models that "
-            f"compute attention themselves are refused: attn_implementation {NAME!r} needs a version from 5.0 to 5.23"
+            f"transformers {transformers.__version__} has no PreTrainedModel.get_correct_attn_implementation, where "
+            f"models that compute attention themselves are refused: attn_implementation {NAME!r} needs a version from "
+            "5.0 to 5.23"
         )
 
     def get_correct_attn_implementation(self: Any, requested_attention: str | None, *args: Any, **options: Any) -> str:
@@ -81,9 +83,10 @@ def _check(model: Any) -> None:
     names = ", ".join(sorted(layer.__name__ for layer in computing))
     if computing and not dispatching:
         raise ImplementationError(
-            f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' AttentionInterface: load it "
-            f'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend with {NAME!r}, such '
-            f'as attn_implementation={{"text_config": "{NAME}"}}'
+            f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' "
+            "AttentionInterface: load it "
+            'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend with '
+            f'{NAME!r}, such as attn_implementation={{"text_config": "{NAME}"}}'
         )
     # without either flag, a model may need the mask of eager attention even where it hides nothing, as NLLB-MoE does
     accepts_boolean = getattr(kind, "_supports_sdpa", False) or getattr(kind, "_supports_attention_backend", False)
@@ -91,7 +94,9 @@ def _check(model: Any) -> None:
         config = type(model.config)
         _accepts_boolean[config] = _accepts_boolean.get(config, True) and accepts_boolean and not computing
     if dispatching and computing:
-        warnings.warn(f"attn_implementation {NAME!r}: the attention that {names} computes by itself stays as it is", stacklevel=2)
+        warnings.warn(
+            f"attn_implementation {NAME!r}: the attention that {names} computes by itself stays as it is", stacklevel=2
+        )
 
 
 def attention(
@@ -124,8 +129,8 @@ def attention(
         options: `output_attentions`, and arguments of other implementations.
 
     Returns:
-        The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk), computed when they are read; None if nobody asked
-        for `output_attentions`.
+        The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk), computed when they are read; None
+        if nobody asked for `output_attentions`.
 
     Raises:
         ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
@@ -139,7 +144,9 @@ def attention(
     keys = key.shape[2]
     is_boolean = attention_mask is not None and attention_mask.dtype == torch.bool
     is_masked_causally = (
-        attention_mask is None and query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
+        attention_mask is None
+        and query.shape[2] > 1
+        and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
     )
     bias = None if is_boolean else attention_mask
     if position_bias is not None:

@@ -10,8 +10,9 @@ from attent.ops.dropout import dropout
 class Dropout(nn.Module):
     """Sets a share of the features to zero while training, and scales the others up so that the mean stays.
 
-    Many float32 features on a CPU are dropped by the hash of `attent.ops.dropout`, with a seed from torch's generator. Elsewhere random
-    numbers come from that generator, and on a CPU the share is rounded to a multiple of 1/65,536, and the scale with it.
+    Many float32 features on a CPU are dropped by the hash of `attent.ops.dropout`, with a seed from torch's generator.
+    Elsewhere random numbers come from that generator, and on a CPU the share is rounded to a multiple of 1/65,536, and
+    the scale with it.
 
     Source: Srivastava et al. (2014), JMLR 15.
 

@@ -45,8 +45,8 @@ class VectorEmbedding(nn.Module):
 
         features = W x + b
 
-    Source: Dosovitskiy et al. (2020), §3.1, eq. 1, arXiv 2010.11929. Of numbers with variance 1, features start with variance
-    of about 1, as those of tokens do.
+    Source: Dosovitskiy et al. (2020), §3.1, eq. 1, arXiv 2010.11929. Of numbers with variance 1, features start with
+    variance of about 1, as those of tokens do.
 
     Args:
         size: how many numbers a vector has, D.

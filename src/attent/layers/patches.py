@@ -19,7 +19,9 @@ def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
         ArgumentError: it does not.
     """
     if size < 1 or height % size or width % size:
-        raise ArgumentError(f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}")
+        raise ArgumentError(
+            f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}"
+        )
     return height // size, width // size
 
 

@@ -44,9 +44,10 @@ class Recurrent(nn.Module):
         GRU:   h = (1 − z) n + z h⁻,  n = tanh(x' + r h'),  where r and z are σ(x' + h')
         LSTM:  h = o tanh(c),  c = f c⁻ + i tanh(x' + h'),  where i, f and o are σ(x' + h')
 
-    x' = W x + b and h' = U h⁻ + b are each gate's terms; they are called `gates` here. Sources: Cho et al. (2014), §2.3,
-    arXiv 1406.1078 (with PyTorch's place of r, behind the product with U); Hochreiter & Schmidhuber (1997). U starts
-    orthogonal (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases at 0, an LSTM's f at 1 (Jozefowicz et al. 2015).
+    x' = W x + b and h' = U h⁻ + b are each gate's terms; they are called `gates` here. Sources: Cho et al. (2014),
+    §2.3, arXiv 1406.1078 (with PyTorch's place of r, behind the product with U); Hochreiter & Schmidhuber (1997). U
+    starts orthogonal (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases at 0, an LSTM's f at 1 (Jozefowicz
+    et al. 2015).
 
     Args:
         cell: "gru" or "lstm".
@@ -80,11 +81,16 @@ class Recurrent(nn.Module):
 
     def step(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
         """Run one step, given the input's term of the gates, (B, gates)."""
-        hidden_gates = F.linear(state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0))
+        hidden_gates = F.linear(
+            state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0)
+        )
         # Under autocast the products come in 16 bits; the state is summed in its own type.
         gates, hidden_gates = gates.to(state.hidden.dtype), hidden_gates.to(state.hidden.dtype)
         if state.cell is None:
-            (reset, update, new), (hidden_reset, hidden_update, hidden_new) = gates.chunk(3, -1), hidden_gates.chunk(3, -1)
+            (reset, update, new), (hidden_reset, hidden_update, hidden_new) = (
+                gates.chunk(3, -1),
+                hidden_gates.chunk(3, -1),
+            )
             new = torch.tanh(new + torch.sigmoid(reset + hidden_reset) * hidden_new)
             return RecurrentState(torch.lerp(new, state.hidden, torch.sigmoid(update + hidden_update)))
         enter, forget, new, leave = (gates + hidden_gates).chunk(4, -1)
@@ -128,10 +134,10 @@ class BidirectionalRecurrent(nn.Module):
 
         h_j = [h→_j; h←_j]
 
-    Each row is read between its own ends, so padding has no influence: backwards every row is turned round by its own length,
-    so that its padding comes last either way. (In the packed sequences of torch 2.13 fewer and fewer rows take part, and a row's
-    last bits change with its neighbors.) Source: Schuster & Paliwal (1997); for translation Bahdanau et al. (2015), §3.2,
-    arXiv 1409.0473.
+    Each row is read between its own ends, so padding has no influence: backwards every row is turned round by its own
+    length, so that its padding comes last either way. (In the packed sequences of torch 2.13 fewer and fewer rows take
+    part, and a row's last bits change with its neighbors.) Source: Schuster & Paliwal (1997); for translation Bahdanau
+    et al. (2015), §3.2, arXiv 1409.0473.
 
     Args:
         cell: "gru" or "lstm".

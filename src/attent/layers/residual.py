@@ -22,7 +22,9 @@ class Stream(NamedTuple):
 
     def normalize(self, norm: nn.LayerNorm) -> tuple[Stream, Tensor]:
         """Return the stream after the addition, and its norm in the type of autocast's products."""
-        total, normalized = add_layer_norm(self.features, self.output, norm, self.dropout, autocast_dtype(self.features))
+        total, normalized = add_layer_norm(
+            self.features, self.output, norm, self.dropout, autocast_dtype(self.features)
+        )
         return Stream(total), normalized
 
     def end(self, norm: nn.Module) -> Tensor:
@@ -36,7 +38,8 @@ class Residual(nn.Module):
         post: LayerNorm(x + Dropout(f(x)))         Vaswani et al. (2017), §3.1 and §5.4, arXiv 1706.03762
         pre:  x + Dropout(f(LayerNorm(x)))         Xiong et al. (2020), Figure 1 (b), arXiv 2002.04745
 
-    A sub-layer is written as `stream, x = enter(stream)` and `leave(stream, f(x))`, so that f may also take and return state.
+    A sub-layer is written as `stream, x = enter(stream)` and `leave(stream, f(x))`, so that f may also take and return
+    state.
 
     Args:
         width: the model width E.
@@ -58,4 +61,6 @@ class Residual(nn.Module):
         """Return the stream after the sub-layer, given its output (…, E)."""
         if self.pre:
             return Stream(stream.features, output, self.dropout.active_share)
-        return Stream(add_layer_norm(stream.features, output, self.norm, self.dropout.active_share, stream.features.dtype)[1])
+        return Stream(
+            add_layer_norm(stream.features, output, self.norm, self.dropout.active_share, stream.features.dtype)[1]
+        )

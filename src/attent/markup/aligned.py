@@ -1,4 +1,7 @@
-"""Aligned translations of sentences, joined into that of their text. Without PyTorch, for processes that read and write documents alone."""
+"""Aligned translations of sentences, joined into that of their text.
+
+Without PyTorch, for processes that read and write documents alone.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,25 @@ from attent.markup.placement import place_tags
 # Elements that stand within a line of text.
 INLINE = frozenset(
     (
-        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label", "mark"),
+        *(
+            "a",
+            "abbr",
+            "acronym",
+            "b",
+            "bdi",
+            "bdo",
+            "big",
+            "cite",
+            "data",
+            "del",
+            "dfn",
+            "em",
+            "font",
+            "i",
+            "ins",
+            "label",
+            "mark",
+        ),
         *("q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
     )
 )
@@ -28,9 +46,12 @@ POINTS = frozenset(("br", "img", "wbr", "input"))
 # Elements whose content is not translated.
 VERBATIM_INLINE = frozenset(("code", "kbd", "samp", "var"))
 VERBATIM = VERBATIM_INLINE | frozenset(["pre", "script", "style", "textarea", "svg", "math", "template", "noscript"])
-VOID = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"])
+VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
+)
 
-# A line's end in a text, with the white space around it. It is looked for once in each white space, or long ones would take quadratic time.
+# A line's end in a text, with the white space around it. It is looked for once in each white space, or long ones would
+# take quadratic time.
 BREAK = re.compile(r"(?<![ \t\f])[ \t\f]*+[\r\n][ \t\f\r\n]*+")
 # White space of HTML, which a no-break space is not.
 SPACES = " \t\f\r\n"
@@ -47,7 +68,9 @@ ATTRIBUTE = re.compile(
 COMMENT_END = re.compile(r"--!?>")
 DOCTYPE = re.compile(r"<!doctype", re.IGNORECASE)
 # Marked sections: of SGML, and those that Office writes.
-SECTION = re.compile(rf"<!\[[{SPACES}]*+(?:(?:temp|cdata|ignore|include|rcdata)|(?P<office>if|else|endif))\b", re.IGNORECASE)
+SECTION = re.compile(
+    rf"<!\[[{SPACES}]*+(?:(?:temp|cdata|ignore|include|rcdata)|(?P<office>if|else|endif))\b", re.IGNORECASE
+)
 
 
 @dataclass(slots=True)
@@ -92,7 +115,9 @@ class MarkedText:
     def render(self, translations: Iterable[AlignedText]) -> str:
         """Return the document with the translation of each text in its place."""
         remaining = iter(translations)
-        return "".join(part if isinstance(part, str) else place_tags(part, next(remaining), self.escape) for part in self.parts)
+        return "".join(
+            part if isinstance(part, str) else place_tags(part, next(remaining), self.escape) for part in self.parts
+        )
 
 
 def escape(text: str) -> str:
@@ -172,7 +197,9 @@ class _Reader:
             name = SECTION.match(text, begin)
             if name is None:
                 raise DataError(f"no HTML: unknown marked section {text[begin : begin + 20]!r}")
-            return Token("block", text[begin : self._end("]>" if name["office"] else "]]>", begin) or self._end(">", begin)])
+            return Token(
+                "block", text[begin : self._end("]>" if name["office"] else "]]>", begin) or self._end(">", begin)]
+            )
         if text.startswith("<?", begin) or DOCTYPE.match(text, begin):
             return Token("block", text[begin : self._end(">", begin)])
         # what browsers take for a comment
@@ -183,7 +210,10 @@ class _Reader:
         return 0 if self._last[mark] < begin else self._text.index(mark, begin) + len(mark)
 
     def _unquoted(self, begin: int) -> re.Match[str] | None:
-        """Return a tag with a quotation mark that is not closed: from here on they mean nothing, or each such tag would be long to read."""
+        """Return a tag with a quotation mark that is not closed.
+
+        From here on they mean nothing, or each such tag would be long to read.
+        """
         match = UNQUOTED_TAG.match(self._text, begin)
         self._tag = UNQUOTED_TAG if match else self._tag
         return match
@@ -199,8 +229,12 @@ class _Reader:
         if name in SCRIPTS:
             # its content has no tags; without an end it goes on to the document's
             end = re.compile(f"</{name}(?=[{SPACES}/>])", re.IGNORECASE).search(self._text, match.end())
-            return Token("block", self._text[match.start() : end.start() if end else len(self._text)], name, is_verbatim)
-        kind = "point" if name in POINTS else "open" if name in INLINE or (is_verbatim and name not in VOID) else "block"
+            return Token(
+                "block", self._text[match.start() : end.start() if end else len(self._text)], name, is_verbatim
+            )
+        kind = (
+            "point" if name in POINTS else "open" if name in INLINE or (is_verbatim and name not in VOID) else "block"
+        )
         return Token(kind, raw, name, is_verbatim)
 
 

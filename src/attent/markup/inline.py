@@ -18,7 +18,8 @@ MAX_DEPTH, MAX_ELEMENTS = 50, 2_000
 MAX_CHARACTERS = 100_000
 # Texts and elements after which a line is cut in two: what a list of links without a block's tag between them comes to.
 MAX_CHILDREN = 256
-# Words and signs of a document in lines with elements, and once more in each element: to place one takes some microseconds.
+# Words and signs of a document in lines with elements, and once more in each element: to place one takes some
+# microseconds.
 MAX_PLACED = 300_000
 # As how many of these a line counts, and an element.
 LINE_SIZE, ELEMENT_SIZE = 25, 5
@@ -94,7 +95,10 @@ def cut_line(line: Element) -> list[Element]:
     Raises:
         DataError: it has too many elements, they are nested too deep, or the text around them is too long.
     """
-    pieces = [Element(children=line.children[begin : begin + MAX_CHILDREN]) for begin in range(0, len(line.children), MAX_CHILDREN)]
+    pieces = [
+        Element(children=line.children[begin : begin + MAX_CHILDREN])
+        for begin in range(0, len(line.children), MAX_CHILDREN)
+    ]
     for piece in pieces or [line]:
         level, count, depth = piece.elements, 0, 0
         while level and depth < MAX_DEPTH:
@@ -128,7 +132,10 @@ def check_size(lines: Sequence[Element]) -> None:
     for line in lines:
         total += LINE_SIZE + size(line)[1] if line.elements else 0
         if total > MAX_PLACED:
-            raise DataError(f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: cut it into several")
+            raise DataError(
+                f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: cut it into "
+                "several"
+            )
 
 
 def _note_spaces(line: Element) -> None:
@@ -289,7 +296,9 @@ class SourceLine:
     def _gaps(self) -> dict[Gap, list[str | Mark]]:
         """Return each gap between words that has tags, as it was: white space and tags."""
         gaps: dict[Gap, list[str | Mark]] = {}
-        for number, indices in groupby(range(len(self._marks)), lambda index: bisect_right(self.ends, self._marks[index][0])):
+        for number, indices in groupby(
+            range(len(self._marks)), lambda index: bisect_right(self.ends, self._marks[index][0])
+        ):
             begin = position = self.ends[number - 1] if number else 0
             end = self.begins[number] if number < len(self.begins) else len(self.text)
             pieces, point = list[str | Mark](), None

@@ -1,7 +1,8 @@
 """Markdown: lines to translate, and everything around them as it was.
 
-Which lines are text, and which are code, blocks of HTML or definitions of links, is markdown-it-py's word. Within a line emphasis and links
-are elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark 0.31, as far as lines go.
+Which lines are text, and which are code, blocks of HTML or definitions of links, is markdown-it-py's word. Within a
+line emphasis and links are elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark
+0.31, as far as lines go.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ MAX_NESTING = 20
 BLOCKS = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).disable("inline")
 FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
 LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
-# What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a heading's signs, a
-# table's bar.
-PREFIX = re.compile(r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?")
-# Lines of a document, and marks of quotes, lists and headings that begin or surround them, each of which takes some 20 microseconds.
+# What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a
+# heading's signs, a table's bar.
+PREFIX = re.compile(
+    r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?"
+)
+# Lines of a document, and marks of quotes, lists and headings that begin or surround them, each of which takes some 20
+# microseconds.
 MAX_BLOCKS = 100_000
 BLOCK_MARK = re.compile(r"[ \t]*+(?:>|[-*+#]|\d{1,9}[.)])")
 # Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
@@ -61,7 +65,9 @@ def parse_markdown(text: str) -> MarkedText:
         if len(line) > MAX_LINE:
             raise DataError(f"line {number} has {len(line):,} characters, more than {MAX_LINE:,}")
     _check_blocks(lines)
-    text_lines = {number for token in BLOCKS.parse(text) if token.type == "inline" and token.map for number in range(*token.map)}
+    text_lines = {
+        number for token in BLOCKS.parse(text) if token.type == "inline" and token.map for number in range(*token.map)
+    }
     for number, line in enumerate(lines):
         body = line.rstrip("\r\n")
         if number in text_lines:
@@ -107,7 +113,10 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
 
 
 def _text_end(body: str) -> int:
-    """Return where the text of a line ends: before a heading's signs, a table's bar, and the backslash or the spaces that break a line."""
+    """Return where the text of a line ends.
+
+    Before a heading's signs, a table's bar, and the backslash or the spaces that break a line.
+    """
     text = body.rstrip()
     text = text.removesuffix("\\").rstrip()
     text = text.removesuffix("|").rstrip()
@@ -134,7 +143,9 @@ def _lines_of(text: str) -> list[Element]:
     parents, position, before = [line], 0, ""
     for number, match in enumerate(matches):
         character = _character(match[0], text[match.end() : match.end() + 1]) if match["entity"] else ""
-        is_point = match["escape"] or match["code"] or match["image"] or match["html"] or (match["entity"] and not character)
+        is_point = (
+            match["escape"] or match["code"] or match["image"] or match["html"] or (match["entity"] and not character)
+        )
         if not (is_point or character or number in closed or number in closing):
             continue
         before += text[position : match.start()] + character
@@ -160,7 +171,10 @@ def _lines_of(text: str) -> list[Element]:
 
 
 def _character(entity: str, following: str) -> str:
-    """Return what an entity stands for, as text; empty if it has to stay: a mark, white space, what would begin a tag or an entity."""
+    """Return what an entity stands for, as text.
+
+    Empty if it has to stay: a mark, white space, what would begin a tag or an entity.
+    """
     if entity[1] != "#" and entity[1:] not in html5:
         return entity
     character = html.unescape(entity)

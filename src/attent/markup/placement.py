@@ -1,10 +1,11 @@
 """The tags of a line in its translation: each once, nested as they were.
 
-An element is put around the words of the translation that are linked to its own. They need not be side by side: of all stretches of words
-the element takes the one with the most of its own words beyond those of others. A word that is half within an element is cut at the tag if
-it comes out as it was, as in H<sub>2</sub>O. An element whose words have no counterpart stays, empty, where the words before it ended;
-emphasis of Markdown's, which would be read as text, goes. What is not translated (code, a placeholder, an address) is moved the same way
-as an empty tag. Where the same tags meet between two words as in the source, the white space around them is the source's.
+An element is put around the words of the translation that are linked to its own. They need not be side by side: of all
+stretches of words the element takes the one with the most of its own words beyond those of others. A word that is half
+within an element is cut at the tag if it comes out as it was, as in H<sub>2</sub>O. An element whose words have no
+counterpart stays, empty, where the words before it ended; emphasis of Markdown's, which would be read as text, goes.
+What is not translated (code, a placeholder, an address) is moved the same way as an empty tag. Where the same tags meet
+between two words as in the source, the white space around them is the source's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from attent.markup.inline import CLOSING, OPENING, POINT, AlignedText, Element, 
 
 # What a word of an innermost element counts, to those around it: they bridge so many foreign words but one for it.
 INNERMOST = 6
-# What a word counts and what a sign: attention to signs says little, and rather does an element bridge one than that it loses a word.
+# What a word counts and what a sign: attention to signs says little, and rather does an element bridge one than that it
+# loses a word.
 WORD, SIGN = 10, 1
 # Links to either side of an element without words among which the nearest to its parent's words is looked for.
 REACH = 64
@@ -72,19 +74,30 @@ def _linked_pieces(source: SourceLine, spans: Sequence[Span], links: Sequence[tu
     return linked
 
 
-def _cut_copies(source: SourceLine, text: str, spans: Sequence[Span], linked: Sequence[set[int]]) -> tuple[list[Span], list[set[int]]]:
+def _cut_copies(
+    source: SourceLine, text: str, spans: Sequence[Span], linked: Sequence[set[int]]
+) -> tuple[list[Span], list[set[int]]]:
     """Cut the units of a translation whose source tags cut, if they came out as they were.
 
     Return all units with their pieces.
     """
     cut, results = dict(source.cut), list[tuple[Span, set[int]]]()
     for span, pieces in zip(spans, linked, strict=True):
-        first = next((piece for piece in sorted(pieces & cut.keys()) if source.has_word(cut[piece], text[span.begin : span.end])), None)
+        first = next(
+            (
+                piece
+                for piece in sorted(pieces & cut.keys())
+                if source.has_word(cut[piece], text[span.begin : span.end])
+            ),
+            None,
+        )
         if first is None:
             results.append((span, pieces))
             continue
         offset = span.begin - source.begins[first]
-        results += ((Span(source.begins[piece] + offset, source.ends[piece] + offset), {piece}) for piece in cut.pop(first))
+        results += (
+            (Span(source.begins[piece] + offset, source.ends[piece] + offset), {piece}) for piece in cut.pop(first)
+        )
     return [span for span, _ in results], [pieces for _, pieces in results]
 
 
@@ -127,12 +140,15 @@ class _Placer:
         for number, child in enumerate(children):
             low, high = stretches.get(number) or 2 * (self._point(self._source.begin(child), begin, end, neighbors),)
             placed.inner.append(self.place(child, low, high))
-        # where elements meet, an empty one stands before the words that follow it; sorting keeps the source's order otherwise
+        # where elements meet, an empty one stands before the words that follow it; sorting keeps the source's order
+        # otherwise
         placed.inner.sort(key=lambda item: (item.begin, item.end))
         return placed
 
     def _stretches(self, elements: Sequence[Element], begin: int, end: int) -> dict[int, tuple[int, int]]:
-        """Return a stretch of units for each element that has one, by its number; the one with the clearest chooses first.
+        """Return a stretch of units for each element that has one, by its number.
+
+        The one with the clearest chooses first.
 
         Args:
             elements: side by side.
@@ -141,7 +157,9 @@ class _Placer:
         """
         is_free, stretches = bytearray(len(self._linked)), dict[int, tuple[int, int]]()
         is_free[begin:end] = b"\1" * (end - begin)
-        waiting = [self._best_stretch(is_free, element, number) for number, element in enumerate(elements) if element.children]
+        waiting = [
+            self._best_stretch(is_free, element, number) for number, element in enumerate(elements) if element.children
+        ]
         heapq.heapify(waiting)
         while waiting:
             score, number, (low, high) = heapq.heappop(waiting)
@@ -183,7 +201,10 @@ class _Placer:
         return -best, number, stretch
 
     def _point(self, start: int, begin: int, end: int, stretches: Sequence[tuple[int, int]]) -> int:
-        """Return the unit before which an element without words stands: after the word that was before it, or before the next one."""
+        """Return the unit before which an element without words stands.
+
+        After the word that was before it, or before the next one.
+        """
         begins, ends = self._source.begins, self._source.ends
         index = bisect_left(self._link_pieces, bisect_left(begins, start))
         before = self._nearest(range(index - 1, max(index - REACH, 0) - 1, -1), begin, end)

@@ -1,6 +1,7 @@
 """Subtitles (SubRip, .srt): each cue is a line to translate; numbers, times and blank lines stay as they are.
 
-Line ends within a cue are put back between the words that they stood between; before a dash, where somebody else speaks, they end a line.
+Line ends within a cue are put back between the words that they stood between; before a dash, where somebody else
+speaks, they end a line.
 """
 
 from __future__ import annotations

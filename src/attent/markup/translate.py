@@ -21,7 +21,11 @@ from attent.markup.subtitles import parse_subtitles
 # Translations of sentences, the best first.
 Search = Callable[[Sequence[str]], list[list[Translation]]]
 Refuse = Callable[[int, str, str], None]
-PARSERS: dict[str, Callable[[str], MarkedText]] = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
+PARSERS: dict[str, Callable[[str], MarkedText]] = {
+    "html": parse_html,
+    "markdown": parse_markdown,
+    "subtitles": parse_subtitles,
+}
 
 
 def parse_markup(document: str, kind: str) -> MarkedText:
@@ -52,11 +56,13 @@ def translate_markup(
         documents: whole documents, or parts of them.
         kind: "html", "markdown" or "subtitles".
         settings: of the search.
-        language: the source's code, by whose rules lines are cut into sentences; whole lines are translated unless given.
+        language: the source's code, by whose rules lines are cut into sentences; whole lines are translated unless
+            given.
         selector: the attention to read; the run's own choice unless given, see `AttentionSelector.of_run`.
         search: translates sentences; the translator's own, by the settings, unless given.
-        refuse: is called with the index of a document, what of it stays as it was, and the reason: a sentence that the translator
-            refuses, or a whole document that cannot be read. Unless given, sentences stay without a word, and a document raises.
+        refuse: is called with the index of a document, what of it stays as it was, and the reason: a sentence that the
+            translator refuses, or a whole document that cannot be read. Unless given, sentences stay without a word,
+            and a document raises.
 
     Raises:
         ArgumentError: the model has no attention to the source.
@@ -66,14 +72,18 @@ def translate_markup(
     parsed = [_parsed(number, document, kind, refuse) for number, document in enumerate(documents)]
     for line in (line for marked in parsed for line in marked.lines):
         _respell(line, translator)
-    splits = [split_sentences(text, language or "en", whole=language is None) for marked in parsed for text in marked.texts]
+    splits = [
+        split_sentences(text, language or "en", whole=language is None) for marked in parsed for text in marked.texts
+    ]
     sentences = [sentence for split in splits for sentence in split.sentences]
     refusals = [translator.refusal(sentence) for sentence in sentences]
     accepted = [sentence for sentence, refusal in zip(sentences, refusals, strict=True) if refusal is None]
     translations = [n_best[0] for n_best in (search(accepted) if search else translator.search(accepted, settings))]
     links = translation_spans(translator, accepted, translations, selector)
     translated = (AlignedText(translation.text, spans) for translation, spans in zip(translations, links, strict=True))
-    results = iter([untranslated(text) if reason else next(translated) for text, reason in zip(sentences, refusals, strict=True)])
+    results = iter(
+        [untranslated(text) if reason else next(translated) for text, reason in zip(sentences, refusals, strict=True)]
+    )
     owners = (number for number, marked in enumerate(parsed) for _ in marked.lines)
     numbers = [number for number, split in zip(owners, splits, strict=True) for _ in split.sentences]
     for number, sentence, reason in zip(numbers, sentences, refusals, strict=True):

@@ -22,12 +22,12 @@ class EncoderModel(Model):
 
         H = Encoder([c; x₁; …; x_T] + positions);  logits = W h
 
-    The output predicts tokens at their positions (masked language modelling), or classes from the position of the class vector c
-    (`settings.cls`). `forward` returns the features, `output` turns a selection of them into logits, and a loss may fuse `to_logits`
-    with the cross entropy.
+    The output predicts tokens at their positions (masked language modelling), or classes from the position of the class
+    vector c (`settings.cls`). `forward` returns the features, `output` turns a selection of them into logits, and a
+    loss may fuse `to_logits` with the cross entropy.
 
-    Source: Devlin et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, eq. 1–4, arXiv 2010.11929. Their positions
-    are learnt (`position = "learned"`).
+    Source: Devlin et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, eq. 1–4, arXiv 2010.11929.
+    Their positions are learnt (`position = "learned"`).
 
     Args:
         settings: of the model, apart from these two sizes.
@@ -83,14 +83,22 @@ class EncoderModel(Model):
         return self.encoder.by_layer(*self._embed(sequence, lengths))
 
     def _embed(self, sequence: Tensor, lengths: Lengths) -> tuple[Features, Lengths]:
-        """Return the encoder's arguments: embedded positions, with the class vector and positions, and their lengths."""
+        """Return the encoder's arguments.
+
+        Embedded positions, with the class vector and positions, and their lengths.
+        """
         axes = 2 if self.settings.input == "tokens" else 3
         if sequence.dim() != axes or lengths.shape != sequence.shape[:1]:
             shape = "(B, T)" if axes == 2 else "(B, T, D)"
-            raise ShapeError(f"a sequence must be {shape} and lengths (B,), got {tuple(sequence.shape)} and {tuple(lengths.shape)}")
+            raise ShapeError(
+                f"a sequence must be {shape} and lengths (B,), got {tuple(sequence.shape)} and {tuple(lengths.shape)}"
+            )
         features = self.embedding(sequence)
         if self.cls is not None:
-            features, lengths = torch.cat([self.cls.to(features.dtype).expand(len(features), 1, -1), features], 1), lengths + 1
+            features, lengths = (
+                torch.cat([self.cls.to(features.dtype).expand(len(features), 1, -1), features], 1),
+                lengths + 1,
+            )
         return self.dropout(features if self.positions is None else self.positions(features)), lengths
 
     def output(self, features: Tensor) -> Tensor:

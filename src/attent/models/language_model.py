@@ -44,8 +44,8 @@ class LanguageModel(Model):
 
     `forward` reads all tokens at once, `start` and `step` one at a time; both compute the same features.
 
-    Source: Liu et al. (2018), §4.2.2, arXiv 1801.10198; Radford et al. (2018), "Improving Language Understanding by Generative
-    Pre-Training", §3.1.
+    Source: Liu et al. (2018), §4.2.2, arXiv 1801.10198; Radford et al. (2018), "Improving Language Understanding by
+    Generative Pre-Training", §3.1.
 
     Args:
         settings: of the model, apart from its vocabulary.
@@ -88,7 +88,9 @@ class LanguageModel(Model):
         if tokens.dim() != 2:
             raise ShapeError(f"tokens must be (B, T), got {tuple(tokens.shape)}")
         # in fewer bits than training has, as generation computes
-        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(state := self.start(len(tokens)), IncrementalState):
+        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(
+            state := self.start(len(tokens)), IncrementalState
+        ):
             return transformer_packing.decode_steps(self.decoder, self.embedding, state, tokens)
         return self.decoder(self.embedding(tokens), (None,) * len(self.decoder.layers))[0]
 

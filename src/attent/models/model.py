@@ -4,11 +4,12 @@
     logits = model.output(model.decode(memory, tokens))                       all steps at once: the tokens are given
     state  = model.start(memory); features, state = model.step(state, tokens)      one step at a time: search
 
-Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` may fuse it with the loss or the
-search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that tell source and target:
-`encoder` is the source attending to itself, `cross_attention` the target attending to the source, and any other attention of the
-decoder the target attending to its own past. Row t of a map of the decoder is labelled with the token that step t produces;
-`attent.evaluation.forced_decoding` says when it may belong to the token that step t reads.
+Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` may fuse it with the loss
+or the search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that tell
+source and target: `encoder` is the source attending to itself, `cross_attention` the target attending to the source,
+and any other attention of the decoder the target attending to its own past. Row t of a map of the decoder is labelled
+with the token that step t produces; `attent.evaluation.forced_decoding` says when it may belong to the token that step
+t reads.
 """
 
 from __future__ import annotations
@@ -31,23 +32,35 @@ from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class Model(nn.Module):
-    """A model that can be trained by a loss that fits it. `to_logits` is its last layer, which a loss may fuse with the cross entropy."""
+    """A model that can be trained by a loss that fits it.
+
+    `to_logits` is its last layer, which a loss may fuse with the cross entropy.
+    """
 
     to_logits: nn.Linear
 
     def train(self, mode: bool = True) -> Self:
-        """Switch between training and evaluation, and drop packed weights: parameters may change without PyTorch counting it."""
+        """Switch between training and evaluation, and drop packed weights.
+
+        Parameters may change without PyTorch counting it.
+        """
         packed_linear.forget(self)
         return super().train(mode)
 
     @property
     def units(self) -> Sequence[nn.Module]:
-        """The layers, in the order in which they run; only its own forward uses a unit's weights, so that they can be sharded."""
+        """The layers, in the order in which they run.
+
+        Only its own forward uses a unit's weights, so that they can be sharded.
+        """
         return ()
 
     @property
     def longest(self) -> int | None:
-        """The maximum length of a sequence in tokens, padding included, that all scores and positions take; None without a limit."""
+        """The maximum length of a sequence in tokens, padding included, that all scores and positions take.
+
+        None without a limit.
+        """
         limits = (part.maximum_length for part in self.modules() if isinstance(part, Score | Learned))
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -127,7 +140,10 @@ class EncoderDecoder(Model, ABC, Generic[S]):
 
     @property
     def source_attention_layers(self) -> int:
-        """The number of layers whose attention `source_attention` computes now; 0 if only `watch` tells what `decode` attends to."""
+        """The number of layers whose attention `source_attention` computes now.
+
+        0 if only `watch` tells what `decode` attends to.
+        """
         return 0
 
     def source_attention(self, memory: Memory, tokens: Tokens, layer: int) -> AttentionMap:
@@ -149,7 +165,10 @@ class EncoderDecoder(Model, ABC, Generic[S]):
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
 
     def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
-        """Encode a source for a search of so many steps in the compiled library; None if that cannot compute the model as it is now."""
+        """Encode a source for a search of so many steps in the compiled library.
+
+        None if that cannot compute the model as it is now.
+        """
         return None
 
     def output(self, features: Tensor) -> Tensor:

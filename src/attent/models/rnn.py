@@ -41,7 +41,10 @@ class RNN(EncoderDecoder[RnnState]):
         super().__init__()
         shared = settings.share_embeddings
         if shared == "all" and source_size != target_size:
-            raise ArgumentError(f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target tokens')
+            raise ArgumentError(
+                f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
+                "tokens"
+            )
         width = settings.embedding_width
         self.settings = settings
         self.source_embedding = TokenEmbedding(source_size, width)
@@ -76,12 +79,16 @@ class RNN(EncoderDecoder[RnnState]):
             ShapeError: there is not one length a row.
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+            raise ShapeError(
+                f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
+            )
         features = self.encoder(self.embedding_dropout(self.source_embedding(source)), lengths)
         return Memory(self.context_dropout(self.norm(features)), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        return self.output_dropout(self.decoder.teacher_forced(self.embedding_dropout(self.target_embedding(tokens)), memory))
+        return self.output_dropout(
+            self.decoder.teacher_forced(self.embedding_dropout(self.target_embedding(tokens)), memory)
+        )
 
     def start(self, memory: Memory) -> RnnState:
         return self.decoder.start(memory)

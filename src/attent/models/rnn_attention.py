@@ -29,9 +29,9 @@ class Local(nn.Module):
 
         p_t = t ("m"),  or p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)) ("p")
 
-    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalized again. S is the length of the
-    source without padding; positions and steps are counted from 0. With "m" a step more than D beyond the source's end attends to no
-    key. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
+    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalized again. S is the
+    length of the source without padding; positions and steps are counted from 0. With "m" a step more than D beyond the
+    source's end attends to no key. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
 
     Args:
         kind: monotonic ("m") or predictive ("p") alignment.
@@ -144,7 +144,9 @@ class RecurrentAttention(nn.Module):
             return None
         if isinstance(score, General):
             return score.weight if score.factor == 1.0 else score.weight * score.factor, None, None
-        return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
+        return (
+            (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
+        )
 
     @property
     def context_projection(self) -> None:

@@ -30,8 +30,8 @@ class RnnState:
 
     Args:
         layers: each layer's state.
-        beside: the input that each step concatenates to the token's embedding, (B, n): the source's vector (attention "none"), the
-            previous attentional vector (luong with input feeding), or nothing, n = 0.
+        beside: the input that each step concatenates to the token's embedding, (B, n): the source's vector (attention
+            "none"), the previous attentional vector (luong with input feeding), or nothing, n = 0.
         lengths: the number of real source tokens, (B,).
         source: the memory's lowered keys and its values; None without attention.
         steps: the number of steps so far, (B,), for local attention; None otherwise.
@@ -74,7 +74,9 @@ class RnnDecoder(nn.Module, ABC):
     def __init__(self, settings: RnnSettings, input_feed_width: int, readout_width: int) -> None:
         super().__init__()
         self.settings = settings
-        self.recurrent = RecurrentStack(settings.cell, settings.embedding_width + input_feed_width, settings.width, settings.decoder_layers)
+        self.recurrent = RecurrentStack(
+            settings.cell, settings.embedding_width + input_feed_width, settings.width, settings.decoder_layers
+        )
         self.parts = 2 if settings.cell == "lstm" else 1
         summary_width = settings.width if settings.attention == "none" else settings.memory_width
         self.first_state = linear(summary_width, settings.decoder_layers * self.parts * settings.width)
@@ -98,7 +100,9 @@ class RnnDecoder(nn.Module, ABC):
 
     def first_states(self, summary: Tensor) -> tuple[RecurrentState, ...]:
         """Return every layer's first state, tanh(W summary + b), for an LSTM with its cell."""
-        parts = torch.tanh(self.first_state(summary).to(self.first_state.weight.dtype)).chunk(self.settings.decoder_layers * self.parts, -1)
+        parts = torch.tanh(self.first_state(summary).to(self.first_state.weight.dtype)).chunk(
+            self.settings.decoder_layers * self.parts, -1
+        )
         if self.parts == 1:
             return tuple(RecurrentState(hidden) for hidden in parts)
         return tuple(RecurrentState(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
@@ -114,9 +118,10 @@ class ContextDecoder(RnnDecoder):
         c = tanh(V [h→_T; h←_1]),  s_0 = tanh(V' c)
         s_t = f(s_{t−1}, [e_t; c]),  output = tanh(W [s_t; e_t; c])
 
-    e_t is the embedding of the token read at step t, BOS first. Source: Cho et al. (2014), §2.2 and A.1, arXiv 1406.1078, whose
-    encoder is unidirectional and whose output has a maxout in place of the tanh. Without context_every_step c only enters s_0
-    (Sutskever et al. 2014, §2, arXiv 1409.3215, where s_0 is the encoder's last state).
+    e_t is the embedding of the token read at step t, BOS first. Source: Cho et al. (2014), §2.2 and A.1, arXiv
+    1406.1078, whose encoder is unidirectional and whose output has a maxout in place of the tanh. Without
+    context_every_step c only enters s_0 (Sutskever et al. 2014, §2, arXiv 1409.3215, where s_0 is the encoder's last
+    state).
     """
 
     def __init__(self, settings: RnnSettings) -> None:
@@ -126,7 +131,9 @@ class ContextDecoder(RnnDecoder):
 
     def start(self, memory: Memory) -> RnnState:
         context = torch.tanh(self.summary(ends(memory.features, memory.lengths)))  # (B, E)
-        return RnnState(self.first_states(context), context if self.settings.context_every_step else context[:, :0], memory.lengths)
+        return RnnState(
+            self.first_states(context), context if self.settings.context_every_step else context[:, :0], memory.lengths
+        )
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         context = state.beside[:, None].expand(-1, embedded.shape[1], -1)  # (B, T, n)
@@ -137,7 +144,9 @@ class ContextDecoder(RnnDecoder):
 class AttendingDecoder(RnnDecoder):
     """Base class of the decoders with attention; their first state is computed from the memory's two ends."""
 
-    def __init__(self, settings: RnnSettings, input_feed_width: int, readout_width: int, feedback_width: int = 0) -> None:
+    def __init__(
+        self, settings: RnnSettings, input_feed_width: int, readout_width: int, feedback_width: int = 0
+    ) -> None:
         super().__init__(settings, input_feed_width, readout_width)
         self.feedback_width = feedback_width
         local = None if settings.local == "none" else Local(settings.local, settings.local_window, settings.width)
@@ -155,7 +164,9 @@ class AttendingDecoder(RnnDecoder):
         input_feed = memory.features.new_zeros(memory.lengths.shape[0], self.feedback_width)
         source = self.cross_attention.cache_kv(memory)
         steps = None if self.cross_attention.local is None else torch.zeros_like(memory.lengths)
-        return RnnState(self.first_states(ends(memory.features, memory.lengths)), input_feed, memory.lengths, source, steps)
+        return RnnState(
+            self.first_states(ends(memory.features, memory.lengths)), input_feed, memory.lengths, source, steps
+        )
 
     @property
     def has_fused_form(self) -> bool:
@@ -171,7 +182,9 @@ class AttendingDecoder(RnnDecoder):
         if not self.training or not self.has_fused_form or is_watched() or is_intervened([self.cross_attention]):
             return reference()
         inputs = embedded, memory.features
-        return attention_rnn.decode(lambda: self.fused(embedded, *self._fused_operands(memory)), reference, inputs, self.parameters())
+        return attention_rnn.decode(
+            lambda: self.fused(embedded, *self._fused_operands(memory)), reference, inputs, self.parameters()
+        )
 
     def _fused_operands(self, memory: Memory) -> tuple[Source, list[Layer]]:
         parameters, values = self.cross_attention.fused_parameters, memory.features.to(autocast_dtype(memory.features))
@@ -187,17 +200,24 @@ class BahdanauDecoder(AttendingDecoder):
 
         c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t]),  output = tanh(W [s_t; e_t; c_t])
 
-    Source: Bahdanau et al. (2015), §3.1 and A.1.2, arXiv 1409.0473; there the output is a maxout of s_{t−1}, e_t and c_t. With
-    token_in_query the query is s_{t−1} + P e_t + b.
+    Source: Bahdanau et al. (2015), §3.1 and A.1.2, arXiv 1409.0473; there the output is a maxout of s_{t−1}, e_t and
+    c_t. With token_in_query the query is s_{t−1} + P e_t + b.
     """
 
     def __init__(self, settings: RnnSettings) -> None:
-        super().__init__(settings, settings.memory_width, settings.width + settings.embedding_width + settings.memory_width)
+        super().__init__(
+            settings, settings.memory_width, settings.width + settings.embedding_width + settings.memory_width
+        )
         # P and b; checkpoints have the name.
         self.asked = linear(settings.embedding_width, settings.width) if settings.token_in_query else None
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        layers, lowest, attention, source = state.layers, self.recurrent.layers[0], self.cross_attention, cast(KeyValueCache, state.source)
+        layers, lowest, attention, source = (
+            state.layers,
+            self.recurrent.layers[0],
+            self.cross_attention,
+            cast(KeyValueCache, state.source),
+        )
         project_context = lowest.share(embedded.shape[-1])
         query_terms = None if self.asked is None else self.asked(embedded)  # (B, T, E)
         prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths)
@@ -228,8 +248,9 @@ class LuongDecoder(AttendingDecoder):
 
         s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  output = h̃_t = tanh(W [c_t; s_t])
 
-    h̃_0 = 0; without input feeding h̃ does not enter f, and all steps are computed at once. Source: Luong et al. (2015), §3,
-    equation 5, and §3.3, arXiv 1508.04025; their attentional vector h̃ is as wide as the state, here as an embedding.
+    h̃_0 = 0; without input feeding h̃ does not enter f, and all steps are computed at once. Source: Luong et al.
+    (2015), §3, equation 5, and §3.3, arXiv 1508.04025; their attentional vector h̃ is as wide as the state, here as an
+    embedding.
     """
 
     def __init__(self, settings: RnnSettings) -> None:
@@ -238,7 +259,9 @@ class LuongDecoder(AttendingDecoder):
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         attention, source, count = self.cross_attention, cast(KeyValueCache, state.source), embedded.shape[1]
-        steps = None if state.steps is None else state.steps[:, None] + torch.arange(count, device=state.steps.device)  # (B, T)
+        steps = (
+            None if state.steps is None else state.steps[:, None] + torch.arange(count, device=state.steps.device)
+        )  # (B, T)
         if self.feedback_width:
             return self._forward_stepwise(embedded, state, steps)
         queries, layers = self.recurrent(embedded, state.layers)  # (B, T, E)
@@ -258,7 +281,9 @@ class LuongDecoder(AttendingDecoder):
         layers, input_feed, lowest = state.layers, state.beside, self.recurrent.layers[0]
         attention, source = self.cross_attention, cast(KeyValueCache, state.source)
         project_feed = lowest.share(embedded.shape[-1])
-        prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1])
+        prepared = attention.prepare(
+            layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1]
+        )
         outputs: list[Tensor] = []
         contexts: list[Tensor] = []
         queries: list[Tensor] = []
@@ -278,7 +303,11 @@ class LuongDecoder(AttendingDecoder):
         return torch.stack(outputs, 1), state.advance(layers, embedded.shape[1], input_feed)
 
 
-DECODERS: dict[str, Callable[[RnnSettings], RnnDecoder]] = {"none": ContextDecoder, "bahdanau": BahdanauDecoder, "luong": LuongDecoder}
+DECODERS: dict[str, Callable[[RnnSettings], RnnDecoder]] = {
+    "none": ContextDecoder,
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+}
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from attent.errors import UnknownNameError
 from attent.layers.feed_forward import Activation
@@ -23,8 +31,9 @@ TRANSFORMER_PRESETS: dict[str, dict[str, Any]] = {
     "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "feed_forward": 1024, "heads": 4},
     "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
 }
-# lium: Caglayan et al. (2017), "LIUM-CVC Submissions for WMT17 Multimodal Translation Task", arXiv 1707.04481, and its published
-# configuration; their decoder has two units a step, this one has one, and their layer normalization is inside the units.
+# lium: Caglayan et al. (2017), "LIUM-CVC Submissions for WMT17 Multimodal Translation Task", arXiv 1707.04481, and its
+# published configuration; their decoder has two units a step, this one has one, and their layer normalization is inside
+# the units.
 RNN_PRESETS: dict[str, dict[str, Any]] = {
     "lium": {
         "cell": "gru",
@@ -86,7 +95,8 @@ class StackSettings(PresetSettings):
         norm: layer normalization after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, see attent.attention.scores.
         normalizer: the name of a normalizer, see attent.attention.normalizers.
-        position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or none.
+        position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or
+            none.
         maximum_length: the number of learned positions, in tokens.
         output_bias: whether the logits have a bias.
     """
@@ -113,14 +123,19 @@ class StackSettings(PresetSettings):
             raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
         if self.position == "rotary" and (head_width := self.width // self.heads) % 2:
             raise ValueError(
-                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: {self._heads_advice()}"
+                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: "
+                f"{self._heads_advice()}"
             )
         return self
 
     def _heads_advice(self) -> str:
         """Return advice for heads of an odd width: the nearest number of heads of an even one."""
         groups = self.key_value_heads or 1
-        counts = [heads for heads in range(1, min(self.width, MOST_HEADS) + 1) if not (self.width % (2 * heads) or heads % groups)]
+        counts = [
+            heads
+            for heads in range(1, min(self.width, MOST_HEADS) + 1)
+            if not (self.width % (2 * heads) or heads % groups)
+        ]
         if not counts:
             return "set another width, or another position"
         return f"set heads = {min(counts, key=lambda heads: (abs(heads - self.heads), -heads))}"
@@ -134,8 +149,8 @@ class TransformerSettings(StackSettings):
     Args:
         encoder_layers: number of encoder layers.
         decoder_layers: number of decoder layers.
-        share_embeddings: the output matrix is the target's embedding ("target"), which also is the source's ("all", needs one
-            vocabulary), or separate ("none"). Press & Wolf (2017), arXiv 1608.05859.
+        share_embeddings: the output matrix is the target's embedding ("target"), which also is the source's ("all",
+            needs one vocabulary), or separate ("none"). Press & Wolf (2017), arXiv 1608.05859.
         scale_embeddings: whether embeddings are multiplied by √width, as the paper's are.
     """
 
@@ -160,13 +175,15 @@ class EncoderSettings(StackSettings):
 
     Args:
         layers: number of layers.
-        input: a sequence of token ids, which are embedded ("tokens"), or of vectors, which a linear layer projects ("vectors").
-        cls: whether a learnt vector precedes every sequence, from whose features the output is computed. Devlin et al. (2018), §3,
-            arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, arXiv 2010.11929.
+        input: a sequence of token ids, which are embedded ("tokens"), or of vectors, which a linear layer projects
+            ("vectors").
+        cls: whether a learnt vector precedes every sequence, from whose features the output is computed. Devlin et al.
+            (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, arXiv 2010.11929.
     """
 
     presets: ClassVar = {
-        name: {"layers": sizes["encoder_layers"]} | {key: value for key, value in sizes.items() if not key.endswith("_layers")}
+        name: {"layers": sizes["encoder_layers"]}
+        | {key: value for key, value in sizes.items() if not key.endswith("_layers")}
         for name, sizes in TRANSFORMER_PRESETS.items()
     }
     implied: ClassVar = {"kind": "encoder"}
@@ -211,21 +228,22 @@ class RnnSettings(PresetSettings):
         decoder_layers: number of decoder layers.
         embedding_width: features of an embedding, and of the decoder's output.
         width: features of the decoder's state.
-        encoder_width: features of one direction of the encoder; by default half of width, so that the memory is as wide as the
-            state, as the score "dot" needs.
-        attention: how the decoder reads the source: as one vector ("none", Cho et al. 2014, arXiv 1406.1078, and Sutskever et al.
-            2014, arXiv 1409.3215), by attention from the state before each step ("bahdanau", 2015, arXiv 1409.0473), or from
-            the state after it ("luong", 2015, arXiv 1508.04025).
-        score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for luong.
-        scaled_score: whether the score general is divided by √ of the memory's width. Luong's is not; but then Adam makes the
-            weights all but hard in a wide model's first updates, which it leaves slowly (docs/compare.md).
+        encoder_width: features of one direction of the encoder; by default half of width, so that the memory is as wide
+            as the state, as the score "dot" needs.
+        attention: how the decoder reads the source: as one vector ("none", Cho et al. 2014, arXiv 1406.1078, and
+            Sutskever et al. 2014, arXiv 1409.3215), by attention from the state before each step ("bahdanau", 2015,
+            arXiv 1409.0473), or from the state after it ("luong", 2015, arXiv 1508.04025).
+        score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for
+            luong.
+        scaled_score: whether the score general is divided by √ of the memory's width. Luong's is not; but then Adam
+            makes the weights all but hard in a wide model's first updates, which it leaves slowly (docs/compare.md).
         attention_hidden: features inside an additive or concat score; by default as many as the memory has.
         normalizer: the name of a normalizer, see attent.attention.normalizers.
-        local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one ("p"), or
-            global ("none"); their §3.2.
+        local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one
+            ("p"), or global ("none"); their §3.2.
         local_window: the window's half-width D, in tokens.
-        token_in_query: whether bahdanau's query includes the token read at the step, as in a conditional GRU (Sennrich et al. 2017,
-            arXiv 1703.04357); here through a linear layer on its embedding.
+        token_in_query: whether bahdanau's query includes the token read at the step, as in a conditional GRU (Sennrich
+            et al. 2017, arXiv 1703.04357); here through a linear layer on its embedding.
         input_feeding: whether luong's attentional vector enters the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
             alone (Sutskever).
@@ -323,7 +341,9 @@ def _validate(values: Any) -> Any:
     return values if isinstance(values, BaseModel) else SETTINGS[kind_of(values)].model_validate(values)
 
 
-ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings | DecoderSettings, BeforeValidator(_validate)]
+ModelSettings = Annotated[
+    TransformerSettings | RnnSettings | EncoderSettings | DecoderSettings, BeforeValidator(_validate)
+]
 
 
 def keys_of(values: Any) -> dict[str, Any]:

@@ -29,7 +29,8 @@ class TransformerState:
     Args:
         length: target tokens so far, BOS included; the same in every row.
         lengths: the number of real source tokens, (B,).
-        written: each layer's keys and values of the target; None before the first token. The names of fields stand in exported graphs.
+        written: each layer's keys and values of the target; None before the first token. The names of fields stand in
+            exported graphs.
         source: each layer's keys and values of the memory.
     """
 
@@ -66,9 +67,16 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         super().__init__()
         shared = settings.share_embeddings
         if shared == "all" and source_size != target_size:
-            raise ArgumentError(f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target tokens')
+            raise ArgumentError(
+                f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target '
+                "tokens"
+            )
         target = TokenEmbedding(target_size, settings.width, is_scaled=settings.scale_embeddings)
-        source = target if shared == "all" else TokenEmbedding(source_size, settings.width, is_scaled=settings.scale_embeddings)
+        source = (
+            target
+            if shared == "all"
+            else TokenEmbedding(source_size, settings.width, is_scaled=settings.scale_embeddings)
+        )
         self.settings = settings
         self.source_embedding = Embedding(source, settings)
         self.target_embedding = Embedding(target, settings)
@@ -82,7 +90,9 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     @property
     def batch_invariant(self) -> bool:
-        is_packed = transformer_packing.has_packed_form(self.encoder) and transformer_packing.has_packed_form(self.decoder)
+        is_packed = transformer_packing.has_packed_form(self.encoder) and transformer_packing.has_packed_form(
+            self.decoder
+        )
         return is_packed and packed_linear.is_batch_invariant(self.to_logits)
 
     @property
@@ -100,19 +110,26 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
             ShapeError: there is not one length a row.
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+            raise ShapeError(
+                f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}"
+            )
         return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
         # in fewer bits than training has, as a search computes
-        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(state := self.start(memory), IncrementalState):
+        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(
+            state := self.start(memory), IncrementalState
+        ):
             return transformer_packing.decode_steps(self.decoder, self.target_embedding, state, tokens)
         layers = len(self.decoder.layers)
-        return self.decoder(self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths)[0]
+        return self.decoder(
+            self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths
+        )[0]
 
     @property
     def source_attention_layers(self) -> int:
-        # a subclass or a replaced part may attend otherwise; in fewer bits, maps are still those of the modules, which `watch` asks for
+        # a subclass or a replaced part may attend otherwise; in fewer bits, maps are still those of the modules, which
+        # `watch` asks for
         is_plain = type(self) is Transformer and type(self.decoder) is Decoder and not self.training
         are_plain = is_plain and all(type(layer) is DecoderLayer for layer in self.decoder.layers)
         return len(self.decoder.layers) if are_plain and packed_linear.kind_of(self.encoder) is Kind.FLOAT32 else 0
@@ -123,7 +140,9 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def start(self, memory: Memory) -> TransformerState | IncrementalState:
         return transformer_packing.start(self.decoder, memory, lambda: self._start(memory))
 
-    def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[StepFeatures, TransformerState | IncrementalState]:
+    def step(
+        self, state: TransformerState | IncrementalState, tokens: Tensor
+    ) -> tuple[StepFeatures, TransformerState | IncrementalState]:
         if isinstance(state, IncrementalState):
             return transformer_packing.decode_step(self.decoder, self.target_embedding, state, tokens)
         features = self.target_embedding(tokens[:, None], state.length)

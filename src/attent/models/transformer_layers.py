@@ -188,7 +188,10 @@ class CausalLayer(SelfAttentionLayer):
     """
 
     def forward(self, stream: Stream, cache: KeyValueCache | None) -> tuple[Stream, KeyValueCache]:
-        """Transform the next T positions, (B, T, E), given keys and values of those before; return them with the new ones too."""
+        """Transform the next T positions, (B, T, E), given keys and values of those before.
+
+        Return them with the new ones too.
+        """
         stream, query = self.around_attention.enter(stream)
         cache = self.self_attention.remember(query, cache)
         # right padding needs no lengths: the causal mask hides it from all real positions
@@ -202,7 +205,9 @@ class Encoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings | EncoderSettings) -> None:
         super().__init__()
-        self.layers = cast(Sequence[EncoderLayer], nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers)))
+        self.layers = cast(
+            Sequence[EncoderLayer], nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        )
         self.norm = build_final_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
@@ -229,7 +234,9 @@ class Decoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.layers = cast(Sequence[DecoderLayer], nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers)))
+        self.layers = cast(
+            Sequence[DecoderLayer], nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        )
         self.norm = build_final_norm(settings)
 
     def forward(
@@ -265,7 +272,9 @@ class CausalDecoder(nn.Module):
         self.layers = cast(Sequence[CausalLayer], nn.ModuleList(CausalLayer(settings) for _ in range(settings.layers)))
         self.norm = build_final_norm(settings)
 
-    def forward(self, features: Features, caches: Sequence[KeyValueCache | None]) -> tuple[Features, tuple[KeyValueCache, ...]]:
+    def forward(
+        self, features: Features, caches: Sequence[KeyValueCache | None]
+    ) -> tuple[Features, tuple[KeyValueCache, ...]]:
         """Return the features of the next T positions, embedded (B, T, E), and all layers' keys and values so far."""
         stream, extended = Stream(features), []
         for layer, cache in zip(self.layers, caches, strict=True):

@@ -1,6 +1,7 @@
 """A Transformer's modules read into packed weights, with which `attent.ops.transformer` encodes and decodes on a CPU.
 
-They replace the modules in inference mode for dot products, softmax and float32, while nothing watches or changes a head.
+They replace the modules in inference mode for dot products, softmax and float32, while nothing watches or changes a
+head.
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.models.model import Memory, Model
-from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
+from attent.models.transformer_layers import (
+    CausalDecoder,
+    CausalLayer,
+    Decoder,
+    DecoderLayer,
+    Embedding,
+    Encoder,
+    EncoderLayer,
+)
 from attent.ops import packed_linear, transformer
 from attent.ops.module_tree import ModuleTree, module_tree
 from attent.ops.packed_linear import Kind, Piece
@@ -59,7 +68,9 @@ def has_packed_form(stack: Stack) -> bool:
     tree = module_tree(stack)
     if (parts := _parts.get(tree)) is None:
         parts = _parts[tree] = _packed_parts(stack, tree)
-    is_softmax = all(type(attention.normalizer) is Softmax and attention.soft_cap is None for attention in parts.attentions)
+    is_softmax = all(
+        type(attention.normalizer) is Softmax and attention.soft_cap is None for attention in parts.attentions
+    )
     is_served = all(rotary.interleaved for rotary in parts.positions) and all(
         layer.activation in ACTIVATIONS for layer in parts.feed_forwards
     )
@@ -107,7 +118,9 @@ def pack(stack: Stack) -> PackedStack:
         packed_linear.native_kind(kind),
     )
     scale = cast(DotScore, attention.score).scale(attention.key_width)
-    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack, kind)), sizes, (scale, _first_norm(layer).eps))
+    return PackedStack(
+        packed_linear.packed_weights(stack, lambda: _pieces(stack, kind)), sizes, (scale, _first_norm(layer).eps)
+    )
 
 
 def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[Piece]]]]:
@@ -115,12 +128,21 @@ def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[P
 
     There are none if it has no packed form.
     """
-    stacks = {name: stack for name, stack in model.named_children() if isinstance(stack, Encoder | Decoder | CausalDecoder)}
+    stacks = {
+        name: stack for name, stack in model.named_children() if isinstance(stack, Encoder | Decoder | CausalDecoder)
+    }
     if not stacks or not all(map(has_packed_form, stacks.values())):
         return {}
     of_stacks = {name: (stack, partial(_pieces_of, stack)) for name, stack in stacks.items()}
-    tables = {name: part for name, part in model.named_modules() if isinstance(part, TokenEmbedding) and not packed_linear.layer_of(part)}
-    columns = {name: (part, partial(packed_linear.columns_of, part)) for name, part in (("to_logits", model.to_logits), *tables.items())}
+    tables = {
+        name: part
+        for name, part in model.named_modules()
+        if isinstance(part, TokenEmbedding) and not packed_linear.layer_of(part)
+    }
+    columns = {
+        name: (part, partial(packed_linear.columns_of, part))
+        for name, part in (("to_logits", model.to_logits), *tables.items())
+    }
     return of_stacks | columns
 
 
@@ -181,7 +203,9 @@ def _split_pairs(rows: Tensor, width: int) -> Tensor:
     return rows.unflatten(0, (-1, width // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def _packed_embedding(embedding: Embedding, attention: MultiHeadAttention, start: int, count: int, angle_count: int) -> PackedEmbedding:
+def _packed_embedding(
+    embedding: Embedding, attention: MultiHeadAttention, start: int, count: int, angle_count: int
+) -> PackedEmbedding:
     tokens, positions = embedding.tokens, embedding.position_features(start, count)
     table = packed_linear.table(tokens)
     if attention.position is None:
@@ -237,7 +261,9 @@ def decode_step(
     return transformer.decode_step(packed, state, tokens)
 
 
-def decode_steps(decoder: Decoder | CausalDecoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> Tensor:
+def decode_steps(
+    decoder: Decoder | CausalDecoder, embedding: Embedding, state: IncrementalState, tokens: Tensor
+) -> Tensor:
     """Return the features (B, T, E) of given tokens (B, T) as repeated steps compute them."""
     features = []
     for column in tokens.unbind(1):
@@ -246,12 +272,18 @@ def decode_steps(decoder: Decoder | CausalDecoder, embedding: Embedding, state: 
     return torch.stack(features, 1)
 
 
-def packed_decoder(decoder: Decoder, embedding: Embedding, output: nn.Linear, state: IncrementalState, steps: int) -> PackedDecoder | None:
+def packed_decoder(
+    decoder: Decoder, embedding: Embedding, output: nn.Linear, state: IncrementalState, steps: int
+) -> PackedDecoder | None:
     """Return what searches from a state before the first token; None if there are positions for fewer steps."""
     if isinstance(embedding.positions, Learned) and steps > embedding.positions.maximum_length:
         return None
-    packed = _packed_embedding(embedding, decoder.layers[0].self_attention, 0, steps, -(-steps // ANGLE_BLOCK) * ANGLE_BLOCK)
-    return PackedDecoder(state, packed, packed_linear.packed_columns(output), output.out_features, packed_linear.kind_of(output))
+    packed = _packed_embedding(
+        embedding, decoder.layers[0].self_attention, 0, steps, -(-steps // ANGLE_BLOCK) * ANGLE_BLOCK
+    )
+    return PackedDecoder(
+        state, packed, packed_linear.packed_columns(output), output.out_features, packed_linear.kind_of(output)
+    )
 
 
 def _weight(stack: Stack) -> Tensor:

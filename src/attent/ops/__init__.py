@@ -1,7 +1,7 @@
 """Tensor functions that have a fast version; they know no score, mask or model.
 
-The compiled library is optional: a plain C interface over pointers, called through ctypes, built without torch. Without it plain
-PyTorch computes the same.
+The compiled library is optional: a plain C interface over pointers, called through ctypes, built without torch. Without
+it plain PyTorch computes the same.
 """
 
 from __future__ import annotations

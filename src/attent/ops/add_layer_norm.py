@@ -21,9 +21,9 @@ def add_layer_norm(
 ) -> tuple[Tensor, Tensor]:
     """Return x + Dropout(f), and LayerNorm(x + Dropout(f)).
 
-    In training in float32 on a CPU, with or without bfloat16 autocast, the library computes both in one sweep, and their gradients in
-    another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator; elsewhere it is `dropout` of that file, so
-    that the same seed drops other features there.
+    In training in float32 on a CPU, with or without bfloat16 autocast, the library computes both in one sweep, and
+    their gradients in another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator;
+    elsewhere it is `dropout` of that file, so that the same seed drops other features there.
 
     Args:
         features: x, (…, E).
@@ -37,7 +37,9 @@ def add_layer_norm(
         seed = int(torch.randint(2**31 - 1, ())) if share else 0
         # Contiguous here: second derivatives need the saved tensors to be the function's own arguments.
         features = features.contiguous()
-        total, normalized = _AddLayerNorm.apply(features, residual, norm.weight, norm.bias, _Options(seed, share, norm.eps, dtype))
+        total, normalized = _AddLayerNorm.apply(
+            features, residual, norm.weight, norm.bias, _Options(seed, share, norm.eps, dtype)
+        )
         return features if total is None else total, normalized
     return reference(features, residual, norm, share)
 
@@ -98,15 +100,33 @@ class _AddLayerNorm(torch.autograd.Function):
             return *_plain_backward(total, weight, dtotal, dnormalized, options, ctx.residual_dtype), None
         dfeatures, dweight, dbias = torch.empty_like(total), torch.empty_like(weight), torch.empty_like(weight)
         dresidual = None if ctx.residual_dtype is None else torch.empty_like(total, dtype=ctx.residual_dtype)
-        inputs = (total, dnormalized.contiguous(), None if dtotal is None else dtotal.contiguous(), weight.contiguous(), statistics)
+        inputs = (
+            total,
+            dnormalized.contiguous(),
+            None if dtotal is None else dtotal.contiguous(),
+            weight.contiguous(),
+            statistics,
+        )
         outputs = (dfeatures, dresidual, dweight, dbias)
         is_half = ctx.residual_dtype == torch.bfloat16, options.dtype == torch.bfloat16
-        native.run("attent_add_layer_norm_gradients", (*inputs, *outputs), len(statistics), total.shape[-1], *is_half, *options.dropout())
+        native.run(
+            "attent_add_layer_norm_gradients",
+            (*inputs, *outputs),
+            len(statistics),
+            total.shape[-1],
+            *is_half,
+            *options.dropout(),
+        )
         return dfeatures, dresidual, dweight, dbias, None
 
 
 def _plain_backward(
-    total: Tensor, weight: Tensor, dtotal: Tensor | None, dnormalized: Tensor, options: _Options, residual_dtype: torch.dtype | None
+    total: Tensor,
+    weight: Tensor,
+    dtotal: Tensor | None,
+    dnormalized: Tensor,
+    options: _Options,
+    residual_dtype: torch.dtype | None,
 ) -> tuple[Tensor | None, ...]:
     def normalize(total: Tensor, weight: Tensor) -> Tensor:
         return F.layer_norm(total, weight.shape, weight, torch.zeros_like(weight), options.epsilon).to(options.dtype)

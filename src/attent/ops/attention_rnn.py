@@ -1,6 +1,7 @@
-"""Recurrent decoders with attention over a known target, in training: all steps of one as a function, by the compiled library.
+"""Recurrent decoders with attention over a known target, in training.
 
-The loops of `models.rnn_decoder` are the reference, and serve elsewhere; `decode` picks.
+All steps of one as a function, by the compiled library. The loops of `models.rnn_decoder` are the reference, and serve
+elsewhere; `decode` picks.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class Source(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """First state and parameters of a recurrent layer, in PyTorch's order; the lowest `input_weight` takes an embedding and more."""
+    """First state and parameters of a recurrent layer, in PyTorch's order.
+
+    The lowest `input_weight` takes an embedding and more.
+    """
 
     hidden: Tensor
     cell: Tensor | None
@@ -71,12 +75,28 @@ class AttentionSteps:
             padded = -(-width // LANES) * LANES
             self.v = F.pad(source.v, (0, padded - width))
             self.lowered_keys, self.maxima = source.values.new_empty(rows, keys, padded), torch.empty(rows)
-            native.run("attent_rnn_attention_keys", (source.keys, self.lowered_keys, self.maxima), rows, keys, width, self.is_half)
+            native.run(
+                "attent_rnn_attention_keys",
+                (source.keys, self.lowered_keys, self.maxima),
+                rows,
+                keys,
+                width,
+                self.is_half,
+            )
 
     def forward(self, step: int, product: Tensor) -> Tensor:
         """Return the context of a step, (B, n), given W q, (B, D)."""
         source = self.source
-        inputs = (product, self.bias, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths)
+        inputs = (
+            product,
+            self.bias,
+            self.v,
+            source.keys,
+            self.lowered_keys,
+            self.maxima,
+            source.values,
+            source.lengths,
+        )
         outputs = (self.queries, self.weights, self.contexts)
         native.run("attent_rnn_attention", (*inputs, *outputs), *self.sizes, step, product.stride(0), self.is_half)
         return self.contexts[step]
@@ -97,7 +117,17 @@ class AttentionSteps:
             dqueries: receives those of W q, of all steps, (T, B, D).
         """
         source = self.source
-        inputs = (self.queries, self.weights, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths, dcontext)
+        inputs = (
+            self.queries,
+            self.weights,
+            self.v,
+            source.keys,
+            self.lowered_keys,
+            self.maxima,
+            source.values,
+            source.lengths,
+            dcontext,
+        )
         outputs = (dcontexts, self.dcontexts, self.dscores, dqueries)
         strides = dqueries.stride(0), dqueries.stride(1)
         native.run("attent_rnn_attention_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
@@ -125,11 +155,13 @@ class StackSteps:
         output_weight: the matrices, joined, by which the topmost state is multiplied.
         embedded: of each step, (T, B, embedding_width).
         dtype: of the products.
-        reads_before: whether the output of a state is read before the next step, as by Bahdanau's attention, so that nobody reads the
-            last one.
+        reads_before: whether the output of a state is read before the next step, as by Bahdanau's attention, so that
+            nobody reads the last one.
     """
 
-    def __init__(self, layers: list[Layer], output_weight: Tensor, embedded: Tensor, dtype: torch.dtype, *, reads_before: bool) -> None:
+    def __init__(
+        self, layers: list[Layer], output_weight: Tensor, embedded: Tensor, dtype: torch.dtype, *, reads_before: bool
+    ) -> None:
         self.layers, self.embedded, self.reads_before = layers, embedded.to(dtype).contiguous(), reads_before
         steps, rows, width = embedded.shape
         self.shape = steps, rows
@@ -138,7 +170,9 @@ class StackSteps:
         self.units = [RnnSteps(layer.hidden, layer.cell, steps, dtype) for layer in layers]
         self.extra = self.embedded.new_empty(rows, self.gates)
         above = [layer.input_weight for layer in layers[1:]] + [output_weight]
-        self.weights = [torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)]
+        self.weights = [
+            torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)
+        ]
         self.products = [weight.new_empty(1, rows, len(weight)) for weight in self.weights]
         for unit, weight, product in zip(self.units, self.weights, self.products, strict=True):
             mm(unit.operands[0], weight.T, out=product[0])
@@ -178,7 +212,8 @@ class StackSteps:
         top = len(self.units) - 1
         # Those of each layer's products, state by state.
         self.dproducts = [
-            weight.new_zeros(steps + (index < top or not self.reads_before), rows, len(weight)) for index, weight in enumerate(self.weights)
+            weight.new_zeros(steps + (index < top or not self.reads_before), rows, len(weight))
+            for index, weight in enumerate(self.weights)
         ]
         self.dgates = self.embedded.new_empty(*self.shape, self.gates)
         self.dbeside = self.embedded.new_empty(rows, self.beside_weight.shape[1])
@@ -227,7 +262,9 @@ class StackSteps:
         return dembedded, gradients, weight, bias
 
 
-def decode(fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> Tensor:
+def decode(
+    fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs: Iterable[Tensor], parameters: Iterable[Tensor]
+) -> Tensor:
     """Return a decoder's output for a known target: `fused` where the library can record gradients, else `reference`.
 
     Args:
@@ -242,7 +279,9 @@ def decode(fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs:
     return reference()
 
 
-def bahdanau(embedded: Tensor, source: Source, layers: list[Layer], query_terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def bahdanau(
+    embedded: Tensor, source: Source, layers: list[Layer], query_terms: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the topmost states and the contexts of all steps, in the type of the values.
 
         c_t = Σⱼ α(s_{t−1} + p_t, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
@@ -279,7 +318,9 @@ def luong(embedded: Tensor, source: Source, layers: list[Layer], weight: Tensor,
 
 def _unflatten(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
     source, flat, fields = Source(*tensors[: len(Source._fields)]), tensors[len(Source._fields) :], len(Layer._fields)
-    source = source._replace(values=source.values.contiguous(), keys=source.keys.contiguous(), lengths=source.lengths.contiguous())
+    source = source._replace(
+        values=source.values.contiguous(), keys=source.keys.contiguous(), lengths=source.lengths.contiguous()
+    )
     return source, [Layer(*flat[begin : begin + fields]) for begin in range(0, len(flat), fields)]
 
 
@@ -323,7 +364,9 @@ class _Luong(torch.autograd.Function):
         dtype, features, split = source.values.dtype, source.values.shape[-1], source.weight.shape[1]
         steps, rows, _ = embedded.shape
         attention = AttentionSteps(source, steps)
-        stack = StackSteps(layers, torch.cat((source.weight.T, weight[:, features:])), embedded, dtype, reads_before=False)
+        stack = StackSteps(
+            layers, torch.cat((source.weight.T, weight[:, features:])), embedded, dtype, reads_before=False
+        )
         context_weight, outputs = weight[:, :features].to(dtype), source.values.new_empty(steps, rows, len(weight))
         gates = stack.token_gates()
         for step in range(steps):
@@ -352,7 +395,9 @@ class _Luong(torch.autograd.Function):
             attention.backward(step, dcontext, None, dqueries)
             dfeed = stack.backward(step, None)
         dembedded, dlayers, dweight, dbias = stack.gradients(outputs[:-1])
-        doutput_weight = torch.cat((mm(dtotals.flatten(0, 1).T, attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
+        doutput_weight = torch.cat(
+            (mm(dtotals.flatten(0, 1).T, attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1
+        )
         dvalues, dkeys, dv = attention.source_gradients()
         dsource = dvalues, dkeys, None, dweight[:split].T, None if attention.source.bias is None else dbias[:split], dv
         return dembedded, doutput_weight, dbias[split:], *dsource, *dlayers

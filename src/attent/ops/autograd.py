@@ -16,12 +16,18 @@ T = TypeVar("T")
 
 
 def checkpointed(function: Callable[..., Tensor], *arguments: object) -> Tensor:
-    """Return a function's result, recomputed in the backward; under transforms, which have no checkpoints, intermediates are stored."""
+    """Return a function's result, recomputed in the backward.
+
+    Under transforms, which have no checkpoints, intermediates are stored.
+    """
     return function(*arguments) if is_transformed() else checkpoint(function, *arguments, use_reentrant=False)
 
 
 def needs_double_backward(*gradients: Tensor | None) -> bool:
-    """Return whether a custom backward must use `double_backward`: its result is differentiated again, or a gradient is batched."""
+    """Return whether a custom backward must use `double_backward`.
+
+    Its result is differentiated again, or a gradient is batched.
+    """
     return torch.is_grad_enabled() or needs_plain_torch(*gradients)
 
 
@@ -49,15 +55,22 @@ def double_backward(
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # Fresh views: inputs may depend on each other upstream; stop `autograd.grad` at these.
-        views = [_view(tensor) if needs and tensor is not None else tensor for tensor, needs in zip(inputs, needs_grad, strict=True)]
+        views = [
+            _view(tensor) if needs and tensor is not None else tensor
+            for tensor, needs in zip(inputs, needs_grad, strict=True)
+        ]
         leaves = [view for view, needs in zip(views, needs_grad, strict=True) if needs and view is not None]
         outputs = function(*views)
         if isinstance(outputs, Tensor):
             outputs, gradients = (outputs,), (gradients,) if isinstance(gradients, Tensor) else gradients
-        pairs = [(output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None]
+        pairs = [
+            (output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None
+        ]
         sides = [output for output, _ in pairs], [*leaves, *captured], [gradient for _, gradient in pairs]
         results = iter(torch.autograd.grad(*sides, create_graph=create_graph, allow_unused=True))
-    of_inputs = [next(results) if needs and view is not None else None for view, needs in zip(views, needs_grad, strict=True)]
+    of_inputs = [
+        next(results) if needs and view is not None else None for view, needs in zip(views, needs_grad, strict=True)
+    ]
     return *of_inputs, *results
 
 

@@ -1,7 +1,7 @@
 """The best continuations of a beam's hypotheses, exact down to ties.
 
-A search's result therefore does not depend on the sentences beside it in the batch: of two continuations with the same log-probability
-the one of the better hypothesis comes first, then the lower token.
+A search's result therefore does not depend on the sentences beside it in the batch: of two continuations with the same
+log-probability the one of the better hypothesis comes first, then the lower token.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
-# Tokens whose maximum is taken before any order: on a CPU the maximum of many numbers takes a tenth of the time of argmax, and a
-# fifteenth of that of topk.
+# Tokens whose maximum is taken before any order: on a CPU the maximum of many numbers takes a tenth of the time of
+# argmax, and a fifteenth of that of topk.
 BLOCK = 32
 
 
 def beam_topk(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Return the best continuations of each sentence's K hypotheses, best first.
 
-    There are C = 2K of them, since K may end with EOS and K must continue; C = 1 if K is 1, for then EOS ends the sentence.
+    There are C = 2K of them, since K may end with EOS and K must continue; C = 1 if K is 1, for then EOS ends the
+    sentence.
 
     Args:
         scores: the hypotheses' log-probabilities, (S, K).
@@ -33,7 +34,9 @@ def beam_topk(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def beam_topk_of_logits(scores: Tensor, logits: Tensor, forbidden: tuple[int, int], eos: int) -> tuple[Tensor, Tensor]:
-    """Return `beam_topk` of the logits' log-softmax; the library normalizes them as it reads them. Logits are overwritten.
+    """Return `beam_topk` of the logits' log-softmax; the library normalizes them as it reads them.
+
+    Logits are overwritten.
 
     Args:
         scores: the hypotheses' log-probabilities, (S, K).
@@ -70,7 +73,9 @@ def reference(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
     count = min(2 * width + 1, width * size)
     # No other block holds a greater number.
     block = maxima.flatten(1).topk(min(count, width * blocks)).indices  # (S, n)
-    totals, indices = (scores.gather(1, block // blocks)[..., None] + _tokens_of(log_probs, block)).flatten(1).topk(count)
+    totals, indices = (
+        (scores.gather(1, block // blocks)[..., None] + _tokens_of(log_probs, block)).flatten(1).topk(count)
+    )
     block = block.gather(1, indices // BLOCK)
     indices = block // blocks * size + (block % blocks * BLOCK + indices % BLOCK).clamp(max=size - 1)
     has_tie = (totals[:, 1:] == totals[:, :-1]) & ~totals[:, 1:].isneginf()
@@ -113,7 +118,10 @@ def _tokens_of(log_probs: Tensor, block: Tensor) -> Tensor:
 
 
 def _stable_topk(totals: Tensor, count: int) -> Tensor:
-    """Return the indices of the greatest numbers in each row (S, N), of equals the first; `topk` leaves open which it takes."""
+    """Return the indices of the greatest numbers in each row (S, N), of equals the first.
+
+    `topk` leaves open which it takes.
+    """
     bits = totals.view(torch.int32).long()
     # Integers in the order of the floats whose bits they are.
     order = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)

@@ -1,4 +1,7 @@
-"""The build of the compiled library by setuptools: `pyproject.toml` names this class, and nothing imports it at run time."""
+"""The build of the compiled library by setuptools.
+
+`pyproject.toml` names this class, and nothing imports it at run time.
+"""
 
 from __future__ import annotations
 

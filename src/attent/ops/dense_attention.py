@@ -32,7 +32,10 @@ def is_compiled() -> bool:
 
 
 def can_run(*tensors: Tensor) -> bool:
-    """Return whether the kernel takes tensors of these types here and now: no compiler, dispatch mode or transform sees them."""
+    """Return whether the kernel takes tensors of these types here and now.
+
+    No compiler, dispatch mode or transform sees them.
+    """
     return can_run_native(*tensors, dtypes=DTYPES)
 
 
@@ -60,15 +63,19 @@ class DenseAttention:
     dropout: float = 0.0
     seed: int = 0
 
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, offset_bias: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, offset_bias: Tensor | None = None
+    ) -> Tensor:
         """Return the context, (B, H, Tq, Dv), of queries (B, H, Tq, D), keys (B, G, Tk, D) and values (B, G, Tk, Dv).
 
         Args:
             query: in float32, bfloat16 or float16.
             key: the same.
             value: the same.
-            bias: added to the scores, −∞ for hidden pairs, float32 (B|1, H|1, Tq|1, Tk); lower numbers than `LEAST_BIAS` count as that.
-            offset_bias: what query i adds to its score with key j, −∞ for hidden pairs, at i − j + Tk − 1, float32 (H|1, Tq + Tk − 1).
+            bias: added to the scores, −∞ for hidden pairs, float32 (B|1, H|1, Tq|1, Tk); lower numbers than
+                `LEAST_BIAS` count as that.
+            offset_bias: what query i adds to its score with key j, −∞ for hidden pairs, at i − j + Tk − 1, float32
+                (H|1, Tq + Tk − 1).
         """
         offset_bias = None if offset_bias is None else offset_bias.contiguous()
         tensors = query, key, value, bias, offset_bias
@@ -120,7 +127,9 @@ class DenseAttention:
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (*tensors[:3], gradient))
         gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]
         of_bias = bias.new_empty(bias.shape) if bias is not None and bias_needs_grad else None
-        of_offset_bias = offset_bias.new_zeros(offset_bias.shape) if offset_bias is not None and offset_bias_needs_grad else None
+        of_offset_bias = (
+            offset_bias.new_zeros(offset_bias.shape) if offset_bias is not None and offset_bias_needs_grad else None
+        )
         layout = self._layout(query, key, value, bias, offset_bias, gradient, of_bias)
         inputs = query, key, value, self.begin, self.end, bias, offset_bias, context, statistics, gradient
         self._run("attent_dense_attention_gradients", *inputs, *gradients, of_bias, of_offset_bias, layout)
@@ -155,7 +164,15 @@ class DenseAttention:
 
     def _run(self, name: str, *tensors: Tensor | array[int] | None) -> None:
         hash_threshold = threshold(self.dropout) if self.dropout else 0
-        native.run(name, tensors, self.seed & WORD, hash_threshold, 1.0 / (1.0 - self.dropout), self.scale, self.soft_cap or 0.0)
+        native.run(
+            name,
+            tensors,
+            self.seed & WORD,
+            hash_threshold,
+            1.0 / (1.0 - self.dropout),
+            self.scale,
+            self.soft_cap or 0.0,
+        )
 
 
 def _strides_of_shared(bias: Tensor | None) -> list[int]:
@@ -173,7 +190,13 @@ def _with_unit_stride(tensor: Tensor) -> Tensor:
 class _DenseAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None, attention: DenseAttention
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        offset_bias: Tensor | None,
+        attention: DenseAttention,
     ) -> Tensor:
         statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
         context = attention.forward(query, key, value, bias, offset_bias, statistics)

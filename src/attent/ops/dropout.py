@@ -1,8 +1,8 @@
 """Dropout whose mask is a function of (seed, b, h, i, j), so that every implementation and every recomputation agree.
 
 The bits are those of a counter run through the integer hash "lowbias32" (Wellons 2018), two rounds of multiply and
-xor-shift: once for the seed, once for the row (b, h, i), once for the column j and once more for their sum. The row is hashed
-in one step: nested hashes, which each use their argument twice, take compilers a minute.
+xor-shift: once for the seed, once for the row (b, h, i), once for the column j and once more for their sum. The row is
+hashed in one step: nested hashes, which each use their argument twice, take compilers a minute.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class DropoutMask:
     probability: float
 
     @classmethod
-    def of(cls, rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> DropoutMask:
+    def of(
+        cls, rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor
+    ) -> DropoutMask:
         """Hash the arguments of `keep_mask`."""
         device = columns.device
         start = _hash(seed & WORD) if isinstance(seed, int) else _hash(seed.to(device, torch.int64).reshape(1) & WORD)
@@ -64,7 +66,9 @@ class DropoutMask:
         if self._is_native:
             mask = torch.empty(*self.row.shape[:-1], len(self.column), dtype=torch.bool)
             words = (self.row.to(torch.int32).contiguous(), self.column.to(torch.int32).contiguous())
-            native.run("attent_dropout_mask", (*words, mask), self.row.numel(), len(self.column), threshold(self.probability))
+            native.run(
+                "attent_dropout_mask", (*words, mask), self.row.numel(), len(self.column), threshold(self.probability)
+            )
             return mask
         return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
@@ -110,8 +114,9 @@ def feature_mask(features: Tensor, probability: float, seed: int) -> DropoutMask
 def dropout(features: Tensor, probability: float) -> Tensor:
     """Drop features of any shape, with random numbers from torch's generator.
 
-    Many float32 features on a CPU are dropped by the hash in one sweep of the library, and in another for the gradients. Fewer are
-    compared with 16 random bits each, which rounds the probability to a multiple of 1/65,536, and the scale with it.
+    Many float32 features on a CPU are dropped by the hash in one sweep of the library, and in another for the
+    gradients. Fewer are compared with 16 random bits each, which rounds the probability to a multiple of 1/65,536, and
+    the scale with it.
     """
     if features.device.type != "cpu":
         return F.dropout(features, probability)

@@ -1,7 +1,8 @@
-"""Conditions under which a fast version may run in the place of plain PyTorch: the only place that asks "may I be fast?".
+"""Conditions under which a fast version may run in the place of plain PyTorch.
 
-The transforms of torch.func (vmap, grad, jvp and what is built from them), forward-mode derivatives and batched gradients have rules
-for neither fused kernels nor custom operators; plain PyTorch serves them all.
+The only place that asks "may I be fast?". The transforms of torch.func (vmap, grad, jvp and what is built from them),
+forward-mode derivatives and batched gradients have rules for neither fused kernels nor custom operators; plain PyTorch
+serves them all.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ def is_vmap_alone() -> bool:
 
 
 def needs_plain_torch(*gradients: Tensor | None) -> bool:
-    """Return whether only plain PyTorch can serve: under a transform of torch.func, in forward mode, or for batched gradients.
+    """Return whether only plain PyTorch can serve.
+
+    Under a transform of torch.func, in forward mode, or for batched gradients.
 
     Args:
-        gradients: in a backward, its incoming gradients; they may be batched (`is_grads_batched`) even if the forward was not transformed.
+        gradients: in a backward, its incoming gradients; they may be batched (`is_grads_batched`) even if the forward
+            was not transformed.
     """
     if is_transformed() or forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
         return True
@@ -64,17 +68,23 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
 
 
 def can_run_custom_function() -> bool:
-    """Return whether an `autograd.Function` without rules for transforms may run: no compiler, transform or forward-mode derivatives."""
+    """Return whether an `autograd.Function` without rules for transforms may run.
+
+    No compiler, transform or forward-mode derivatives.
+    """
     return not (torch.compiler.is_compiling() or needs_plain_torch())
 
 
 def can_run_native(
-    *tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,), in_training: bool = False, in_inference: bool = False
+    *tensors: Tensor,
+    dtypes: Collection[torch.dtype] = (torch.float32,),
+    in_training: bool = False,
+    in_inference: bool = False,
 ) -> bool:
     """Return whether the compiled library may compute with these tensors.
 
-    It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the computation: no
-    compiler, tracer, dispatch mode, transform or forward-mode derivatives.
+    It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the
+    computation: no compiler, tracer, dispatch mode, transform or forward-mode derivatives.
 
     Args:
         tensors: those that it would read.
@@ -115,9 +125,15 @@ def processor_class() -> str:
 
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) may multiply features by contiguous float32 parameters."""
-    if not native.has_amx() or features.shape[-1] % AMX_WIDTH or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16)):
+    if (
+        not native.has_amx()
+        or features.shape[-1] % AMX_WIDTH
+        or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16))
+    ):
         return False
-    return all(parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters)
+    return all(
+        parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters
+    )
 
 
 def can_run_triton(device: torch.device, dtype: torch.dtype) -> bool:

@@ -1,7 +1,8 @@
-"""Linear layers side by side, and the feed-forward network, in training: by the library that suits the processor and the type.
+"""Linear layers side by side, and the feed-forward network, in training.
 
-In float32 that is oneDNN on some processors, under bfloat16 autocast our own where there are matrix tiles (AMX): it reads features once
-for all layers; weights, biases and their gradients stay float32.
+By the library that suits the processor and the type. In float32 that is oneDNN on some processors, under bfloat16
+autocast our own where there are matrix tiles (AMX): it reads features once for all layers; weights, biases and their
+gradients stay float32.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         layers: of the same features; at most three are computed together.
     """
     if not _can_use_amx(features, *layers):
-        return tuple(linear(features, layer.weight, layer.bias) if _is_plain(layer) else layer(features) for layer in layers)
+        return tuple(
+            linear(features, layer.weight, layer.bias) if _is_plain(layer) else layer(features) for layer in layers
+        )
     results: tuple[Tensor, ...] = ()
     for begin in range(0, len(layers), LAYERS):
         parameters = [parameter for layer in layers[begin : begin + LAYERS] for parameter in (layer.weight, layer.bias)]
@@ -57,7 +60,11 @@ def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activati
 
 def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
     """Return whether gradients are recorded in bfloat16 autocast, for layers that compute nothing but their formula."""
-    if not torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") != torch.bfloat16:
+    if (
+        not torch.is_grad_enabled()
+        or not torch.is_autocast_enabled("cpu")
+        or torch.get_autocast_dtype("cpu") != torch.bfloat16
+    ):
         return False
     if type(features) is not Tensor or not features.numel() or not can_use_amx(features):
         return False
@@ -80,7 +87,9 @@ def _is_tileable(layer: nn.Linear) -> bool:
     return all(type(parameter) is nn.Parameter for parameter in parameters) and can_use_amx(layer.weight, *parameters)
 
 
-def _forward(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False) -> tuple[Tensor, ...]:
+def _forward(
+    features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False
+) -> tuple[Tensor, ...]:
     """Return x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b.
 
     With relu, it is at least zero.
@@ -107,7 +116,9 @@ def _parameter_gradients(doutput: Tensor, features: Tensor, has_bias: bool) -> t
     rows, columns = doutput.shape[-1], features.shape[-1]
     dweight = doutput.new_empty(rows, columns, dtype=torch.float32)
     dbias = doutput.new_empty(rows, dtype=torch.float32) if has_bias else None
-    native.run("attent_linear_weight_gradients", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns)
+    native.run(
+        "attent_linear_weight_gradients", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns
+    )
     return dweight, dbias
 
 

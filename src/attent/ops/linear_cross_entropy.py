@@ -16,32 +16,40 @@ from attent.ops import native, onednn
 from attent.ops.eligibility import autocast_dtype, can_run_native, can_use_amx
 from attent.ops.onednn import can_use_onednn
 
-# Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads each logit while
-# its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a smaller chunk.
+# Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads
+# each logit while its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a
+# smaller chunk.
 CHUNK, MIN_TOKENS = 2**20, 128
 NATIVE_BYTES, MIN_NATIVE_TOKENS = 2**23, 256
-# Tokens that products of 16 bits take at a time, and those whose logits' gradients the library sums at a time for the bias.
+# Tokens that products of 16 bits take at a time, and those whose logits' gradients the library sums at a time for the
+# bias.
 TILE, ROWS = 32, 16
 
-# Of some tokens' logits, which are overwritten: the sum of the losses, and if needed the logits' gradients, softmax − ε/V less 1 − ε at
-# the target, in the type of the logits, and their sum over the tokens where there is a bias.
+# Of some tokens' logits, which are overwritten: the sum of the losses, and if needed the logits' gradients,
+# softmax − ε/V less 1 − ε at the target, in the type of the logits, and their sum over the tokens where there is a
+# bias.
 ChunkLoss = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def linear_cross_entropy(
-    features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, label_smoothing: float = 0.0, r_drop: float = 0.0
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    label_smoothing: float = 0.0,
+    r_drop: float = 0.0,
 ) -> Tensor:
     """Return the mean cross entropy of tokens predicted from features by a linear layer, in nats per token.
 
         −(1 − ε) log p(y) − ε/V Σ_v log p(v),   p = softmax(W x + b)
 
-    With `r_drop` each two rows in turn are one token, computed with different dropout, and their distributions p and q shall agree: their
-    mean loss grows by
+    With `r_drop` each two rows in turn are one token, computed with different dropout, and their distributions p and q
+    shall agree: their mean loss grows by
 
         α/4 (Σ_v p(v) log p(v)/q(v) + Σ_v q(v) log q(v)/p(v))
 
-    The forward computes the gradients, from each chunk of logits while it is there. The product has the features' type, or autocast's;
-    all that follows is float32 at least.
+    The forward computes the gradients, from each chunk of logits while it is there. The product has the features' type,
+    or autocast's; all that follows is float32 at least.
 
     Source: Szegedy et al. (2016), §7, arXiv 1512.00567; Vaswani et al. (2017), §5.4, arXiv 1706.03762;
     Liang et al. (2021), eq. 4, arXiv 2106.14448, halved.
@@ -93,7 +101,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         total = torch.zeros((), dtype=accumulation_dtype, device=features.device)
         dfeatures = torch.empty_like(features) if needs_grad else None
         dweight = torch.zeros(weight.shape, dtype=accumulation_dtype, device=weight.device) if needs_grad else None
-        dbias = torch.zeros(len(weight), dtype=accumulation_dtype, device=weight.device) if needs_grad and bias is not None else None
+        dbias = (
+            torch.zeros(len(weight), dtype=accumulation_dtype, device=weight.device)
+            if needs_grad and bias is not None
+            else None
+        )
         if dweight is not None and is_onednn:
             # As the products come.
             dweight = weight.new_zeros(weight.shape[::-1]).T
@@ -102,8 +114,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         product = torch.empty_like(matrix) if needs_grad and dtype != accumulation_dtype else None
         for begin in range(0, len(target), size):
             rows = features[begin : begin + size]
-            logits = onednn.multiply(rows, matrix) if buffer is None else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
-            loss, dlogits, bias_sum = chunk_loss(logits, bias, target[begin : begin + size], smoothing, needs_grad, r_drop)
+            logits = (
+                onednn.multiply(rows, matrix)
+                if buffer is None
+                else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
+            )
+            loss, dlogits, bias_sum = chunk_loss(
+                logits, bias, target[begin : begin + size], smoothing, needs_grad, r_drop
+            )
             total += loss
             if dfeatures is not None and dweight is not None and dlogits is not None:
                 if is_onednn:
@@ -134,7 +152,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _can_run_native(features: Tensor, target: Tensor, classes: int) -> bool:
     """Return whether targets are classes too: PyTorch says what is wrong with others."""
-    if not target.numel() or target.dtype != torch.int64 or not can_run_native(features, dtypes=(torch.bfloat16, torch.float32)):
+    if (
+        not target.numel()
+        or target.dtype != torch.int64
+        or not can_run_native(features, dtypes=(torch.bfloat16, torch.float32))
+    ):
         return False
     minimum, maximum = torch.aminmax(target)
     return int(minimum) >= 0 and int(maximum) < classes
@@ -153,13 +175,24 @@ def _forward_amx(
     return losses.sum() * scale, dfeatures, dweight, dbias
 
 
-def _native_loss(logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool, r_drop: float = 0.0) -> ChunkLoss:
+def _native_loss(
+    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool, r_drop: float = 0.0
+) -> ChunkLoss:
     tokens, classes = logits.shape
     losses = torch.empty(tokens)
     shift = None if bias is None else bias.float().contiguous()
     bias_sums = torch.empty(-(-tokens // ROWS), classes) if needs_grad and bias is not None else None
     tensors = (logits, target.contiguous(), shift, losses, bias_sums)
-    native.run("attent_linear_cross_entropy", tensors, tokens, classes, logits.dtype == torch.bfloat16, needs_grad, smoothing, r_drop)
+    native.run(
+        "attent_linear_cross_entropy",
+        tensors,
+        tokens,
+        classes,
+        logits.dtype == torch.bfloat16,
+        needs_grad,
+        smoothing,
+        r_drop,
+    )
     return losses.sum(), logits if needs_grad else None, None if bias_sums is None else bias_sums.sum(0)
 
 

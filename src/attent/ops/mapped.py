@@ -25,7 +25,10 @@ def _advise() -> Any:
 
 
 def give_back(numbers: Tensor) -> None:
-    """Give back the memory of contiguous numbers that a file holds; other systems than Linux do so when they need it."""
+    """Give back the memory of contiguous numbers that a file holds.
+
+    Other systems than Linux do so when they need it.
+    """
     if (advise := _advise()) is not None and numbers.nbytes:
         first = numbers.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
         advise(first, numbers.data_ptr() + numbers.nbytes - first, PAGE_OUT)
@@ -48,7 +51,9 @@ def adopt(model: nn.Module, tensors: Mapping[Tensor, Tensor]) -> None:
     new: dict[int, Tensor] = {}
     for old, tensor in tensors.items():
         tensor = tensor.to(old.dtype)
-        new[id(old)] = nn.Parameter(tensor, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else tensor
+        new[id(old)] = (
+            nn.Parameter(tensor, requires_grad=old.requires_grad) if isinstance(old, nn.Parameter) else tensor
+        )
         new[id(old)].in_file = True  # pyright: ignore[reportAttributeAccessIssue]
     for module in model.modules():
         for members in (module._parameters, module._buffers):

@@ -13,7 +13,9 @@ _versions, _shapes = attrgetter("_version"), attrgetter("shape")
 
 
 class ModuleTree:
-    """The modules below one, and the parameters of all, as they stood when it was read; it holds no reference to the root.
+    """The modules below one, and the parameters of all, as they stood when it was read.
+
+    It holds no reference to the root.
 
     Args:
         root: the module.
@@ -39,7 +41,10 @@ class ModuleTree:
         return any(self._hooks)
 
     def versions(self) -> list[object] | None:
-        """Return what changes with the parameters: addresses, version counters and shapes; None if one counts no versions."""
+        """Return what changes with the parameters: addresses, version counters and shapes.
+
+        None if one counts no versions.
+        """
         try:
             counters = [*map(_versions, self.parameters)]
         except RuntimeError:

@@ -60,7 +60,10 @@ def library() -> ctypes.CDLL | None:
         return load(file)
     except StaleLibraryError as error:
         checkout = Path(__file__).parents[3]
-        warnings.warn(f"the compiled library is not used: {error}; compile it again: pip install --editable {checkout}", stacklevel=2)
+        warnings.warn(
+            f"the compiled library is not used: {error}; compile it again: pip install --editable {checkout}",
+            stacklevel=2,
+        )
         return None
     except OSError:
         # Compiled for another machine.
@@ -113,7 +116,10 @@ def has_amx() -> bool:
 
 @cache
 def int8_kernels() -> tuple[int, ...]:
-    """Return the kernels of 8-bit products that this processor runs: 0 for plain loops, 1 AVX2, 2 AVX-VNNI, 3 AVX-512 VNNI, 4 AMX."""
+    """Return the kernels of 8-bit products that this processor runs.
+
+    0 for plain loops, 1 AVX2, 2 AVX-VNNI, 3 AVX-512 VNNI, 4 AMX.
+    """
     loaded = library()
     return tuple(kernel for kernel in range(5) if loaded is not None and loaded.attent_int8_kernels() >> kernel & 1)
 
@@ -125,7 +131,10 @@ def int8_kernel() -> int:
 
 @cache
 def gomp_parallel() -> int | None:
-    """Return the address of the function that runs another on all threads of torch's OpenMP runtime; None if there is none."""
+    """Return the address of the function that runs another on all threads of torch's OpenMP runtime.
+
+    None if there is none.
+    """
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         path = Path(torch.__file__).with_name("lib") / name
         try:

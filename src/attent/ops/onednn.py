@@ -1,6 +1,7 @@
 """Float32 products by oneDNN, which PyTorch carries beside MKL: about twice as fast where MKL leaves AVX-512 unused.
 
-The last bits of a row depend on how many rows there are; so training alone computes with it, and `F.linear` of models that ask.
+The last bits of a row depend on how many rows there are; so training alone computes with it, and `F.linear` of models
+that ask.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _choices: list[bool] = []
 
 @cache
 def is_faster() -> bool:
-    """Return whether oneDNN is here the faster library: on AMD's processors with AVX-512, for a PyTorch that multiplies by MKL.
+    """Return whether oneDNN is here the faster library.
 
-    With AVX2 alone MKL is as fast, or up to 1.7 times (benchmarks/results/training.md).
+    On AMD's processors with AVX-512, for a PyTorch that multiplies by MKL. With AVX2 alone MKL is as fast, or up to 1.7
+    times (benchmarks/results/training.md).
     """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
@@ -57,7 +59,12 @@ def using_onednn(choice: bool) -> Iterator[None]:
 
 def can_use_onednn(*tensors: Tensor | None) -> bool:
     """Return whether gradients are recorded in float32 on a CPU that prefers oneDNN, and nothing has to see it."""
-    if not torch.is_grad_enabled() or not can_run_custom_function() or not prefers_onednn() or not torch.backends.mkldnn.enabled:
+    if (
+        not torch.is_grad_enabled()
+        or not can_run_custom_function()
+        or not prefers_onednn()
+        or not torch.backends.mkldnn.enabled
+    ):
         return False
     if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateImportUsage,reportAttributeAccessIssue]
         return False
@@ -74,8 +81,13 @@ def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return _OnednnLinear.apply(features, weight, bias)
 
 
-def feed_forward(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
-    """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N), where `can_use_onednn`: the product writes what is positive."""
+def feed_forward(
+    features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
+) -> Tensor:
+    """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N), where `can_use_onednn`.
+
+    The product writes what is positive.
+    """
     return _OnednnFeedForward.apply(features, widen, widen_bias, narrow, narrow_bias)
 
 
@@ -99,11 +111,20 @@ def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
     """Return whether oneDNN takes the product of two matrices in PyTorch's place, and the product repays the call."""
-    if left.dim() != 2 or right.dim() != 2 or left.shape[1] != right.shape[0] or left.numel() * right.shape[1] < MULTIPLICATIONS:
+    if (
+        left.dim() != 2
+        or right.dim() != 2
+        or left.shape[1] != right.shape[0]
+        or left.numel() * right.shape[1] < MULTIPLICATIONS
+    ):
         return False
     if bias is not None and bias.shape != right.shape[1:]:
         return False
-    return prefers_onednn() and torch.backends.mkldnn.enabled and all(tensor is None or _is_plain(tensor) for tensor in (left, right, bias))
+    return (
+        prefers_onednn()
+        and torch.backends.mkldnn.enabled
+        and all(tensor is None or _is_plain(tensor) for tensor in (left, right, bias))
+    )
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -156,14 +177,22 @@ class _OnednnFeedForward(torch.autograd.Function):
         dhidden = multiply(doutput, narrow.T)
         torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)
         dfeatures = multiply(dhidden, widen.T) if needs_grad[0] else None
-        return dfeatures, *_parameter_gradients(dhidden, features, needs_grad[1:3]), *_parameter_gradients(doutput, hidden, needs_grad[3:])
+        return (
+            dfeatures,
+            *_parameter_gradients(dhidden, features, needs_grad[1:3]),
+            *_parameter_gradients(doutput, hidden, needs_grad[3:]),
+        )
 
 
-def _parameter_gradients(doutput: Tensor, features: Tensor, needs_grad: Sequence[bool]) -> tuple[Tensor | None, Tensor | None]:
+def _parameter_gradients(
+    doutput: Tensor, features: Tensor, needs_grad: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
     """Return dyᵀ x, and the sum of dy over all tokens, where they are needed."""
     dweight = weight_gradient(doutput, features).contiguous() if needs_grad[0] else None
     return dweight, doutput.reshape(-1, doutput.shape[-1]).sum(0) if needs_grad[1] else None
 
 
-def _plain_feed_forward(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
+def _plain_feed_forward(
+    features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
+) -> Tensor:
     return F.linear(F.relu(F.linear(features, widen, widen_bias)), narrow, narrow_bias)

@@ -73,7 +73,9 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
         # several threads may search at once
         with _lock:
             if (packed := _cache.get(module)) is None or packed.versions != versions:
-                packed = _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, _pack(pieces()))
+                packed = _cache[module] = _Packed(
+                    [parameter.detach() for parameter in tree.parameters], versions, _pack(pieces())
+                )
     return packed.weights
 
 
@@ -120,7 +122,9 @@ def padded(columns: int) -> int:
 
 def product_size(depth: int, columns: int, kind: Kind) -> int:
     """Return the bytes of the panels of a weight (N, K), biases included."""
-    bytes_of_column = -(-depth // STEP) * STEP + 12 if kind is Kind.INT8 else (2 if kind is Kind.BFLOAT16 else 4) * depth + 4
+    bytes_of_column = (
+        -(-depth // STEP) * STEP + 12 if kind is Kind.INT8 else (2 if kind is Kind.BFLOAT16 else 4) * depth + 4
+    )
     return padded(columns) * bytes_of_column
 
 
@@ -132,7 +136,9 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kin
         weight, bias = weights[0] if len(weights) == 1 else torch.cat([*weights]), None
         if biases[0] is not None:
             bias = torch.cat([bias for bias in biases if bias is not None])
-        for rows, to in zip(weight.split(CHUNK * PANEL), out.view(-1, product_size(depth, PANEL, kind)).split(CHUNK), strict=True):
+        for rows, to in zip(
+            weight.split(CHUNK * PANEL), out.view(-1, product_size(depth, PANEL, kind)).split(CHUNK), strict=True
+        ):
             _write_panels(rows, bias if bias is None else bias[: len(rows)], to, kind)
             if is_mapped(weight):
                 give_back(rows)
@@ -157,7 +163,9 @@ def kind_of_native(number: int) -> Kind:
 def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Kind) -> None:
     """Write a weight (N, K) and its bias into panels (P, bytes)."""
     missing, depth = -len(weight) % PANEL, weight.shape[1]
-    out[:, -4 * PANEL :].view(torch.float32).copy_(torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL))
+    out[:, -4 * PANEL :].view(torch.float32).copy_(
+        torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL)
+    )
     panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth)
     if kind is Kind.INT8:
         _write_int8(panels, out)
@@ -167,7 +175,10 @@ def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Kind) 
 
 
 def _write_int8(weight: Tensor, out: Tensor) -> None:
-    """Write panels (P, 64, K) rounded to 8 bits: four features of each column side by side; then columns' scales, and −128 · their sums."""
+    """Write panels (P, 64, K) rounded to 8 bits.
+
+    Four features of each column side by side; then columns' scales, and −128 · their sums.
+    """
     scale = weight.abs().amax(-1, keepdim=True) / 127
     rounded = F.pad((weight / scale.where(scale > 0, 1.0)).round_(), (0, -weight.shape[-1] % STEP))
     by_group = rounded.unflatten(-1, (-1, 4)).transpose(1, 2)
@@ -198,7 +209,10 @@ def layer_of(embedding: nn.Module) -> nn.Linear | None:
 
 
 def table(module: nn.Module) -> Tensor:
-    """Return the rows of an embedding as the library reads them: as they are in float32, else packed, as the columns of a layer."""
+    """Return the rows of an embedding as the library reads them.
+
+    As they are in float32, else packed, as the columns of a layer.
+    """
     if kind_of(module) is Kind.FLOAT32:
         return cast(Tensor, module.weight)
     owner = layer_of(module) or module
@@ -212,7 +226,9 @@ def packed_columns(module: nn.Module) -> Tensor:
 
 def columns_of(module: nn.Module) -> list[Piece]:
     """Return the pieces of a layer, or those of an embedding, whose rows are columns."""
-    return [panels([cast(Tensor, module.weight)], [cast(Tensor | None, getattr(module, "bias", None))], kind_of(module))]
+    return [
+        panels([cast(Tensor, module.weight)], [cast(Tensor | None, getattr(module, "bias", None))], kind_of(module))
+    ]
 
 
 def is_there() -> bool:
@@ -229,11 +245,15 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
-    return product(packed_columns(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
+    return product(
+        packed_columns(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer)
+    )
 
 
 def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind) -> Tensor:
     """Write features (…, K) times panels, plus their biases, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
-    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], native_kind(kind))
+    native.run(
+        "attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], native_kind(kind)
+    )
     return out

@@ -22,11 +22,16 @@ class IndexByTensors(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def for_all_pairs(function: Callable[..., Tensor], batch: Tensor, head: Tensor, query: Tensor, key: Tensor, *scores: Tensor) -> Tensor:
-    """Return a function's results for all pairs, (B, H, Tq, Tk); an axis that it does not look at is expanded, not computed.
+def for_all_pairs(
+    function: Callable[..., Tensor], batch: Tensor, head: Tensor, query: Tensor, key: Tensor, *scores: Tensor
+) -> Tensor:
+    """Return a function's results for all pairs, (B, H, Tq, Tk).
+
+    An axis that it does not look at is expanded, not computed.
 
     Args:
-        function: takes the score of a pair, if scores are given, and its indices in the batch, of the head, the query and the key.
+        function: takes the score of a pair, if scores are given, and its indices in the batch, of the head, the query
+            and the key.
         batch: (B,) indices.
         head: (H,).
         query: (Tq,).

@@ -44,7 +44,11 @@ def rnn(
         The outputs of each step, (B, T, E), and the last hidden state and cell, (B, E), which lengths leave undefined.
     """
     parameters = (*network.parameters(),)
-    if not (network.training and can_run_native(*parameters) and can_run_native(inputs, *parameters, dtypes=DTYPES, in_training=True)):
+    if not (
+        network.training
+        and can_run_native(*parameters)
+        and can_run_native(inputs, *parameters, dtypes=DTYPES, in_training=True)
+    ):
         return reference(network, inputs, hidden, cell, is_reversed=is_reversed, lengths=lengths)
     weight, bias = cast(Tensor, network.weight_ih_l0), cast(Tensor, network.bias_ih_l0)
     gates = linear(inputs.transpose(0, 1), weight, bias)
@@ -64,8 +68,8 @@ def reference(
 ) -> States:
     """Compute `rnn` by PyTorch's own layer.
 
-    Rows are reversed by their own lengths, so that padding comes last. (In the packed sequences of torch 2.13 ever fewer rows take part in
-    a step, and a row's last bits change with its neighbors.)
+    Rows are reversed by their own lengths, so that padding comes last. (In the packed sequences of torch 2.13 ever
+    fewer rows take part in a step, and a row's last bits change with its neighbors.)
     """
     steps = torch.arange(inputs.shape[1], device=inputs.device)
     count = inputs.new_full(inputs.shape[:1], inputs.shape[1], dtype=torch.int64) if lengths is None else lengths
@@ -156,7 +160,9 @@ class RnnSteps:
         self.is_lstm, self.is_half = cell is not None, dtype == torch.bfloat16
         self.gates = (4 if self.is_lstm else 3) * width
         self.order = range(steps - 1, -1, -1) if is_reversed else range(steps)
-        before, after, first = (slice(1, None), slice(steps), steps) if is_reversed else (slice(steps), slice(1, None), 0)
+        before, after, first = (
+            (slice(1, None), slice(steps), steps) if is_reversed else (slice(steps), slice(1, None), 0)
+        )
         all_hidden = torch.empty(steps + 1, rows, width)
         self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.is_half else all_hidden
         all_hidden[first] = self.all_operands[first] = hidden
@@ -211,9 +217,13 @@ class RnnSteps:
         self.dcell = self._copy(cell) if self.is_lstm else None
 
     def _copy(self, gradient: Tensor | None) -> Tensor:
-        return torch.zeros(self.shape[1:]) if gradient is None else gradient.clone(memory_format=torch.contiguous_format)
+        return (
+            torch.zeros(self.shape[1:]) if gradient is None else gradient.clone(memory_format=torch.contiguous_format)
+        )
 
-    def backward(self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: Tensor, dhidden_gates: Tensor) -> None:
+    def backward(
+        self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: Tensor, dhidden_gates: Tensor
+    ) -> None:
         """Compute the gradients of one step; `dhidden` is then that of the state before it, but for its products.
 
         Args:
@@ -238,7 +248,16 @@ class RnnSteps:
         )
         has_half_outputs = doutputs is not None and doutputs.dtype == torch.bfloat16
         strides = (*dinputs.stride()[:2], *dhidden_gates.stride()[:2])
-        native.run("attent_rnn_cell_gradients", tensors, *self.shape[1:], step, *strides, self.is_half, has_half_outputs, self.is_lstm)
+        native.run(
+            "attent_rnn_cell_gradients",
+            tensors,
+            *self.shape[1:],
+            step,
+            *strides,
+            self.is_half,
+            has_half_outputs,
+            self.is_lstm,
+        )
 
 
 class _FusedRnn(torch.autograd.Function):
@@ -254,7 +273,9 @@ class _FusedRnn(torch.autograd.Function):
         is_reversed: bool,
     ) -> States:
         gates, weight = gates.contiguous(), weight.to(gates.dtype)
-        layer = RnnSteps(hidden, cell, len(gates), gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
+        layer = RnnSteps(
+            hidden, cell, len(gates), gates.dtype, is_reversed, None if lengths is None else lengths.contiguous()
+        )
         hidden_gates = torch.empty_like(gates[0])
         for step in layer.order:
             mm(layer.operands[step], weight.T, out=hidden_gates)

@@ -1,4 +1,7 @@
-"""PyTorch's attention on a CPU with second derivatives, at which its fused kernel raises; plain products where these are quicker."""
+"""PyTorch's attention on a CPU with second derivatives, at which its fused kernel raises.
+
+Plain products where these are quicker.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,13 @@ def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_gra
 
 
 def twice_differentiable(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, variant: Variant | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    variant: Variant | None = None,
 ) -> Tensor:
     """Compute scaled_dot_product_attention, with gradients that can be differentiated again.
 
@@ -61,7 +70,10 @@ def twice_differentiable(
         scale: the factor on q·k.
         variant: what `choose` returned, if it was asked before.
     """
-    needs_grad, mask_needs_grad = any(part.requires_grad for part in (query, key, value)), mask is not None and mask.requires_grad
+    needs_grad, mask_needs_grad = (
+        any(part.requires_grad for part in (query, key, value)),
+        mask is not None and mask.requires_grad,
+    )
     pairs = query.shape[-2] * key.shape[-2]
     variant = variant or choose(pairs, query.device, needs_grad=needs_grad, mask_needs_grad=mask_needs_grad)
     return VARIANTS[variant](query, key, value, mask, causal, scale)
@@ -91,7 +103,9 @@ VARIANTS = {"products": _by_products, "twice_differentiable": _fused, "pytorch":
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
         context, logsumexp = _forward(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
         ctx.save_for_backward(query, key, value, mask, context, logsumexp)
         ctx.causal, ctx.scale = causal, scale
@@ -104,7 +118,12 @@ class _Fused(torch.autograd.Function):
         if needs_double_backward(gradient):
             plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
             return *double_backward(plain, (query, key, value), gradient), None, None, None
-        return *fused_gradients(gradient, query, key, value, mask, context, logsumexp, ctx.causal, ctx.scale), None, None, None
+        return (
+            *fused_gradients(gradient, query, key, value, mask, context, logsumexp, ctx.causal, ctx.scale),
+            None,
+            None,
+            None,
+        )
 
 
 def fused_gradients(
@@ -147,7 +166,9 @@ def fused_gradients(
         index = sequence, heads, rows
         term = None if mask is None else mask.expand(*is_large.shape, keys)[index]
         if causal:
-            term = torch.zeros(len(rows), keys, dtype=exact).masked_fill_(torch.arange(keys) > rows[:, None], -torch.inf)
+            term = torch.zeros(len(rows), keys, dtype=exact).masked_fill_(
+                torch.arange(keys) > rows[:, None], -torch.inf
+            )
         inputs = [part.to(exact) for part in (query[index], key[sequence, heads], value[sequence, heads])]
         of_large = gradient[index].masked_fill(~is_large[index][..., None], 0.0).to(exact)
         parts = double_backward(partial(products, mask=term, causal=False, scale=scale), inputs, of_large)
@@ -170,7 +191,9 @@ class _Products(torch.autograd.Function):
     """`products` of float32 or float64 inputs, in half as many steps."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
         rows, keys = query.shape[:3], key.shape[2]
         scores = _scaled_bmm(query.flatten(0, 1), key.flatten(0, 1).mT, scale).view(*rows, keys)
         weights = torch.softmax(_hidden(scores, mask, causal), -1).flatten(0, 1)  # (B·H, Tq, Tk)
@@ -189,7 +212,10 @@ class _Products(torch.autograd.Function):
         dvalue = torch.bmm(weights.mT, gradient)
         dweights = torch.bmm(gradient, value.flatten(0, 1).mT)
         dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)  # pyright: ignore[reportPrivateImportUsage]
-        dquery, dkey = _scaled_bmm(dscores, key.flatten(0, 1), ctx.scale), _scaled_bmm(dscores.mT, query.flatten(0, 1), ctx.scale)
+        dquery, dkey = (
+            _scaled_bmm(dscores, key.flatten(0, 1), ctx.scale),
+            _scaled_bmm(dscores.mT, query.flatten(0, 1), ctx.scale),
+        )
         return dquery.view_as(query), dkey.view_as(key), dvalue.view_as(value), None, None, None
 
 
@@ -212,6 +238,8 @@ def _hidden(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
         scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
     if mask is not None:
         scores = scores + (
-            torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+            torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(~mask, -torch.inf)
+            if mask.dtype == torch.bool
+            else mask
         )
     return scores

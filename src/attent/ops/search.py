@@ -1,6 +1,7 @@
 """Greedy and beam search by a packed Transformer, all steps in one call of the compiled library.
 
-`attent.decoding.search` is the reference: it takes the same steps one at a time and finds the same tokens with the same log-probabilities.
+`attent.decoding.search` is the reference: it takes the same steps one at a time and finds the same tokens with the same
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Limits(NamedTuple):
         limits: the most tokens of each translation, (S,).
         prefixes: the tokens that each begins with, padded, (S, P).
         minimum_length: tokens before the end.
-        penalties: the divisor of a hypothesis' log-probability by its number of tokens, up to the largest limit and the end token.
+        penalties: the divisor of a hypothesis' log-probability by its number of tokens, up to the largest limit and the
+            end token.
         prompt_length: tokens of every prefix that count no log-probability.
     """
 
@@ -56,7 +58,9 @@ class Limits(NamedTuple):
 def search(
     decoder: PackedDecoder, limits: Limits, beam: int, n_best: int, special: tuple[int, int, int]
 ) -> list[list[tuple[list[int], float]]]:
-    """Return the n_best hypotheses of each sentence, tokens and log-probability, the best first; fewer if there are no more.
+    """Return the n_best hypotheses of each sentence, tokens and log-probability, the best first.
+
+    Fewer if there are no more.
 
     Args:
         decoder: of the batch.
@@ -71,13 +75,22 @@ def search(
     """
     prefixes = limits.prefixes
     if prefixes.numel() and not 0 <= int(prefixes.min()) <= int(prefixes.max()) < decoder.vocabulary:
-        raise ArgumentError(f"a prefix is of ids from 0 to {decoder.vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}")
+        raise ArgumentError(
+            f"a prefix is of ids from 0 to {decoder.vocabulary - 1}, got {int(prefixes.min())} to {int(prefixes.max())}"
+        )
     state, (table, scale, positions, angles), output, vocabulary, kind = decoder
     sentences, steps = len(limits.limits), len(limits.penalties) - 1
-    tokens, lengths = torch.empty(sentences, n_best, steps, dtype=torch.int64), torch.empty(sentences, n_best, dtype=torch.int64)
+    tokens, lengths = (
+        torch.empty(sentences, n_best, steps, dtype=torch.int64),
+        torch.empty(sentences, n_best, dtype=torch.int64),
+    )
     totals = torch.empty(sentences, n_best)
     operands = (table, positions, *angles, state.stack.weights, output, state.memory, state.lengths)
-    bounds = (limits.limits.long().contiguous(), prefixes.long().contiguous(), torch.tensor(limits.penalties, dtype=torch.float64))
+    bounds = (
+        limits.limits.long().contiguous(),
+        prefixes.long().contiguous(),
+        torch.tensor(limits.penalties, dtype=torch.float64),
+    )
     sizes = (
         sentences,
         state.memory.shape[2],

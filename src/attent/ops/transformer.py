@@ -1,7 +1,7 @@
 """A Transformer's encoder, and a decoding step, each in one call of the compiled library.
 
-Every row goes through all layers by itself and without padding, so that its numbers do not depend on the rest of the batch. Keys and
-values stay where they are written: a search that reorders its hypotheses moves row indices only.
+Every row goes through all layers by itself and without padding, so that its numbers do not depend on the rest of the
+batch. Keys and values stay where they are written: a search that reorders its hypotheses moves row indices only.
 `attent.models.transformer_packing` reads modules into these operands; the modules are the reference.
 """
 
@@ -27,9 +27,10 @@ class PackedStack(NamedTuple):
     """The weights of a stack of layers, end to end, and its sizes.
 
     Args:
-        weights: bytes, in the order in which the library reads them, at the end every layer's key and value projections of the memory.
-        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the activation,
-            the kind of the weights (`packed_linear.native_kind`).
+        weights: bytes, in the order in which the library reads them, at the end every layer's key and value projections
+            of the memory.
+        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the
+            activation, the kind of the weights (`packed_linear.native_kind`).
         numbers: the factor on q·k, and the layer norm's epsilon.
     """
 
@@ -121,7 +122,9 @@ def encode(
     lengths: Tensor,
     reference: Callable[[], Tensor],
 ) -> Tensor:
-    """Return the features (B, T, E) of right-padded tokens (B, T) of which lengths (B,) are real; the library's are zero at padding.
+    """Return the features (B, T, E) of right-padded tokens (B, T) of which lengths (B,) are real.
+
+    The library's are zero at padding.
 
     Args:
         weight: one of the encoder's; the library takes float32 on a CPU, in inference mode.
@@ -163,7 +166,9 @@ def start(
     return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 
-def start_without_memory(weight: Tensor, pack: Callable[[], PackedStack], rows: int, reference: Callable[[], S]) -> IncrementalState | S:
+def start_without_memory(
+    weight: Tensor, pack: Callable[[], PackedStack], rows: int, reference: Callable[[], S]
+) -> IncrementalState | S:
     """Return the state before the first token of a decoder that attends to no source.
 
     Args:
@@ -194,15 +199,29 @@ def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
     return result
 
 
-def decode_step(embedding: PackedEmbedding, state: IncrementalState, token_ids: Tensor) -> tuple[Tensor, IncrementalState]:
-    """Return the features (B, E) of one more token (B,), and the state that includes it; the embedding is of its position."""
+def decode_step(
+    embedding: PackedEmbedding, state: IncrementalState, token_ids: Tensor
+) -> tuple[Tensor, IncrementalState]:
+    """Return the features (B, E) of one more token (B,), and the state that includes it.
+
+    The embedding is of its position.
+    """
     batch, stack, memory, (table, scale, positions, angles) = len(token_ids), state.stack, state.memory, embedding
     state = state.extend(batch)
     keys_values, rows, features = state.buffer.tensor, state.rows, torch.empty(batch, stack.sizes[0])
     caches = (keys_values, rows, state.memory_rows, state.lengths, memory)
     tensors = (_int64(token_ids), table, positions, *angles, stack.weights, *caches, features)
     layer_stride, position_stride, row_stride, _ = keys_values.stride()
-    strides = (batch, state.length - 1, rows.stride(0), layer_stride, row_stride, position_stride, memory.shape[1], memory.shape[2])
+    strides = (
+        batch,
+        state.length - 1,
+        rows.stride(0),
+        layer_stride,
+        row_stride,
+        position_stride,
+        memory.shape[1],
+        memory.shape[2],
+    )
     native.run("attent_transformer_step", tensors, *strides, *stack.sizes, scale, *stack.numbers)
     return features, state
 

@@ -1,7 +1,7 @@
 """Bandwidths: a rule of thumb, and leave-one-out cross-validation with gradients.
 
-The score of bandwidths h is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋ᵢ being the regression on all data but the i-th. Härdle and Marron 1985,
-"Optimal Bandwidth Selection in Nonparametric Regression Function Estimation".
+The score of bandwidths h is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋ᵢ being the regression on all data but the i-th. Härdle
+and Marron 1985, "Optimal Bandwidth Selection in Nonparametric Regression Function Estimation".
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from torch import Tensor
 from attent.regression.kernels import Kernel
 from attent.regression.smoother import Smoother, smooth
 
-# Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper one a feature is as good as left out.
+# Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper one a feature is as good
+# as left out.
 LOG_MIN, LOG_MAX = -7.0, 12.0
 # Multiples of the rule of thumb that are tried first, and the number of the best from which the search descends.
 FACTORS = tuple(2.0**power for power in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3))
@@ -36,8 +37,9 @@ class BandwidthTrial(NamedTuple):
 def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Return 1.06 σ_d n^(−1/(4 + D)) for data (n, D), 1 for a constant feature.
 
-    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2. With weights (n,), σ is
-    weighted, and n is Kish's effective number (Σw)²/Σw² (1965, "Survey Sampling"), as in SciPy's `gaussian_kde`.
+    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2. With
+    weights (n,), σ is weighted, and n is Kish's effective number (Σw)²/Σw² (1965, "Survey Sampling"), as in SciPy's
+    `gaussian_kde`.
     """
     deviation, count = x.std(0), float(len(x))
     if weight is not None:
@@ -60,7 +62,9 @@ class LeaveOneOut:
         weight: (n,) > 0 of each point, as a key and in the mean of the errors; 1 if not given.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray, weight: np.ndarray | None = None) -> None:
+    def __init__(
+        self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray, weight: np.ndarray | None = None
+    ) -> None:
         self.x, self.y = (torch.from_numpy(np.ascontiguousarray(data, dtype=np.float64)) for data in (x - x.mean(0), y))
         self.kernel, self.points = kernel, torch.from_numpy(points)
         self.weight = None if weight is None else torch.from_numpy(weight)
@@ -92,7 +96,10 @@ class LeaveOneOut:
             return float(sum(error.square().mean(1) @ share for error, share in errors))
 
     def _errors(self, log: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs), and the share of each point, (m,); each has its own graph."""
+        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs), and the share of each point, (m,).
+
+        Each has its own graph.
+        """
         with torch.no_grad():
             scaled = self.x * (-log).exp()
             smoother = Smoother(scaled, self.y, self.kernel, self.weight)
@@ -104,8 +111,13 @@ class LeaveOneOut:
             key_index[keys] = torch.arange(len(keys))
             scale = (-log).exp()
             weight = None if self.weight is None else self.weight[keys]
-            estimate = smooth(self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows], weight)
-            yield self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows]), self._share[run]
+            estimate = smooth(
+                self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows], weight
+            )
+            yield (
+                self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows]),
+                self._share[run],
+            )
 
 
 def learn_bandwidth(
@@ -144,7 +156,9 @@ def learn_bandwidth(
     bounds = [(log + LOG_MIN, log + LOG_MAX) for log in start]
     best = min(starts, key=itemgetter(0))
     for _, log in starts:
-        result = minimize(loss, log, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8})
+        result = minimize(
+            loss, log, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8}
+        )
         best = min(best, BandwidthTrial(float(result.fun), result.x), key=itemgetter(0))
     bandwidth = np.exp(best.log)
     return bandwidth, loss.score(bandwidth)

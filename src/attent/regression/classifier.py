@@ -21,11 +21,12 @@ with needs("AttentionClassifier needs scikit-learn", "regression"):
 class AttentionClassifier(ClassifierMixin, BaseEstimator):
     """The share of each class among nearby samples: P(c | q) = Σᵢ K((q − xᵢ)/h) [yᵢ = c] / Σᵢ K((q − xᵢ)/h).
 
-    The regression of Nadaraya 1964 and Watson 1964 whose values are one-hot vectors of the classes; see `AttentionRegressor`.
+    The regression of Nadaraya 1964 and Watson 1964 whose values are one-hot vectors of the classes; see
+    `AttentionRegressor`.
 
     Args:
-        bandwidth: as of `AttentionRegressor`; "loo" minimizes the squared error of the left-out samples' probabilities, that of each
-            class in units of its variance.
+        bandwidth: as of `AttentionRegressor`; "loo" minimizes the squared error of the left-out samples' probabilities,
+            that of each class in units of its variance.
         kernel: as of `AttentionRegressor`.
         dtype: the type of probabilities, "float32" or "float64"; that of the training data if not given.
         loo_points: as of `AttentionRegressor`.
@@ -63,7 +64,8 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
             y: (n,) classes: numbers or strings.
-            sample_weight: (n,) ≥ 0; see `AttentionRegressor.fit`. A class all of whose weights are 0 has the probability 0.
+            sample_weight: (n,) ≥ 0; see `AttentionRegressor.fit`. A class all of whose weights are 0 has the
+                probability 0.
 
         Raises:
             ArgumentError: an invalid setting.
@@ -93,7 +95,10 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         has_no_keys = np.isnan(shares[:, 0])
         if has_no_keys.any():
             warnings.warn(
-                f"{has_no_keys.sum()} of {len(shares)} queries have no key within the bandwidth; taking the classes' shares in all data",
+                (
+                    f"{has_no_keys.sum()} of {len(shares)} queries have no key within the bandwidth; taking the "
+                    "classes' shares in all data"
+                ),
                 stacklevel=2,
             )
             shares[has_no_keys] = self.class_prior_

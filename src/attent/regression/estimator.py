@@ -24,7 +24,10 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def dates_as_days(X: Any) -> Any:
-    """Return an array or a DataFrame with its dates as days since 1970, in UTC if they have a time zone; NaN where one is missing."""
+    """Return an array or a DataFrame with its dates as days since 1970, in UTC if they have a time zone.
+
+    NaN where one is missing.
+    """
     if isinstance(X, np.ndarray):
         return _days(X) if X.dtype.kind == "M" else X
     kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())] if hasattr(X, "iloc") else []
@@ -32,7 +35,10 @@ def dates_as_days(X: Any) -> Any:
         return X
     # by position, since two columns may have one name
     columns = [X.iloc[:, index] for index in range(X.shape[1])]
-    days = [_days(column.to_numpy("datetime64[us]")) if kind == "M" else column for kind, column in zip(kinds, columns, strict=True)]
+    days = [
+        _days(column.to_numpy("datetime64[us]")) if kind == "M" else column
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
     return type(X)(dict(enumerate(days)), index=X.index).set_axis(X.columns, axis=1)
 
 
@@ -43,16 +49,17 @@ def _days(dates: np.ndarray) -> np.ndarray:
 class AttentionRegressor(RegressorMixin, BaseEstimator):
     """Kernel regression: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), attention whose keys and values are the data.
 
-    Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth Regression Analysis". In memory linear in queries and data.
+    Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth Regression Analysis". In memory linear in queries
+    and data.
 
     Args:
-        bandwidth: h > 0, in the units of the features: a number, one per feature, "loo" to learn one per feature by leave-one-out
-            cross-validation, or "rule" for the normal reference rule 1.06 σ n^(−1/(4 + D)).
-        kernel: "gaussian", "exponential", "logistic", or one that ends at a bandwidth: "uniform", "triangular", "epanechnikov",
-            "biweight", "triweight", "tricube", "cosine"; products over features. Or your own `Kernel`.
+        bandwidth: h > 0, in the units of the features: a number, one per feature, "loo" to learn one per feature by
+            leave-one-out cross-validation, or "rule" for the normal reference rule 1.06 σ n^(−1/(4 + D)).
+        kernel: "gaussian", "exponential", "logistic", or one that ends at a bandwidth: "uniform", "triangular",
+            "epanechnikov", "biweight", "triweight", "tricube", "cosine"; products over features. Or your own `Kernel`.
         dtype: the type of predictions, "float32" or "float64"; that of the training data if not given.
-        loo_points: the number of samples to leave out, drawn at random if not all; if not given, as many as take 2·10⁷ pairs per
-            evaluation, and at least 200.
+        loo_points: the number of samples to leave out, drawn at random if not all; if not given, as many as take 2·10⁷
+            pairs per evaluation, and at least 200.
         random_state: the seed or generator of that draw, as in scikit-learn.
 
     Attributes:
@@ -89,9 +96,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
             y: (n,) or (n, outputs) numbers.
-            sample_weight: (n,) ≥ 0, by which the kernel's weight of each sample is multiplied: 2 counts as the sample given twice, 0 as
-                the sample left away. Leave-one-out still leaves a whole sample out, and counts its error by its weight; "rule" takes
-                (Σw)²/Σw² for n. Both depend on the ratio of weights alone.
+            sample_weight: (n,) ≥ 0, by which the kernel's weight of each sample is multiplied: 2 counts as the sample
+                given twice, 0 as the sample left away. Leave-one-out still leaves a whole sample out, and counts its
+                error by its weight; "rule" takes (Σw)²/Σw² for n. Both depend on the ratio of weights alone.
 
         Raises:
             ArgumentError: an invalid setting.
@@ -101,7 +108,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         points = self.loo_points
         if points is not None and (isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1):
             raise ArgumentError(f"loo_points must be a whole number ≥ 1, got {points!r}")
-        X, y = validate_data(self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
+        X, y = validate_data(
+            self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
+        )
         self._type = DTYPES[self.dtype or str(X.dtype)]
         # copies: what pandas and others share with an estimator cannot be written to, nor may it change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
@@ -124,15 +133,18 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return the weighted mean of the values for each query: (m,) or (m, outputs).
 
-        NaN, with a warning, where no key has a weight, which happens only with kernels that end. Where all weights of a gaussian would
-        round to zero, the nearest keys count.
+        NaN, with a warning, where no key has a weight, which happens only with kernels that end. Where all weights of a
+        gaussian would round to zero, the nearest keys count.
         """
         query = self._queries(X)
         estimate = self._smoother(query)
         mean = estimate.mean.to(torch.float64) + self._mean
         has_no_keys = ~estimate.has_keys
         if bool(has_no_keys.any()):
-            warnings.warn(f"{int(has_no_keys.sum())} of {len(mean)} queries have no key within the bandwidth; predicting NaN", stacklevel=2)
+            warnings.warn(
+                f"{int(has_no_keys.sum())} of {len(mean)} queries have no key within the bandwidth; predicting NaN",
+                stacklevel=2,
+            )
             mean[has_no_keys] = torch.nan
         return mean.to(self._type).numpy().reshape(len(mean), *self.y_.shape[1:])
 
@@ -147,7 +159,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         query, key = (points.to(self._type) for points in (self._queries(X), self._scale(self.X_)))
         _, _, score, mask = get_kernel(self.kernel).parts(query, key)
         bias = None if self._weight is None else self._weight.log().to(self._type)[None, None, None]
-        return attend(query, key, key[:, :1], score=score, mask=mask, bias=bias, implementation="tiled", return_map=True)[1]
+        return attend(
+            query, key, key[:, :1], score=score, mask=mask, bias=bias, implementation="tiled", return_map=True
+        )[1]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -170,13 +184,16 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             numbers = np.array(np.nan)
         if not (numbers.shape in ((), (x.shape[1],)) and np.isfinite(numbers).all() and (numbers > 0).all()):
             raise ArgumentError(
-                f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got {bandwidth!r}'
+                f'bandwidth must be "loo", "rule", a number > 0 or {x.shape[1]} of them, one per feature, got '
+                f"{bandwidth!r}"
             )
         self.bandwidth_ = np.broadcast_to(numbers, x.shape[1:]).copy()
 
     def _queries(self, X: Any) -> torch.Tensor:
         check_is_fitted(self)
-        return self._scale(np.asarray(validate_data(self, dates_as_days(X), dtype=(np.float64, np.float32), reset=False)))
+        return self._scale(
+            np.asarray(validate_data(self, dates_as_days(X), dtype=(np.float64, np.float32), reset=False))
+        )
 
     def _scale(self, X: np.ndarray) -> torch.Tensor:
         """Return points in bandwidths, relative to the mean of the data."""

@@ -24,8 +24,8 @@ KernelParts = tuple[Tensor, Tensor, Score, Mask | None]
 class Kernel:
     """A product kernel: K(u) = Π_d K(|u_d|), u being the distance in bandwidths, feature by feature.
 
-    With the score Σ_d log K(|u_d|) and a mask where K is zero, the softmax gives the weights K(u) / Σ K(u) of Nadaraya 1964
-    ("On Estimating Regression") and Watson 1964 ("Smooth Regression Analysis").
+    With the score Σ_d log K(|u_d|) and a mask where K is zero, the softmax gives the weights K(u) / Σ K(u) of Nadaraya
+    1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression Analysis").
 
     Args:
         log: |u| → log K(|u|), up to a constant, not rising from 0 on; called for |u| < 1 only if the kernel ends there.
@@ -137,7 +137,8 @@ def _logistic(distance: Tensor) -> Tensor:
     return -distance - 2.0 * F.softplus(-distance)
 
 
-# The bandwidth of the gaussian is its standard deviation, of the exponential its mean distance, of the others the end of their support.
+# The bandwidth of the gaussian is its standard deviation, of the exponential its mean distance, of the others the end
+# of their support.
 KERNELS: dict[str, Kernel] = {
     "gaussian": Kernel(lambda distance: -0.5 * distance.square()),
     "exponential": Kernel(lambda distance: -distance),
@@ -150,7 +151,13 @@ KERNELS: dict[str, Kernel] = {
     "tricube": Kernel(_log_power(lambda distance: 1.0 - distance.pow(3), 3.0), ends=True),
     "cosine": Kernel(_log_power(lambda distance: (math.pi / 2 * distance).cos()), ends=True),
 }
-ALIASES = {"rbf": "gaussian", "normal": "gaussian", "laplace": "exponential", "boxcar": "uniform", "quartic": "biweight"}
+ALIASES = {
+    "rbf": "gaussian",
+    "normal": "gaussian",
+    "laplace": "exponential",
+    "boxcar": "uniform",
+    "quartic": "biweight",
+}
 
 
 def get_kernel(kernel: str | Kernel) -> Kernel:

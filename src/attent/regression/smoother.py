@@ -1,8 +1,8 @@
 """The regression itself: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), by attention, for runs of neighboring queries.
 
-Keys lie in small boxes of space. From the boxes of a run of queries and of some keys follow bounds on the weight of any pair of them;
-boxes of keys whose weights cannot exceed rounding are skipped. Gray and Moore 2001, "N-Body Problems in Statistical Learning".
-Gaussians of one feature are summed by their series instead, in `FastGaussTransform`.
+Keys lie in small boxes of space. From the boxes of a run of queries and of some keys follow bounds on the weight of any
+pair of them; boxes of keys whose weights cannot exceed rounding are skipped. Gray and Moore 2001, "N-Body Problems in
+Statistical Learning". Gaussians of one feature are summed by their series instead, in `FastGaussTransform`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from attent.attention.attend import attend
 from attent.attention.masks.excluded import Excluded
 from attent.regression.kernels import KERNELS, Kernel
 
-# Queries of a run, which share their keys, its width in bandwidths unless it has few queries, how few these are, and the keys of a box.
-# Distant queries share few of the keys that matter to them, and their smallest weights are too small to be computed quickly.
+# Queries of a run, which share their keys, its width in bandwidths unless it has few queries, how few these are, and
+# the keys of a box. Distant queries share few of the keys that matter to them, and their smallest weights are too small
+# to be computed quickly.
 QUERIES, MAX_WIDTH, MIN_QUERIES, KEYS = 128, 4.0, 32, 64
-# A score loses digits with the square of a query's distance from the middle of its run: wider runs than this are computed in float64,
-# and none is wider than the limit.
+# A score loses digits with the square of a query's distance from the middle of its run: wider runs than this are
+# computed in float64, and none is wider than the limit.
 FLOAT64_WIDTH, WIDTH_LIMIT = 12.0, 500.0
 # Pairs computed at once, which fit a core's cache, and the fewest rows, which one product takes together.
 PAIRS, ROWS = 2**19, 8
@@ -32,8 +33,8 @@ PAIRS, ROWS = 2**19, 8
 SMALL = 2**18
 # The share of its weights that a query may miss, in units of rounding.
 MISSED = 1 / 16
-# Of the Gauss transform, in bandwidths: half the width of a box, and the range of a query; and the terms of the series, whose first omitted
-# one is RANGE·RADIUS^n/n! = 8e-19.
+# Of the Gauss transform, in bandwidths: half the width of a box, and the range of a query; and the terms of the series,
+# whose first omitted one is RANGE·RADIUS^n/n! = 8e-19.
 RADIUS, RANGE, TERMS = 0.25, 12.0, 30
 # Queries that the Gauss transform takes at once, whose gathered sums fit a core's cache.
 TRANSFORM_QUERIES = 2048
@@ -86,7 +87,9 @@ class Smoother:
         value = torch.cat((value, torch.ones_like(value[:, :1])), 1)
         if self._weight is None:
             return FastGaussTransform(self._key[:, 0], value)
-        return FastGaussTransform(self._key[:, 0], value * self._weight[:, None], float(self._weight.max() / self._weight.min()))
+        return FastGaussTransform(
+            self._key[:, 0], value * self._weight[:, None], float(self._weight.max() / self._weight.min())
+        )
 
     def _can_transform(self, query: Tensor) -> bool:
         """Return whether the Gauss transform can compute these, and is faster."""
@@ -94,7 +97,10 @@ class Smoother:
         return is_gaussian and len(query) * len(self._key) > SMALL and self._transform.is_faster
 
     def runs(self, query: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield runs of neighboring queries (m, D): their indices, and the positions in `boxes.order` of the keys that matter to them."""
+        """Yield runs of neighboring queries (m, D).
+
+        Their indices, and the positions in `boxes.order` of the keys that matter to them.
+        """
         if not len(query):
             return
         if self._value.dtype == torch.float64 and len(query) * len(self._key) <= SMALL and _width(query) <= WIDTH_LIMIT:
@@ -108,7 +114,12 @@ class Smoother:
 
 
 def smooth(
-    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None, weight: Tensor | None = None
+    kernel: Kernel,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    left_out: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> KernelEstimate:
     """Return the estimate at a run of neighboring queries.
 
@@ -126,13 +137,18 @@ def smooth(
     if left_out is not None:
         excluded = Excluded(left_out[:, None])
         mask = excluded if mask is None else mask & excluded
-    # a further value of 1 shows whether there are weights; in column order, where products with a few columns are several times as fast
-    # and round less
+    # a further value of 1 shows whether there are weights; in column order, where products with a few columns are
+    # several times as fast and round less
     value = torch.cat((value.mT, value.new_ones(1, len(value)))).mT
     step = max(PAIRS // max(len(key), 1), ROWS) if mask is None else max(len(query), 1)
     # K(u) w = exp(log K(u) + log w)
     bias = None if weight is None else weight.log().to(value.dtype)[None, None, None]
-    context = torch.cat([attend(rows, key, value, score=score, mask=mask, bias=bias, implementation="tiled") for rows in query.split(step)])
+    context = torch.cat(
+        [
+            attend(rows, key, value, score=score, mask=mask, bias=bias, implementation="tiled")
+            for rows in query.split(step)
+        ]
+    )
     weights = context[:, -1:]
     # the weights sum to 1 except for rounding, which most cancels with that of the mean
     return KernelEstimate(context[:, :-1] / weights.clamp(min=0.5), weights[:, 0].detach() > 0.5)
@@ -198,7 +214,9 @@ class BoxWeights(NamedTuple):
         return cls(total, torch.where(counts > 1, total - heaviest, 0.0).clamp(min=0.0))
 
 
-def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision: float, weights: BoxWeights | None = None) -> Tensor:
+def near_keys(
+    kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision: float, weights: BoxWeights | None = None
+) -> Tensor:
     """Return the positions in `keys.order` of the keys that matter to some query within a box, ascending.
 
     Args:
@@ -218,7 +236,8 @@ def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision:
     certain = torch.logsumexp(lower + weights.rest.log(), 0)
     if certain == -torch.inf:
         return keys.members(upper > -torch.inf)
-    # skip the least boxes, as long as together they stay below that share of the weights that every query has for certain
+    # skip the least boxes, as long as together they stay below that share of the weights that every query has for
+    # certain
     shares = weights.total * (upper - certain).exp()
     order = shares.argsort()
     chosen = torch.ones_like(shares, dtype=torch.bool)

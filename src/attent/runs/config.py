@@ -60,7 +60,11 @@ def version_of(package: str, default: str = "unknown") -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions that a run depends on."""
-    return {"attent": version_of("attent", "not installed"), "torch": torch.__version__, "python": platform.python_version()}
+    return {
+        "attent": version_of("attent", "not installed"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
 
 
 # Of a vocabulary, of a vector, or of classes.
@@ -101,21 +105,22 @@ class RunConfig(BaseModel, extra="forbid"):
         state: of training; format 1 has finished runs only.
         versions: of attent, torch and python, by name.
         task: of the model; before format 3 always to translate.
-        tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a translator, "text"
-            of other texts, none for vectors.
+        tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a
+            translator, "text" of other texts, none for vectors.
         files: the names of further files that belong to the run, all of them text.
-        sizes: of the input (tokens, or features of a vector) and of the output (tokens or classes); None if these are the sizes of the
-            first and of the last tokenizer.
+        sizes: of the input (tokens, or features of a vector) and of the output (tokens or classes); None if these are
+            the sizes of the first and of the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
-        digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal a corpus that has
-            changed; and the SHA-256 of a finished run's weights, by the name of their file.
-        spacing: the share of places that have a space by convention alone in the sources of a translator's training text, see
-            `attent.data.spacing`; None if unknown.
+        digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal
+            a corpus that has changed; and the SHA-256 of a finished run's weights, by the name of their file.
+        spacing: the share of places that have a space by convention alone in the sources of a translator's training
+            text, see `attent.data.spacing`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
         dtype: the type of weights in which the model computes unless another is asked for.
-        alignment: the attention that a translator's words are aligned by, which `attent align --best` chose; None before.
+        alignment: the attention that a translator's words are aligned by, which `attent align --best` chose; None
+            before.
         training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
         origin: of an imported model: its name, licence and format, its languages, and how it was searched there.
@@ -168,7 +173,10 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out spacing that is unknown, float32, no choice of attention and no origin: the config is then that of earlier versions."""
+        """Leave out spacing that is unknown, float32, no choice of attention and no origin.
+
+        The config is then that of earlier versions.
+        """
         defaults = ("spacing", None), ("dtype", "float32"), ("alignment", None), ("origin", {})
         return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
@@ -178,7 +186,10 @@ class RunConfig(BaseModel, extra="forbid"):
             raise ValueError(f"tokenizers and files must lie in the run folder, got {invalid[0]!r}")
         expected = TOKENIZERS[self.task]
         if set(self.tokenizers) != set(expected) and (self.tokenizers or self.task != "classify"):
-            raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(expected)}, got {', '.join(self.tokenizers)}")
+            raise ValueError(
+                f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(expected)}, got "
+                f"{', '.join(self.tokenizers)}"
+            )
         if not self.tokenizers and self.sizes is None:
             raise ValueError("a run without tokenizers must say its sizes")
         if self.model.kind not in MODEL_KINDS[self.task]:
@@ -187,11 +198,16 @@ class RunConfig(BaseModel, extra="forbid"):
         return self
 
     def _check_alignment(self) -> None:
-        """Check that the model has the attention that words are aligned by; only a Transformer has several layers and heads of it."""
+        """Check that the model has the attention that words are aligned by.
+
+        Only a Transformer has several layers and heads of it.
+        """
         if self.alignment is None:
             return
         sizes = (self.model.decoder_layers, self.model.heads) if isinstance(self.model, TransformerSettings) else (1, 1)
-        for name, number, size in zip(("layer", "head"), (self.alignment.layer, self.alignment.head), sizes, strict=True):
+        for name, number, size in zip(
+            ("layer", "head"), (self.alignment.layer, self.alignment.head), sizes, strict=True
+        ):
             if number is not None and number >= size:
                 raise ValueError(f"alignment.{name} must be from 0 to {size - 1}, got {number}")
 
@@ -222,14 +238,20 @@ def read_config(path: Path | str) -> RunConfig:
     except DataError as error:
         raise RunError(f"{file} is damaged: {error}") from error
     if _is_pretrained(content):
-        takes = "attent import makes a run of it" if content.get("model_type") in IMPORTED else "attent show, explore and fill take it"
+        takes = (
+            "attent import makes a run of it"
+            if content.get("model_type") in IMPORTED
+            else "attent show, explore and fill take it"
+        )
         raise RunError(f"{path} is a Hugging Face model and no run folder: {takes}")
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
     if content["format"] > FORMAT:
         written_by = content.get("versions")
         newer = written_by.get("attent", "of a newer version") if isinstance(written_by, dict) else "of a newer version"
-        raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
+        raise RunError(
+            f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}"
+        )
     try:
         return RunConfig.model_validate(content if content["format"] == FORMAT else present_config(content))
     except ValidationError as error:

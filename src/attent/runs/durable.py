@@ -16,7 +16,8 @@ from attent.errors import RunError
 
 # The first and the last characters of temporary names, by which the drafts of a killed process are recognized.
 HIDDEN, PART = ".", ".part"
-# Windows lets no other process read a locked byte: lock one that no log reaches, at the largest offset that its locks can name.
+# Windows lets no other process read a locked byte: lock one that no log reaches, at the largest offset that its locks
+# can name.
 LOCK_OFFSET = 2**31 - 2
 
 
@@ -93,7 +94,10 @@ def settle(draft: Path, path: Path) -> None:
 
 
 def _share(path: Path) -> None:
-    """Give a file or a folder and its files the default permissions: mkdtemp and safetensors restrict them to the owner."""
+    """Give a file or a folder and its files the default permissions.
+
+    Mkdtemp and safetensors restrict them to the owner.
+    """
     mask = os.umask(0)
     os.umask(mask)
     for file in path.iterdir() if path.is_dir() else ():
@@ -118,7 +122,9 @@ def check_links(*paths: Path) -> None:
     """
     for path in paths:
         if path.is_symlink():
-            raise RunError(f"{path} is a symbolic link, and a run is not written through one (cp -rL makes a copy without links)")
+            raise RunError(
+                f"{path} is a symbolic link, and a run is not written through one (cp -rL makes a copy without links)"
+            )
 
 
 def sync(path: Path) -> None:

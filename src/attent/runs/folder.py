@@ -31,9 +31,29 @@ from attent.data.tokenizer import MAX_FILE, Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
-from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, tokenizer_file, write_config
+from attent.runs.config import (
+    CONFIG,
+    RunConfig,
+    Task,
+    check_code,
+    code_in,
+    must_do,
+    read_config,
+    tokenizer_file,
+    write_config,
+)
 from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
-from attent.runs.weights import check_files, check_sizes, digest, files_metadata, fill, is_all_saved, map_into, tensors_of, write_tensors
+from attent.runs.weights import (
+    check_files,
+    check_sizes,
+    digest,
+    files_metadata,
+    fill,
+    is_all_saved,
+    map_into,
+    tensors_of,
+    write_tensors,
+)
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
@@ -81,8 +101,8 @@ class RunWriter:
             run.log({"update": 100, "loss": 1.5})
             run.finish(config, model, *tokenizers)
 
-    Leaving the block before `begin` leaves no files; `finish` calls `begin` if needed. From `begin` on, the run is locked for other
-    processes until the block ends.
+    Leaving the block before `begin` leaves no files; `finish` calls `begin` if needed. From `begin` on, the run is
+    locked for other processes until the block ends.
 
     Args:
         path: of the folder.
@@ -142,7 +162,11 @@ class RunWriter:
             return Path(self._log.name).stat().st_size
 
     def begin(
-        self, config: RunConfig, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None, start: torch.nn.Module | None = None
+        self,
+        config: RunConfig,
+        *tokenizers: Tokenizer,
+        files: Mapping[str, str] | None = None,
+        start: torch.nn.Module | None = None,
     ) -> None:
         """Move the folder to its path, marked as unfinished; of a resumed run, write the config only.
 
@@ -190,7 +214,9 @@ class RunWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with suppress(OSError):
             self._log.close()
         if self._draft is not None:
@@ -213,7 +239,10 @@ def _sweep_drafts(path: Path) -> None:
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
         # OSError: another process has moved or removed it in the meantime
         with suppress(OSError, RunError):
-            if draft.is_symlink() or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < LOCK_DELAY:
+            if (
+                draft.is_symlink()
+                or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < LOCK_DELAY
+            ):
                 continue
             if not log.is_file():
                 draft.rmdir()  # killed before it had a log; rmdir removes it only if it is empty
@@ -227,7 +256,9 @@ def _log_in(folder: Path) -> IO[str]:
     check_links(file := folder / LOG)
     with said_clearly(file):
         try:
-            return open(file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK))
+            return open(
+                file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK)
+            )
         except DataError as error:
             raise RunError(f"{file} cannot be written: {error}") from error
 
@@ -255,7 +286,8 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
         trust_code: whether it may name modules to import, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged, or written by a newer version, has another task, or names code and is not trusted.
+        RunError: it is missing, damaged, or written by a newer version, has another task, or names code and is not
+            trusted.
     """
     path = Path(path)
     config = read_config(path)
@@ -271,7 +303,9 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
 
 def without_digest(config: RunConfig) -> RunConfig:
     """Return the config of a run without the digest of its weights, which are about to change."""
-    return config.model_copy(update={"digests": {name: value for name, value in config.digests.items() if name != MODEL}})
+    return config.model_copy(
+        update={"digests": {name: value for name, value in config.digests.items() if name != MODEL}}
+    )
 
 
 def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None:
@@ -291,7 +325,8 @@ def _check_digests(path: Path, config: RunConfig) -> None:
     expected = config.digests.get(MODEL)
     if expected is not None and (path / MODEL).stat().st_size <= MAX_HASHED and digest(path / MODEL) != expected:
         raise RunError(
-            f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, whatever fits is taken)"
+            f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, "
+            "whatever fits is taken)"
         )
     check_files(path / MODEL, config.text_files)
 
@@ -301,7 +336,9 @@ def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
     return build(config.model, *_sizes(config, tokenizers))
 
 
-def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, mapped: bool = False) -> Any:
+def filled_model(
+    path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, mapped: bool = False
+) -> Any:
     """Load the model of a run folder, comparing its sizes with those of the weights before taking memory.
 
     Args:
@@ -344,7 +381,8 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
     expected = inputs + (config.task == "fill-mask"), config.sizes[1] if config.task == "classify" else outputs
     if config.sizes != expected:
         raise ArgumentError(
-            f"its sizes must be {expected[0]} and {expected[1]}, as its tokenizers say, got {config.sizes[0]} and {config.sizes[1]}"
+            f"its sizes must be {expected[0]} and {expected[1]}, as its tokenizers say, got {config.sizes[0]} and "
+            f"{config.sizes[1]}"
         )
     return expected
 

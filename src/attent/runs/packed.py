@@ -1,4 +1,7 @@
-"""A run's model in bfloat16 or 8 bits: packed when it is loaded, or mapped from the file that `attent quantize` wrote."""
+"""A run's model in bfloat16 or 8 bits.
+
+Packed when it is loaded, or mapped from the file that `attent quantize` wrote.
+"""
 
 from __future__ import annotations
 
@@ -77,11 +80,16 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: Kind) -> None:
         return
     if metadata.get("format") != FORMAT:
         raise RunError(
-            f"{file} has format {metadata.get('format')!r}, and this attent reads {FORMAT}: attent quantize {path} writes it again"
+            f"{file} has format {metadata.get('format')!r}, and this attent reads {FORMAT}: attent quantize {path} "
+            "writes it again"
         )
     if file.stat().st_size <= MAX_HASHED and digest(file) != own:
-        raise RunError(f"{file} is damaged: it has not the SHA-256 that config.json names; attent quantize {path} writes it again")
-    check_shapes({name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file)
+        raise RunError(
+            f"{file} is damaged: it has not the SHA-256 that config.json names; attent quantize {path} writes it again"
+        )
+    check_shapes(
+        {name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file
+    )
     for name, tensor in read_tensors(file).items():
         if tensor.dtype != torch.uint8:
             raise RunError(f"{file} is damaged: {name} must be bytes, got {tensor.dtype}")
@@ -107,7 +115,8 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
             raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
         packed_linear.set_kind(run.model, kind)
         tensors = {
-            name: packed_linear.packed_weights(module, pieces) for name, (module, pieces) in transformer_packing.parts(run.model).items()
+            name: packed_linear.packed_weights(module, pieces)
+            for name, (module, pieces) in transformer_packing.parts(run.model).items()
         }
         digests[MODEL] = digest(path / MODEL)
         with new_file(path / packed_file(kind)) as file:

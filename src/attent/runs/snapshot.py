@@ -1,7 +1,8 @@
 """Copies of run folders that nothing changes any more: what a server maps its weights from.
 
-Who writes into a file that is mapped changes what is computed, and who shortens it ends the process by a signal. A copy is taken of files
-that did not change meanwhile, each of them one that a stamp names, and its weights have no name in any folder.
+Who writes into a file that is mapped changes what is computed, and who shortens it ends the process by a signal. A copy
+is taken of files that did not change meanwhile, each of them one that a stamp names, and its weights have no name in
+any folder.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from attent.runs.durable import HIDDEN
 from attent.runs.folder import LOG, MAX_HASHED, MODEL
 from attent.runs.weights import FILES, metadata_of
 
-# Of each file its name, device, inode, bytes, and when its content and its entry were last written, in nanoseconds: rsync -a and cp -p
-# set back the former, and nothing sets back the latter.
+# Of each file its name, device, inode, bytes, and when its content and its entry were last written, in nanoseconds:
+# rsync -a and cp -p set back the former, and nothing sets back the latter.
 Stamp = frozenset[tuple[str, int, int, int, int, int]]
 WEIGHTS = ".safetensors"
-# Seconds after which a file that is written again has another time: clocks of file systems tick every 10 ms at the longest.
+# Seconds after which a file that is written again has another time: clocks of file systems tick every 10 ms at the
+# longest.
 TICK = 0.05
 # Bytes that are copied at a time.
 CHUNK = 2**20
-# On a disk by the Filesystem Hierarchy Standard, which /tmp need not be: pages of a file that a process has read need not stay in memory.
+# On a disk by the Filesystem Hierarchy Standard, which /tmp need not be: pages of a file that a process has read need
+# not stay in memory.
 DISK = "/var/tmp"
 DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "")
 
@@ -42,7 +45,10 @@ class UnsettledError(RunError):
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return what tells whether a folder's files are the same; its log and hidden files, which drafts are, do not count."""
+    """Return what tells whether a folder's files are the same.
+
+    Its log and hidden files, which drafts are, do not count.
+    """
     entries = set[tuple[str, int, int, int, int, int]]()
     with suppress(OSError), os.scandir(path) as files:
         for file in files:
@@ -76,8 +82,8 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
         stamp: of its files, taken by `stamp_of` before: the copy is of these or there is none.
 
     Raises:
-        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of the config.
-            Errors of the block that name the copy name the run folder instead.
+        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of
+            the config. Errors of the block that name the copy name the run folder instead.
         UnsettledError: a file has changed since the stamp was taken.
     """
     if not any(name == CONFIG for name, *_ in stamp):
@@ -98,11 +104,15 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 size = identity[2]
                 if size > MAX_FILE and not name.endswith(WEIGHTS):
                     continue
-                target = stack.enter_context(_unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb"))
+                target = stack.enter_context(
+                    _unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb")
+                )
                 digest = _copy(path / name, tuple(identity), target, is_hashed=size > MAX_HASHED)
                 # smaller ones are compared where they are read
                 if digest is not None and digests.get(name, digest) != digest:
-                    raise RunError(f"{path / name} is damaged: it has not the SHA-256 that digests names in {path / CONFIG}")
+                    raise RunError(
+                        f"{path / name} is damaged: it has not the SHA-256 that digests names in {path / CONFIG}"
+                    )
                 if name.endswith(WEIGHTS):
                     # pages that a disk does not have yet stay in memory
                     os.fsync(target.fileno())
@@ -144,8 +154,8 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
 def _unlinked(path: Path, size: int) -> IO[Any]:
     """Open a file to write that ends with its last mapping, and that a path names until it is closed.
 
-    On Linux it has no name of its own, so that a killed process leaves nothing behind, and lies on a disk, or in memory if none can hold
-    it. Elsewhere it is removed with its folder.
+    On Linux it has no name of its own, so that a killed process leaves nothing behind, and lies on a disk, or in memory
+    if none can hold it. Elsewhere it is removed with its folder.
     """
     if sys.platform == "linux" and DESCRIPTORS.is_dir():
         try:

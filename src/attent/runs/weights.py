@@ -20,8 +20,8 @@ from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 from attent.runs.old_formats import present_name
 
-# The key in the metadata of a run's weights under which the digests of its other files stand; the weights' own is in the config, so that
-# config, weights and tokenizers are known to be of one run.
+# The key in the metadata of a run's weights under which the digests of its other files stand; the weights' own is in
+# the config, so that config, weights and tokenizers are known to be of one run.
 FILES = "files"
 # Bytes that the names and shapes of a file's tensors may have: those of 100,000 tensors.
 LARGEST_HEADER = 2**24
@@ -30,7 +30,10 @@ CHECKED = 2**20
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name; a tied one under its first name only, since the model ties it again itself."""
+    """Return parameters and buffers by name.
+
+    A tied one under its first name only, since the model ties it again itself.
+    """
     named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         named.setdefault(id(tensor), (name, tensor))
@@ -69,8 +72,12 @@ def check_files(file: Path, names: Iterable[str]) -> None:
     metadata = metadata_of(file)
     if FILES in metadata and metadata[FILES] != (present := files_metadata(file.parent, names)[FILES]):
         written = metadata[FILES].splitlines()
-        culprit = next((line.partition("  ")[2] for line in present.splitlines() if line not in written), "a further file")
-        raise RunError(f"{file.parent} is damaged: {culprit} does not have the SHA-256 that {file.name} was written with")
+        culprit = next(
+            (line.partition("  ")[2] for line in present.splitlines() if line not in written), "a further file"
+        )
+        raise RunError(
+            f"{file.parent} is damaged: {culprit} does not have the SHA-256 that {file.name} was written with"
+        )
 
 
 @contextmanager
@@ -118,7 +125,10 @@ def check_shapes(expected: Mapping[str, Sequence[int]], shapes: Mapping[str, Seq
     """
     if shapes.keys() != expected.keys():
         missing, extra = sorted(expected.keys() - shapes.keys()), sorted(shapes.keys() - expected.keys())
-        raise RunError(f"{file} is damaged: " + (f"{missing[0]} is missing" if missing else f"{extra[0]} has no place in the model"))
+        raise RunError(
+            f"{file} is damaged: "
+            + (f"{missing[0]} is missing" if missing else f"{extra[0]} has no place in the model")
+        )
     for name, shape in expected.items():
         if tuple(shapes[name]) != tuple(shape):
             raise RunError(f"{file} is damaged: {name} must be {tuple(shape)}, got {tuple(shapes[name])}")
@@ -132,7 +142,8 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
         like: returns the tensor whose shape that of a name must have, unless it is a scalar; any shape unless given.
 
     Raises:
-        RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are not finite.
+        RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are
+            not finite.
     """
     if like is not None:
         shapes = {name: shape for name, shape in shapes_in(file).items() if shape}
@@ -170,7 +181,8 @@ def fitting(expected: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
     """Read a file's tensors, and check them against those of the same names.
 
     Raises:
-        RunError: as `check_shapes`; the file is missing or damaged, or a tensor has another kind of number or values that are not finite.
+        RunError: as `check_shapes`; the file is missing or damaged, or a tensor has another kind of number or values
+            that are not finite.
     """
     check_shapes({name: tensor.shape for name, tensor in expected.items()}, shapes_in(file), file)
     tensors = read_tensors(file)
@@ -202,7 +214,9 @@ class _Uninitialized(TorchFunctionMode):
 
 
 def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Module:
-    """Check that the model of these settings has the tensors of a file, before taking memory for either; return it without memory.
+    """Check that the model of these settings has the tensors of a file, before taking memory for either.
+
+    Return it without memory.
 
     Args:
         settings: of a model of any kind.
@@ -229,7 +243,10 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
 
 
 def is_all_saved(model: nn.Module) -> bool:
-    """Return whether a file of a model's tensors has all that it computes with: no other buffers, nor tensors by another name."""
+    """Return whether a file of a model's tensors has all that it computes with.
+
+    No other buffers, nor tensors by another name.
+    """
     buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     return buffers <= {*model.state_dict()} and not any(
         isinstance(value, Tensor) for part in model.modules() for value in vars(part).values()

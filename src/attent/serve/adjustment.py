@@ -31,7 +31,9 @@ class AdjustedWeights(LayerWeights):
 
     def __post_init__(self) -> None:
         if not self.is_distribution:
-            raise ArgumentError(f"the weights of {self.name} do not sum to 1: they have no temperature and no largest to keep")
+            raise ArgumentError(
+                f"the weights of {self.name} do not sum to 1: they have no temperature and no largest to keep"
+            )
 
     def rows(self, queries: Tensor) -> Tensor:
         """Return the adjusted weights of some queries, (H, len(queries), Tk)."""
@@ -50,7 +52,9 @@ def adjust(weights: Tensor, temperature: float, top: int) -> Tensor:
     """
     if temperature != 1:
         # relative to the largest, which a small temperature would otherwise round to 0
-        powers = (weights / weights.amax(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)) ** (1 / temperature)
+        powers = (weights / weights.amax(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)) ** (
+            1 / temperature
+        )
         weights = powers / powers.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
     if not 0 < top < weights.shape[-1]:
         return weights

@@ -49,7 +49,12 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         hosts: the names and addresses of this server, each with its port.
         token: the secret that requests must bring.
     """
-    regions: dict[str, type[HeadRequest]] = {"row": RowRequest, "column": ColumnRequest, "tile": TileRequest, "thumbnail": HeadRequest}
+    regions: dict[str, type[HeadRequest]] = {
+        "row": RowRequest,
+        "column": ColumnRequest,
+        "tile": TileRequest,
+        "thumbnail": HeadRequest,
+    }
     scene = "/api/scenes/{scene:str}"
     routes = [
         Route("/", _index_page),
@@ -58,16 +63,23 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         _route(scene, lambda request, body: _json(explorer.scenes[_scene_number(request)].describe())),
         _route(
             f"{scene}/summary",
-            lambda request, body: _json(explorer.group_statistics(_scene_number(request), _query(request, SummaryRequest).group)),
+            lambda request, body: _json(
+                explorer.group_statistics(_scene_number(request), _query(request, SummaryRequest).group)
+            ),
         ),
         *(_route(f"{scene}/{name}", partial(_map_region, explorer, kind)) for name, kind in regions.items()),
         _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene_number(request)))),
         Route("/api/translate", partial(_stream_steps, explorer.translate), methods=["POST"]),
         Route("/api/generate", partial(_stream_steps, explorer.generate), methods=["POST"]),
         _route("/api/fill", lambda request, body: _json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
-        _route("/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
+        _route(
+            "/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"
+        ),
     ]
-    app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, ValidationError, HTTPException, Exception), _failure))
+    app = Starlette(
+        routes=routes,
+        exception_handlers=dict.fromkeys((AttentError, ValidationError, HTTPException, Exception), _failure),
+    )
     # of this server alone: other servers run in other event loops, which cannot share waiting threads
     app.state.threads = CapacityLimiter(THREADS)
     return Guard(app, hosts=hosts, token=token)
@@ -103,7 +115,9 @@ def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-async def _stream_steps(answer: Callable[[TranslateRequest], Iterator[dict[str, Any]]], request: Request) -> StreamingResponse:
+async def _stream_steps(
+    answer: Callable[[TranslateRequest], Iterator[dict[str, Any]]], request: Request
+) -> StreamingResponse:
     """Send server-sent events, each a JSON object; an error after the first event is the last event."""
     events = answer(TranslateRequest.model_validate_json(await request.body()))
     # before the response begins, so that a wrong request gets an error status
@@ -112,7 +126,9 @@ async def _stream_steps(answer: Callable[[TranslateRequest], Iterator[dict[str, 
     return StreamingResponse(_server_sent_events(request, first, events), media_type="text/event-stream")
 
 
-async def _server_sent_events(request: Request, first_event: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _server_sent_events(
+    request: Request, first_event: dict[str, Any], events: Iterator[dict[str, Any]]
+) -> AsyncIterator[bytes]:
     event: dict[str, Any] | None = first_event
     while event is not None:
         yield b"data: " + _json_bytes(event) + b"\n\n"

@@ -100,7 +100,9 @@ class Explorer:
         longest: the most tokens that a text may have.
     """
 
-    def __init__(self, runs: Sequence[LoadedRun] = (), scenes: Sequence[Scene] = (), text: str = "", *, longest: int = MAX_TOKENS) -> None:
+    def __init__(
+        self, runs: Sequence[LoadedRun] = (), scenes: Sequence[Scene] = (), text: str = "", *, longest: int = MAX_TOKENS
+    ) -> None:
         self.runs, self.text, self.longest = tuple(runs), text, longest
         self.scheduler = Scheduler()
         self.tiles = TilePyramid(self.scheduler, LRUCache())
@@ -113,7 +115,12 @@ class Explorer:
     def describe(self) -> dict[str, Any]:
         """Describe runs and scenes for JSON."""
         scenes = list(range(len(self.scenes.fixed)))
-        return {"runs": [run.describe() for run in self.runs], "scenes": scenes, "text": self.text, "longest": self.longest}
+        return {
+            "runs": [run.describe() for run in self.runs],
+            "scenes": scenes,
+            "text": self.text,
+            "longest": self.longest,
+        }
 
     def region(self, scene_number: int, request: HeadRequest) -> MapRegion:
         """Return the row, the column or the tile that a request names; the whole map, pooled, if it names none."""
@@ -169,22 +176,38 @@ class Explorer:
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
             tokens = now(lambda: translator.search([text], settings, prefixes=[decoding.prefix])[0][0].tokens)
-            decoding = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix))
+            decoding = StepwiseDecoding(
+                translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix)
+            )
         steps = iter(decoding)
         while (step := now(lambda: next(steps, None))) is not None:
             weights = now(partial(_last_step_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
             best = [asdict(candidate) for candidate in step.candidates]
-            yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
+            yield {
+                "kind": "token",
+                "said": asdict(step.chosen),
+                "best": best,
+                "forced": step.is_forced,
+                "weights": weights,
+            }
         gradients = max(len(decoding.sources), len(decoding.tokens)) <= MAX_TOKENS_WITH_WEIGHTS
         scene = now(lambda: scene_of(decoding.map(gradients=gradients)))
         translation = translator.target_tokenizer.decode(decoding.tokens)
-        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": decoding.tokens}
+        yield {
+            "kind": "end",
+            "scene": self.scenes.add(scene, request.run),
+            "text": translation,
+            "tokens": decoding.tokens,
+        }
 
     def generate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
-        """Iterate over the events of a continuation: BOS and the prompt, then each token, then the scene of the whole; greedily.
+        """Iterate over the events of a continuation: BOS and the prompt, then each token, then the scene of the whole.
+
+        Greedily.
 
         Raises:
-            ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or too long.
+            ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or
+                too long.
         """
         generator = self._run_for_task(request.run, "text-generation").tool
         now = self._without_heads(generator.model, request.off)
@@ -197,7 +220,13 @@ class Explorer:
         while (step := now(lambda: next(steps, None))) is not None:
             weights = now(partial(_weights_of_prompt, generation, request.view))
             best = [asdict(candidate) for candidate in step.candidates]
-            yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
+            yield {
+                "kind": "token",
+                "said": asdict(step.chosen),
+                "best": best,
+                "forced": step.is_forced,
+                "weights": weights,
+            }
         text = request.text + generation.continuation
         gradients = len(generation.prompt) + len(generation.tokens) <= MAX_TOKENS_WITH_WEIGHTS
         scene = now(lambda: build_scene(generation.map(gradients=gradients), title=text[:MAX_TITLE]))
@@ -216,13 +245,18 @@ class Explorer:
         gradients = len(filler.tokenizer.encode(request.text)) <= MAX_TOKENS_WITH_WEIGHTS
         scene = now(lambda: build_scene(filler.map(request.text, gradients=gradients), title=request.text[:MAX_TITLE]))
         guesses = [{"place": blank.position, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
-        return {"scene": self.scenes.add(scene, request.run), "blanks": guesses, "unknown": filler.unknown_words(request.text)}
+        return {
+            "scene": self.scenes.add(scene, request.run),
+            "blanks": guesses,
+            "unknown": filler.unknown_words(request.text),
+        }
 
     def classify(self, request: TextRequest | ExampleRequest) -> dict[str, Any]:
         """Return the most probable classes of a text or an example, and its scene.
 
         Raises:
-            ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too long.
+            ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too
+                long.
         """
         run = self._run_for_task(request.run, "classify")
         classifier = run.tool
@@ -287,7 +321,9 @@ class Explorer:
 
     def _check_length(self, tokens: int, name: str = "text") -> None:
         if tokens > self.longest:
-            raise DataError(f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
+            raise DataError(
+                f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here"
+            )
 
 
 def _weights_of_prompt(generation: StepwiseGeneration, view: HeadRequest | None) -> list[float] | None:
@@ -311,5 +347,7 @@ def _last_row(scene: Scene, view: HeadRequest) -> list[float] | None:
     group = groups.get(view.group) or groups.get(view.group.partition(".")[0])
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
-    weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)
+    weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[
+        :, 0
+    ]  # (H, Tk)
     return (weights.mean(0) if view.head is None else weights[view.head]).tolist()

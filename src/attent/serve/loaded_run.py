@@ -100,7 +100,8 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
     """Replace the score or the normalizer of every attention of a model; return a description of each change.
 
     Raises:
-        ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones would not be.
+        ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones
+            would not be.
         UnknownNameError: there is no such score or normalizer.
     """
     attentions = [module for module in model.modules() if isinstance(getattr(module, "normalizer", None), Normalizer)]
@@ -115,7 +116,9 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
             old = module.score
             assert isinstance(old, Score)
             if [*old.parameters()]:
-                raise ArgumentError(f"its score {type(old).__name__} has parameters, which the run was trained with: it stays")
+                raise ArgumentError(
+                    f"its score {type(old).__name__} has parameters, which the run was trained with: it stays"
+                )
             new = choices.score(score)
             if [*new.parameters()]:
                 raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")

@@ -1,4 +1,7 @@
-"""Pooling of a map by powers of two, from rows that arrive a few at a time: each block of 2ⁿ rows by 2ⁿ keys becomes one number."""
+"""Pooling of a map by powers of two, from rows that arrive a few at a time.
+
+Each block of 2ⁿ rows by 2ⁿ keys becomes one number.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ def block_count(length: int, level: int) -> int:
 class BlockPooler:
     """Means or maxima of blocks, or both; each row is added once.
 
-    A block of which only some rows were added is pooled from these. One without any takes the numbers of the block before it.
+    A block of which only some rows were added is pooled from these. One without any takes the numbers of the block
+    before it.
 
     Args:
         first: the first block of rows.

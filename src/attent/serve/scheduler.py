@@ -53,7 +53,10 @@ class Scheduler:
                 self._change.notify_all()
 
     def run_in_background(self, key: Hashable, job: Job) -> None:
-        """Queue a job for the background, before all others; one that is queued under the same key continues where it stopped."""
+        """Queue a job for the background, before all others.
+
+        One that is queued under the same key continues where it stopped.
+        """
         with self._change:
             if self._is_closed:
                 return
@@ -105,7 +108,10 @@ class Scheduler:
 
 
 def _has_ended_after_step(steps: Iterator[None]) -> bool:
-    """Run one step; return whether the job has ended. A failure ends it, and the next request for its result raises the error again."""
+    """Run one step; return whether the job has ended.
+
+    A failure ends it, and the next request for its result raises the error again.
+    """
     try:
         # jobs yield None; the iterator itself marks the end
         return next(steps, steps) is steps

@@ -1,8 +1,9 @@
 """Access control: only the page of this server, in the browser of the person who started it, gets answers.
 
-Any web page can make its reader's browser send requests to this machine, and any host name can be made to resolve to it. So the Host
-header must name this server (against DNS rebinding), an Origin header must name it too (against cross-site requests), and whatever
-computes needs a token that is new at every start, in a header that pages of other sites cannot send. Slow requests are cut off.
+Any web page can make its reader's browser send requests to this machine, and any host name can be made to resolve to
+it. So the Host header must name this server (against DNS rebinding), an Origin header must name it too (against
+cross-site requests), and whatever computes needs a token that is new at every start, in a header that pages of other
+sites cannot send. Slow requests are cut off.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Guard:
     """ASGI middleware that refuses requests of strangers.
 
     Args:
-        app: answers all other requests; it must turn Starlette's HTTPException into a response, which too large a body raises.
+        app: answers all other requests; it must turn Starlette's HTTPException into a response, which too large a body
+            raises.
         hosts: the names and addresses of this server, each with its port.
         token: the secret of this start, needed for every call of the API.
         max_body: bytes of a request's body.
@@ -77,7 +79,11 @@ class Guard:
             return message
 
         reason = self.refusal_reason(scope["method"], scope["path"], Headers(scope=scope))
-        await (self.app(scope, bounded_receive, secure_send) if reason is None else refusal(*reason)(scope, receive, secure_send))
+        await (
+            self.app(scope, bounded_receive, secure_send)
+            if reason is None
+            else refusal(*reason)(scope, receive, secure_send)
+        )
 
     def refusal_reason(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
         """Return the status and the reason to refuse a request; None if it may pass."""
@@ -90,7 +96,9 @@ class Guard:
         is_link = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link:
             return 403, "pages of another site may not call this server"
-        if path.startswith(API) and not secrets.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self.token.encode()):
+        if path.startswith(API) and not secrets.compare_digest(
+            headers.get(TOKEN_HEADER, "").encode(), self.token.encode()
+        ):
             return 403, "the token is missing or of an earlier start: open the address that attent printed"
         length = headers.get("content-length", "0")
         if not length.isdecimal():
@@ -108,7 +116,10 @@ def refusal(status: int, reason: str) -> JSONResponse:
 
 
 class DeadlineProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 by h11, which bounds headers; it closes connections whose request is late, and all when the server ends."""
+    """uvicorn's HTTP/1.1 by h11, which bounds headers.
+
+    It closes connections whose request is late, and all when the server ends.
+    """
 
     _timer: asyncio.TimerHandle | None = None
 

@@ -23,7 +23,9 @@ HOST, PORT = "127.0.0.1", 8765
 # Seconds until a server must answer.
 START_TIMEOUT = 30.0
 # A name, an address, or an IPv6 address in brackets, perhaps with a port.
-ALLOWED_HOST = re.compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
+ALLOWED_HOST = re.compile(
+    r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE
+)
 
 
 def explore(
@@ -68,15 +70,17 @@ class ExploreServer:
         explorer: computes the answers.
         host: the address to listen on. If it is of this machine alone, browsers may ask by it.
         port: 0 for a free one.
-        allowed_hosts: further names or addresses by which browsers may ask, with their port where it is another. Needed where others can
-            reach the host.
+        allowed_hosts: further names or addresses by which browsers may ask, with their port where it is another. Needed
+            where others can reach the host.
 
     Raises:
         ArgumentError: it cannot listen there, a name is none, or others can reach it and no name is allowed.
         AttentError: starlette and uvicorn are not installed.
     """
 
-    def __init__(self, explorer: Explorer, *, host: str = HOST, port: int = PORT, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self, explorer: Explorer, *, host: str = HOST, port: int = PORT, allowed_hosts: Sequence[str] = ()
+    ) -> None:
         with needs("attent explore needs starlette and uvicorn", "explore"):
             import uvicorn
 
@@ -96,7 +100,8 @@ class ExploreServer:
         hosts = frozenset(name.lower() for full in names for name in (full, full.removesuffix(":80")))
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
-            log_level="error", access_log=False, lifespan="off", ws="none", http=DeadlineProtocol, loop="asyncio", server_header=False,
+            log_level="error", access_log=False, lifespan="off", ws="none", http=DeadlineProtocol, loop="asyncio",
+            server_header=False,
         )  # fmt: skip
         self._server, self._has_ended = uvicorn.Server(settings), threading.Event()
         # uvicorn handles signals in the main thread only
@@ -162,7 +167,9 @@ def parse_allowed_hosts(host: str, allowed_hosts: Sequence[str]) -> list[tuple[s
         ArgumentError: a name is none, or others can reach the host and no name is allowed.
     """
     if not _is_loopback(host) and not allowed_hosts:
-        raise ArgumentError(f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask")
+        raise ArgumentError(
+            f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask"
+        )
     return [_parse_allowed_host(name) for name in allowed_hosts]
 
 
@@ -178,7 +185,9 @@ def _parse_allowed_host(name: str) -> tuple[str, int | None]:
     """Return the name or address by which browsers may ask, and its port if it has one."""
     match = ALLOWED_HOST.fullmatch(name)
     if match is None or match[1] in ("0.0.0.0", "[::]") or int(match[2] or 0) > 65535:
-        raise ArgumentError(f"--allowed-host must be one name or address, such as localhost, [::1] or localhost:9000, got {name!r}")
+        raise ArgumentError(
+            f"--allowed-host must be one name or address, such as localhost, [::1] or localhost:9000, got {name!r}"
+        )
     return match[1], int(match[2]) if match[2] else None
 
 

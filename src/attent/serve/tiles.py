@@ -1,8 +1,9 @@
 """A map of any length at every scale, in tiles of 256 x 256 numbers, computed on request.
 
-At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one tile costs as
-much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a request, it is first made of a
-sample of its rows, while the background computes the exact numbers: those of all higher levels together, in one pass over the map.
+At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one
+tile costs as much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a
+request, it is first made of a sample of its rows, while the background computes the exact numbers: those of all higher
+levels together, in one pass over the map.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class HeadView:
     def base_level(self) -> int:
         """The lowest level that is stored as a whole; the higher ones are made of it."""
         return next(
-            level for level in range(1, 64) if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
+            level
+            for level in range(1, 64)
+            if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
         )
 
     @property
@@ -214,9 +217,13 @@ class TilePyramid:
                 raise ArgumentError(f"{name} must be from 0 to {count - 1} at level {level}, got {number}")
         block, column = divmod(x, TILES_PER_STRIP)
         strip, step = self._strip(view, level, y, block, reduction)
-        return MapRegion(strip[:, column * TILE_SIDE : (column + 1) * TILE_SIDE], step == 1, view.note(level, reduction, step))
+        return MapRegion(
+            strip[:, column * TILE_SIDE : (column + 1) * TILE_SIDE], step == 1, view.note(level, reduction, step)
+        )
 
-    def _strip(self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction) -> tuple[Tensor, SamplingStep]:
+    def _strip(
+        self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
+    ) -> tuple[Tensor, SamplingStep]:
         """Return some tiles side by side, and of how many rows one was computed."""
         if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
             return strip, 1
@@ -244,7 +251,9 @@ class TilePyramid:
             self.cache.put((key, reduction, step), strip)
         return strip, step
 
-    def _strip_from_cache(self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction) -> Tensor | None:
+    def _strip_from_cache(
+        self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
+    ) -> Tensor | None:
         """Return tiles that are cached, or pooled from a cached level below; None if there is neither."""
         if level < view.base_level:
             return self.cache.get(((view.key, level, y, strip_x), reduction if level else "", 1))
@@ -259,7 +268,10 @@ class TilePyramid:
 
     def _fill_cache(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
         """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
-        names = {name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1) for name in REDUCTIONS}
+        names = {
+            name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1)
+            for name in REDUCTIONS
+        }
         if all(self.cache.get(name) is not None for name in names.values()):
             return
         rows, keys = _row_and_key_ranges(view, level, strip)
@@ -272,7 +284,9 @@ class TilePyramid:
             self.cache.put(name, pooler.result(reduction))
 
 
-def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], SamplingStep]:
+def sampled_head_statistics(
+    layer: LayerWeights, *, is_self_attention: bool
+) -> tuple[list[dict[str, float | None]], SamplingStep]:
     """Return the statistics of each head over some of its queries, or all if few, and the number of queries."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
@@ -284,7 +298,10 @@ def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> 
 
 
 def sampling_step(weights: int, bound: int, rows: int) -> SamplingStep:
-    """Return of how many rows one is computed so that weights stay within a bound: a power of two that leaves at least one row."""
+    """Return of how many rows one is computed so that weights stay within a bound.
+
+    A power of two that leaves at least one row.
+    """
     return 1 << min(_level(weights, bound), max(rows.bit_length() - 1, 0))
 
 
@@ -298,7 +315,9 @@ def _row_and_key_ranges(view: HeadView, level: int, strip: tuple[int, int] | Non
     if strip is None:
         return [range(length) for length in view.shape]
     sizes = TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level
-    return [range(n * size, min((n + 1) * size, length)) for n, size, length in zip(strip, sizes, view.shape, strict=True)]
+    return [
+        range(n * size, min((n + 1) * size, length)) for n, size, length in zip(strip, sizes, view.shape, strict=True)
+    ]
 
 
 def _pooler(rows: range, keys: range, level: int, reductions: Sequence[str]) -> BlockPooler:

@@ -50,7 +50,9 @@ class TranslationServer:
         AttentError: the extra is not installed.
     """
 
-    def __init__(self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU) -> None:
+    def __init__(
+        self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU
+    ) -> None:
         with needs("attent serve needs a few libraries", EXTRA):
             from attent.serve.translation.app import application
             from attent.serve.translation.metrics import Metrics
@@ -115,7 +117,8 @@ class TranslationServer:
         """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes.
 
         Args:
-            listeners: sockets that listen, several of one port where the event loop accepts a connection of each in a turn.
+            listeners: sockets that listen, several of one port where the event loop accepts a connection of each in a
+                turn.
             has_started: is called once requests are answered.
         """
         import uvicorn
@@ -124,9 +127,12 @@ class TranslationServer:
         from attent.serve.translation.limits import AddressLimits
 
         settings = self.settings
-        limits = AddressLimits(_connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies)
+        limits = AddressLimits(
+            _connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies
+        )
         sys.setswitchinterval(SWITCH_INTERVAL)
-        # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for it (0.3 to 0.9 s)
+        # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for
+        # it (0.3 to 0.9 s)
         gc.collect()
         gc.freeze()
         # a warning for each form that is none would let strangers fill the log

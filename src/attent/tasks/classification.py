@@ -11,7 +11,14 @@ import numpy as np
 
 from attent.data.batches import BatchSize
 from attent.data.disk_texts import TemporaryFolder
-from attent.data.labelled.corpus import LabelledCorpus, drop_long, drop_unreadable, encode_rows, image_corpus, labelled_text_corpus
+from attent.data.labelled.corpus import (
+    LabelledCorpus,
+    drop_long,
+    drop_unreadable,
+    encode_rows,
+    image_corpus,
+    labelled_text_corpus,
+)
 from attent.data.labelled.examples import LabelledExamples, Rows, open_examples, save_examples
 from attent.data.labelled.inputs import INPUTS, Inputs, TextInputs
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
@@ -50,7 +57,10 @@ class ClassificationCorpus:
         """Return lines about all that was read, and the sizes of the parts."""
         data = self.data
         train, validation, test = (f"{len(rows):,}" for rows in (data.train, data.validation, data.test))
-        sizes = f"{len(data.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to test"
+        sizes = (
+            f"{len(data.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to "
+            "test"
+        )
         return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
 
     def share(self, examples: LabelledExamples) -> Path:
@@ -93,16 +103,24 @@ class ClassificationTask(Task[ClassificationCorpus]):
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
         return open_examples(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
 
-    def evaluator(self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(
+        self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings
+    ) -> Evaluator:
         inputs, rows = Inputs.read(vocabularies.files[INPUTS]), _read(corpus, vocabularies, None)
         if corpus.texts is not None:
             report = int(corpus.texts.valid is not None)
             corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length, "validation", report=report)
         corpus.data = drop_unreadable(corpus.data, rows.lengths, model.longest)
         held_out = {"validation": corpus.data.validation, "test": corpus.data.test}
-        parts = {name: LabelledExamples(rows, corpus.data.classes, chosen) for name, chosen in held_out.items() if len(chosen)}
+        parts = {
+            name: LabelledExamples(rows, corpus.data.classes, chosen)
+            for name, chosen in held_out.items()
+            if len(chosen)
+        }
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return ClassificationEvaluator(Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size)
+        return ClassificationEvaluator(
+            Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size
+        )
 
 
 class ClassificationEvaluator(Evaluator):
@@ -120,15 +138,24 @@ class ClassificationEvaluator(Evaluator):
         return {"loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
 
     def results(self, last: Mapping[str, float]) -> Results:
-        results: Results = {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
+        results: Results = (
+            {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
+        )
         if "test" in self._parts:
             loss, matrix = evaluate_classifier(self._classifier, self._parts["test"], self._size)
             examples = int(matrix.counts.sum())
-            results["test"] = {"examples": examples, "loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
+            results["test"] = {
+                "examples": examples,
+                "loss": loss,
+                "accuracy": matrix.accuracy,
+                "macro F1": matrix.macro_f1,
+            }
         return results
 
 
-def evaluate_classifier(classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None) -> tuple[float, Confusion]:
+def evaluate_classifier(
+    classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None
+) -> tuple[float, Confusion]:
     """Return the mean cross entropy in nats per example, and the confusion matrix.
 
     Args:

@@ -34,9 +34,13 @@ class GeneratedCorpus:
     tokenize: Callable[[str, str, tuple[Tokenizer, Tokenizer]], TokenizedPair]
     gold_links: Callable[[Pair], Gold]
 
-    def with_gold(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> tuple[list[TokenizedPair], list[Gold]]:
+    def with_gold(
+        self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
+    ) -> tuple[list[TokenizedPair], list[Gold]]:
         """Return the encoded pairs and the gold links of each."""
-        return [self.tokenize(pair.source, pair.target, tokenizers) for pair in pairs], [self.gold_links(pair) for pair in pairs]
+        return [self.tokenize(pair.source, pair.target, tokenizers) for pair in pairs], [
+            self.gold_links(pair) for pair in pairs
+        ]
 
 
 def generated_name(corpus: Mapping[str, Any]) -> str | None:
@@ -62,7 +66,8 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
     name = generated_name(corpus)
     if name is None:
         raise ArgumentError(
-            f"{run} was not trained on a corpus that can be made again, such as dates; --source FILE --target FILE names one"
+            f"{run} was not trained on a corpus that can be made again, such as dates; --source FILE --target FILE "
+            "names one"
         )
     try:
         return GENERATED[name](corpus[name])
@@ -71,7 +76,10 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
 
 
 def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | None:
-    """Return the check of a run's translations, which gives the reason why one is malformed; None if any text will do."""
+    """Return the check of a run's translations, which gives the reason why one is malformed.
+
+    None if any text will do.
+    """
     if "dates" not in corpus:
         return None
     from attent.data.dates.checks import is_date

@@ -52,7 +52,9 @@ class MaskedLMTask(Task[LinesCorpus]):
 
     def learn_vocabularies(self, corpus: LinesCorpus) -> Vocabularies:
         tokenizer = learn(corpus.settings.tokenizer, corpus.text.train, corpus.settings.size)
-        return Vocabularies({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
+        return Vocabularies(
+            {"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size)
+        )
 
     def encode(self, corpus: LinesCorpus, vocabularies: Vocabularies) -> MaskedLines:
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, vocabularies.longest)
@@ -63,7 +65,9 @@ class MaskedLMTask(Task[LinesCorpus]):
         (tokenizer,) = vocabularies.tokenizers
         return _masked_lines(open_lines(folder), tokenizer, settings.lines)
 
-    def evaluator(self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(
+        self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings
+    ) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return MaskedLMEvaluator(model, corpus, vocabularies, size)
 
@@ -74,7 +78,11 @@ class MaskedLMEvaluator(Evaluator):
     def __init__(self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, model.longest)
         encoded = drop_long_lines(corpus, tokenizer, settings.maximum_length)
-        self._model, self._size, self._lines = model, size, MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks)
+        self._model, self._size, self._lines = (
+            model,
+            size,
+            MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks),
+        )
 
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):

@@ -45,14 +45,15 @@ def follow(
 ) -> Results:
     """Make the corpus, train the model, test it, and save all of it in a run folder.
 
-    If a launcher such as torchrun has started several processes, each calls this with the same arguments, and they train
-    together; only the first one needs access to the run folder, and one on each machine to the corpus.
+    If a launcher such as torchrun has started several processes, each calls this with the same arguments, and they
+    train together; only the first one needs access to the run folder, and one on each machine to the corpus.
 
     Args:
         settings: of corpus, model and training.
         path: the new run folder.
         replace: True to replace an existing run folder.
-        init_from: a run folder to take weights and tokenizers from, and the model's settings unless `settings` have some.
+        init_from: a run folder to take weights and tokenizers from, and the model's settings unless `settings` have
+            some.
         trust_code: True if that run may name modules to import; `settings` always may.
         progress: shows progress; on standard error by default.
 
@@ -62,8 +63,8 @@ def follow(
     Raises:
         DeviceError: this machine does not have the device of `settings.training`, or has fewer GPUs than processes.
         ArgumentError: word vectors do not fit the model, or it starts from another run's weights.
-        RunError: the run folder exists already, is trained by another process or cannot be written, or that of `init_from`
-            cannot be read.
+        RunError: the run folder exists already, is trained by another process or cannot be written, or that of
+            `init_from` cannot be read.
         KeyboardInterrupt: after Ctrl-C; `resume` continues the run folder.
     """
     device = device_of(settings.training.device)
@@ -88,7 +89,11 @@ def follow(
                 settings = _settings_from(settings, start, Path(init_from), trust_code=trust_code)
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
-            vocabularies = task.learn_vocabularies(corpus) if init_from is None or start is None else Vocabularies.read(init_from, start)
+            vocabularies = (
+                task.learn_vocabularies(corpus)
+                if init_from is None or start is None
+                else Vocabularies.read(init_from, start)
+            )
             config = RunConfig(
                 task=settings.task,
                 tokenizers=dict(vocabularies.kinds),
@@ -101,7 +106,11 @@ def follow(
                 vectors=settings.vectors,
                 training=settings.training.table,
             )
-            model = model_of(config, vocabularies.tokenizers) if init_from is None else _init_model(config, vocabularies, Path(init_from))
+            model = (
+                model_of(config, vocabularies.tokenizers)
+                if init_from is None
+                else _init_model(config, vocabularies, Path(init_from))
+            )
             # before the folder is made, so that a wrong name leaves nothing behind
             model.freeze(settings.training.freeze)
             started = None
@@ -110,7 +119,10 @@ def follow(
                 started = word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(corpus.table)))
                 config = config.model_copy(update={"coverage": started.coverage()})
             run.begin(
-                config, *vocabularies.tokenizers, files=vocabularies.files, start=None if init_from is None and started is None else model
+                config,
+                *vocabularies.tokenizers,
+                files=vocabularies.files,
+                start=None if init_from is None and started is None else model,
             )
             return _train(
                 run,
@@ -152,8 +164,8 @@ def resume(
         DeviceError: as `follow`.
         ArgumentError: the run is finished and `changes` has no limit, or a setting cannot be changed.
         DataError: the held-out examples have changed.
-        RunError: the run folder is missing or damaged, has no checkpoint, names code and is not trusted, or is trained by
-            another process.
+        RunError: the run folder is missing or damaged, has no checkpoint, names code and is not trusted, or is trained
+            by another process.
     """
     changes = dict(changes or {})
     device = device_of(changes.get("device", AUTO))
@@ -173,7 +185,9 @@ def resume(
                 if not changes:
                     raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
                 if checkpoint is None:
-                    raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
+                    raise RunError(
+                        f"{path} has no checkpoint to go on from; --init-from starts another run from its weights"
+                    )
             state = None if checkpoint is None else read_state(checkpoint)
             check_installed(settings.training.loggers)
             vocabularies = Vocabularies.read(path, config)
@@ -193,7 +207,9 @@ def resume(
                 else model_of(config, vocabularies.tokenizers)
             )
             word_vectors.freeze(config.vectors, model)
-            config = config.model_copy(update={"training": settings.training.table, "versions": versions(), "results": {}})
+            config = config.model_copy(
+                update={"training": settings.training.table, "versions": versions(), "results": {}}
+            )
             run.begin(config)
             return _train(
                 run,
@@ -227,7 +243,9 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
     """
     config = read_config(path)
     is_text = config.task == "text-generation"
-    hint = "--text FILE judges it on another text" if is_text else "--source FILE --target FILE judges it on other pairs"
+    hint = (
+        "--text FILE judges it on another text" if is_text else "--source FILE --target FILE judges it on other pairs"
+    )
     settings, task = _settings_of(config, {}), task_of(config.task)
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
         relative = "" if Path(missing[0]).is_absolute() else ", seen from the folder that it was trained in"
@@ -237,7 +255,9 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
-        raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {hint}")
+        raise DataError(
+            f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {hint}"
+        )
     for line in corpus.report():
         say(line)
     evaluator.search = search
@@ -253,7 +273,9 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
     vocabularies = Vocabularies(config.tokenizers, tokenizers, message["files"], config.sizes, model.longest)
     examples, corpus = prepare_examples(processes, settings, vocabularies)
     word_vectors.freeze(config.vectors, model)
-    train(model, examples, settings.training, loss=task_of(config.task).loss_for(settings.training), processes=processes)
+    train(
+        model, examples, settings.training, loss=task_of(config.task).loss_for(settings.training), processes=processes
+    )
     # the folder of this corpus is shared with the other processes of this machine until here
     del corpus
     return processes.from_rank0(dict)
@@ -277,7 +299,9 @@ def prepare_examples(
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
         examples = task.encode(corpus, vocabularies)
-    folder = processes.from_local_rank0(lambda: str(corpus.share(examples)) if processes.world_size > 1 and corpus and examples else "")
+    folder = processes.from_local_rank0(
+        lambda: str(corpus.share(examples)) if processes.world_size > 1 and corpus and examples else ""
+    )
     if examples is None and Path(folder).is_dir():
         examples = task.open_shared(settings, Path(folder), vocabularies)
     if examples is None:
@@ -312,7 +336,11 @@ def _train(
     if started:
         config = config.model_copy(update={"coverage": started.coverage(examples.token_sequences)})
     run.begin(config)
-    for line in (*corpus.report(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
+    for line in (
+        *corpus.report(),
+        *(started.report if started else ()),
+        *word_vectors.running_coverage(config.coverage),
+    ):
         progress.say(line)
     is_text = settings.text is not None
 
@@ -354,7 +382,9 @@ def _digest(examples: Examples[Any]) -> str:
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a run with changes."""
     if wrong := sorted(changes.keys() - CHANGEABLE_ON_RESUME):
-        raise ArgumentError(f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}")
+        raise ArgumentError(
+            f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}"
+        )
     training = {name: value for name, value in config.training.items() if name != "outcome"}
     if changes.keys() & {"updates", "minutes"}:
         training |= {"updates": None, "minutes": None}

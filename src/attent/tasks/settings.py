@@ -81,7 +81,13 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
     def files(self) -> list[str]:
         """Return the files of the corpus."""
         tables, names = (self.text, self.lines, self.labelled), {*FILES, *LABELLED_FILES}
-        return [file for table in tables if table is not None for name in names if (file := getattr(table, name, None)) is not None]
+        return [
+            file
+            for table in tables
+            if table is not None
+            for name in names
+            if (file := getattr(table, name, None)) is not None
+        ]
 
     @model_validator(mode="before")
     @classmethod
@@ -95,8 +101,15 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _complete_lines(cls, values: Any) -> Any:
-        """Cut text to be generated into pieces, unless its table [lines] says otherwise: words would lack all that is rare."""
-        if not isinstance(values, dict) or values.get("task") != "text-generation" or not isinstance(lines := values.get("lines"), dict):
+        """Cut text to be generated into pieces, unless its table [lines] says otherwise.
+
+        Words would lack all that is rare.
+        """
+        if (
+            not isinstance(values, dict)
+            or values.get("task") != "text-generation"
+            or not isinstance(lines := values.get("lines"), dict)
+        ):
             return values
         return values | {"lines": {"tokenizer": "bpe"} | lines}
 
@@ -107,11 +120,15 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
         present = [name for name in names if name in self.model_fields_set and getattr(self, name) is not None]
         if wrong := [name for name in present if name not in allowed]:
             tables = " or ".join(f"[{name}]" for name in allowed)
-            raise ValueError(f"a run that {DOES[self.task][0]} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})")
+            raise ValueError(
+                f"a run that {DOES[self.task][0]} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})"
+            )
         if len(present) > 1:
             raise ValueError(f"{' and '.join(f'[{name}]' for name in present)} cannot both be the corpus")
         if not present and self.task != "translate":
-            raise ValueError(f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in allowed)}")
+            raise ValueError(
+                f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in allowed)}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -192,11 +209,15 @@ def _clear_error(error: Any, name: str, settings: dict[str, Any]) -> AttentError
         case "missing":
             return ArgumentError(f"{name}: {location} is missing")
         case "literal_error" if isinstance(error["input"], str) and key in fields:
-            return UnknownNameError(f"{location} in {name},", error["input"], [str(value) for value in get_args(fields[key])])
+            return UnknownNameError(
+                f"{location} in {name},", error["input"], [str(value) for value in get_args(fields[key])]
+            )
         case "value_error":
             return ArgumentError(f"{name}: {location}: {error['ctx']['error']}")
         case _:
-            return ArgumentError(f"{name}: {location}: {error['msg'][:1].lower()}{error['msg'][1:]}, got {error['input']!r}")
+            return ArgumentError(
+                f"{name}: {location}: {error['msg'][:1].lower()}{error['msg'][1:]}, got {error['input']!r}"
+            )
 
 
 def _fields(tables: list[str | int]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ SENTENCE, LONG_LINE = 100, 1_000
 MASKED_EPOCHS = 3
 # Bounds of small and of medium sets of examples to classify, and examples of an update.
 SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
-# The largest learning rate of a model that is adapted is this over its width: 3e-4 for tiny, a tenth of what it learns with from the
-# start, and 8e-5 for a model of base size, what such models are usually fine-tuned with; at most 1e-3.
+# The largest learning rate of a model that is adapted is this over its width: 3e-4 for tiny, a tenth of what it learns
+# with from the start, and 8e-5 for a model of base size, what such models are usually fine-tuned with; at most 1e-3.
 ADAPTED_RATE, MAX_ADAPTED_RATE = 0.04, 1e-3
 # Settings that a preset decides.
 SIZES = frozenset({"preset", "layers", "width", "feed_forward", "heads"})
@@ -52,8 +52,8 @@ BY_PAIRS = (
 )
 
 
-# Minutes of a training that is too short for large batches and models: it learns more from more updates. The dropout of one that sees
-# each of many pairs a few times only.
+# Minutes of a training that is too short for large batches and models: it learns more from more updates. The dropout of
+# one that sees each of many pairs a few times only.
 SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
 # A training of less than this share of the suggested epochs is short.
 SHORTAGE = 1 / 3
@@ -94,12 +94,18 @@ def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -
     """
     if task == "classify":
         tables = suggest(pairs, minutes=minutes)
-        return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}
+        return tables | {
+            "model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}
+        }
     size, epochs = _size(pairs), MASKED_EPOCHS if task == "fill-mask" else 1
     if minutes is not None and minutes <= SHORT_MINUTES:
         dropout = size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT
-        size = size._replace(preset=BY_PAIRS[0].preset, dropout=dropout, batch_tokens=BY_PAIRS[0].batch_tokens, accumulate=1)
-    updates = min(max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), MIN_UPDATES), MAX_UPDATES)
+        size = size._replace(
+            preset=BY_PAIRS[0].preset, dropout=dropout, batch_tokens=BY_PAIRS[0].batch_tokens, accumulate=1
+        )
+    updates = min(
+        max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), MIN_UPDATES), MAX_UPDATES
+    )
     # the last update is validated too: it should not follow right after another validation
     validate_every = updates // VALIDATIONS
     updates = validate_every * VALIDATIONS
@@ -125,7 +131,10 @@ def _size(pairs: int) -> Size:
 
 def experience(pairs: int, epochs: float) -> str:
     """Return a line about the training of `CAPTION_TRAININGS` whose pairs and epochs are nearest, by their ratios."""
-    ratios = {outcome: abs(log(outcome.pairs / pairs)) + abs(log(outcome.epochs / max(epochs, 1e-9))) for outcome in CAPTION_TRAININGS}
+    ratios = {
+        outcome: abs(log(outcome.pairs / pairs)) + abs(log(outcome.epochs / max(epochs, 1e-9)))
+        for outcome in CAPTION_TRAININGS
+    }
     nearest = min(ratios, key=ratios.__getitem__)
     return (
         f"elsewhere {nearest.epochs:.3g} epochs of {nearest.pairs:,} captions gave a BLEU of {nearest.bleu:.1f}; "
@@ -143,12 +152,21 @@ def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> 
         return None
     factor = epochs / done
     by_updates = training.minutes is None or result.updates == training.updates
-    limit = f"--updates {ceil(result.updates * factor)}" if by_updates else f"--minutes {ceil((training.minutes or 0) * factor)}"
-    return f"too short to learn all that {pairs:,} pairs teach: {done:.3g} epochs of the {epochs} that suit them, which take {limit}"
+    limit = (
+        f"--updates {ceil(result.updates * factor)}"
+        if by_updates
+        else f"--minutes {ceil((training.minutes or 0) * factor)}"
+    )
+    return (
+        f"too short to learn all that {pairs:,} pairs teach: {done:.3g} epochs of the {epochs} that suit them, which "
+        f"take {limit}"
+    )
 
 
 def suggest_text(lines: int, characters: int, minutes: float | None = None) -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] to learn to generate text, by its length; long lines become running text.
+    """Return the tables [model] and [training] to learn to generate text, by its length.
+
+    Long lines become running text.
 
     Args:
         lines: number of lines.
@@ -160,7 +178,9 @@ def suggest_text(lines: int, characters: int, minutes: float | None = None) -> d
 
 
 def fine_tuning(tables: dict[str, dict[str, Any]], width: int) -> dict[str, dict[str, Any]]:
-    """Return suggested tables for a model that is adapted rather than trained from the start: its own [model], and a smaller rate.
+    """Return suggested tables for a model that is adapted rather than trained from the start.
+
+    Its own [model], and a smaller rate.
 
     Args:
         tables: that are suggested for the data.
@@ -173,8 +193,8 @@ def fine_tuning(tables: dict[str, dict[str, Any]], width: int) -> dict[str, dict
 def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
     """Return the tables [model], [training] and [images] for a number of pictures; small sets are augmented.
 
-    Without shifts, turns and scales a Transformer, which knows nothing of neighborhood, needs far more pictures than other models
-    (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
+    Without shifts, turns and scales a Transformer, which knows nothing of neighborhood, needs far more pictures than
+    other models (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
     return suggest_vectors(examples, task) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
 
@@ -186,7 +206,14 @@ def suggest_vectors(examples: int, task: str = "classify") -> dict[str, dict[str
     epochs = 60 if is_small else 30 if examples < MEDIUM_SET else 10
     validate_every = max(epochs * examples // (BATCH * VALIDATIONS), MIN_UPDATES // VALIDATIONS)
     return {
-        "model": {"preset": "tiny", **sizes, "norm": "pre", "activation": "gelu", "dropout": 0.0 if is_small else 0.1, "output_bias": True},
+        "model": {
+            "preset": "tiny",
+            **sizes,
+            "norm": "pre",
+            "activation": "gelu",
+            "dropout": 0.0 if is_small else 0.1,
+            "output_bias": True,
+        },
         "training": {
             "updates": validate_every * VALIDATIONS,
             "batch_pairs": BATCH,
@@ -212,7 +239,9 @@ def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
         start = f"preset {model['preset']}{sizes} with dropout {model['dropout']}"
     augmentation = "; pictures shifted, turned and scaled a little" if "images" in tables else ""
     packing = "; lines as running text" if "packing" in tables.get("lines", {}) else ""
-    length = f"{training['minutes']:g} minutes of updates" if "minutes" in training else f"{training['updates']:,} updates"
+    length = (
+        f"{training['minutes']:g} minutes of updates" if "minutes" in training else f"{training['updates']:,} updates"
+    )
     return (
         f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}, suggested: {start}, "
         f"{length} of {size * training.get('accumulate', 1):,} {unit}{augmentation}{packing}"

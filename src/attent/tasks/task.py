@@ -38,8 +38,8 @@ class Vocabularies:
         kinds: of each tokenizer, by name.
         tokenizers: in the order of the kinds.
         files: further files by name, such as the names of classes.
-        sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the sizes of the
-            first and of the last tokenizer.
+        sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the
+            sizes of the first and of the last tokenizer.
         spacing: of a translator's sources, see `attent.data.spacing`; None if unknown.
         longest: the most positions of a sequence that the model can read; None if unknown or without limit.
     """
@@ -58,7 +58,13 @@ class Vocabularies:
         Raises:
             RunError: a file is missing or damaged.
         """
-        return cls(config.tokenizers, read_tokenizers(path, config), read_files(path, config), config.sizes, spacing=config.spacing)
+        return cls(
+            config.tokenizers,
+            read_tokenizers(path, config),
+            read_files(path, config),
+            config.sizes,
+            spacing=config.spacing,
+        )
 
 
 class TaskCorpus(Protocol):
@@ -74,7 +80,10 @@ class TaskCorpus(Protocol):
         ...
 
     def share(self, examples: Any) -> Path:
-        """Save the result of `Task.encode` to a folder, for `Task.open_shared`; the folder lives as long as the corpus."""
+        """Save the result of `Task.encode` to a folder, for `Task.open_shared`.
+
+        The folder lives as long as the corpus.
+        """
         ...
 
 

@@ -44,12 +44,16 @@ class TextGenerationTask(Task[LinesCorpus]):
         assert settings.lines is not None
         return _examples(open_lines(folder), settings.lines, vocabularies.longest)
 
-    def evaluator(self, model: LanguageModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(
+        self, model: LanguageModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings
+    ) -> Evaluator:
         (tokenizer,), lines = vocabularies.tokenizers, corpus.settings
         limit = _length(lines, model.longest) if lines.packing == "lines" else None
         validation = _examples(Sequences(drop_long_lines(corpus, tokenizer, limit)), lines, model.longest)
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return TextGenerationEvaluator(TextGenerator(model, tokenizer, stops_at_line_end=lines.packing == "lines"), validation, size)
+        return TextGenerationEvaluator(
+            TextGenerator(model, tokenizer, stops_at_line_end=lines.packing == "lines"), validation, size
+        )
 
 
 class TextGenerationEvaluator(Evaluator):
@@ -70,7 +74,10 @@ class TextGenerationEvaluator(Evaluator):
 
 
 def _length(settings: LinesSettings, longest: int | None) -> int:
-    """Return the most tokens of a line or window that the model can read: BOS takes a position, and EOS is only written."""
+    """Return the most tokens of a line or window that the model can read.
+
+    BOS takes a position, and EOS is only written.
+    """
     return settings.maximum_length if longest is None else min(settings.maximum_length, longest - 1)
 
 

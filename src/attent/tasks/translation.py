@@ -33,8 +33,8 @@ from attent.training.loss import LossFunction, mean_loss, translation_cross_entr
 from attent.training.settings import TrainingSettings
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
-# Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU: with 200
-# captions it varies by a point and a half between validations.
+# Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU:
+# with 200 captions it varies by a point and a half between validations.
 MAX_TRANSLATED = 1000
 # The BLEU of fewer pairs is given with its interval: of ten it says little.
 RELIABLE = 200
@@ -80,11 +80,15 @@ class DatesCorpus:
 
     def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
         """Return the validation pairs within limits on the tokens of source and target, and report the others."""
-        return files.drop_long(self.validation, range(1, len(self.validation) + 1), tokenizers, limits, ReadReport("validation"))
+        return files.drop_long(
+            self.validation, range(1, len(self.validation) + 1), tokenizers, limits, ReadReport("validation")
+        )
 
     def learn_tokenizers(self) -> Tokenizers:
         """Learn the tokenizers of source and target."""
-        return CharTokenizer.learn(pair.source for pair in self._train), CharTokenizer.learn(pair.target for pair in self._train)
+        return CharTokenizer.learn(pair.source for pair in self._train), CharTokenizer.learn(
+            pair.target for pair in self._train
+        )
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
         """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
@@ -136,7 +140,9 @@ class TextFilesCorpus:
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
         """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
         assert self._text is not None
-        bitext = encode_pairs(self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1)
+        bitext = encode_pairs(
+            self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1
+        )
         self._text = None
         return bitext
 
@@ -160,7 +166,9 @@ ParallelCorpus = DatesCorpus | TextFilesCorpus
 
 def without_intervals(results: Results) -> Results:
     """Return the results that run folders and JSON hold, whose names do not depend on the number of pairs."""
-    return {part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()}
+    return {
+        part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()
+    }
 
 
 class TranslationTask(Task[ParallelCorpus]):
@@ -184,7 +192,9 @@ class TranslationTask(Task[ParallelCorpus]):
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> Bitext:
         return DiskBitext(folder / files.INDEX, length_multiple=1)
 
-    def evaluator(self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(
+        self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: RunSettings
+    ) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         source, target = vocabularies.tokenizers
         return TranslationEvaluator(Translator(model, source, target), corpus, size)
@@ -217,31 +227,46 @@ class TranslationEvaluator(Evaluator):
         return {"loss": loss} | self._corpus.measure(translations, references)
 
     def results(self, last: Mapping[str, float]) -> Results:
-        validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last, **self._intervals}}
+        validation = {
+            "validation": {
+                "pairs": len(self._validation),
+                "translated": len(self._translated),
+                **last,
+                **self._intervals,
+            }
+        }
         return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation
 
 
 def sample_lines(pairs: Sequence[Pair], translations: Sequence[str]) -> list[str]:
-    """Write a few evenly spaced pairs with their translations, the same ones on every call; a wrong translation is corrected."""
+    """Write a few evenly spaced pairs with their translations, the same ones on every call.
+
+    A wrong translation is corrected.
+    """
     number = min(SAMPLES, len(pairs))
     rows = [(2 * position + 1) * len(pairs) // (2 * number) for position in range(number)]
     corrections = {row: f"  (right: {pairs[row].target})" for row in rows if translations[row] != pairs[row].target}
     return [f"  {pairs[row].source}  →  {translations[row]}{corrections.get(row, '')}" for row in rows]
 
 
-def evaluate_generated(translator: Translator, held_out: Mapping[str, Sequence[Pair]], search: SearchSettings = GREEDY) -> Results:
+def evaluate_generated(
+    translator: Translator, held_out: Mapping[str, Sequence[Pair]], search: SearchSettings = GREEDY
+) -> Results:
     """Return the scores of each test set of dates: exact match and year alignment in per cent, and AER, 0 to 1.
 
-    Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the alignment error
-    rate against the links of `attent.data.dates.gold`. Both use the last layer and the mean over its heads; a model without
-    attention to the source has neither.
+    Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the
+    alignment error rate against the links of `attent.data.dates.gold`. Both use the last layer and the mean over its
+    heads; a model without attention to the source has neither.
     """
     return {name: _scores(translator, pairs, search) for name, pairs in held_out.items() if pairs}
 
 
 def _scores(translator: Translator, pairs: Sequence[Pair], search: SearchSettings) -> dict[str, float]:
     translations = translator.translate([pair.source for pair in pairs], search)
-    scores: dict[str, float] = {"pairs": len(pairs), "exact_match": exact_match(translations, [pair.target for pair in pairs])}
+    scores: dict[str, float] = {
+        "pairs": len(pairs),
+        "exact_match": exact_match(translations, [pair.target for pair in pairs]),
+    }
     if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
         alignments = align(translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs])

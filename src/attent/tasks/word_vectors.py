@@ -39,7 +39,10 @@ class EmbeddingInit(NamedTuple):
     report: list[str]
 
     def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
-        """Return the counts for a run's config: ids with a vector, and the share of running words of a text with one, 0 to 1."""
+        """Return the counts for a run's config.
+
+        Ids with a vector, and the share of running words of a text with one, 0 to 1.
+        """
         return {
             side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowercased}
             | ({"running": round(match.text_coverage(text[side]), 6)} if text and side in text else {})
@@ -51,24 +54,32 @@ def check(settings: RunSettings) -> None:
     """Check that word vectors fit a model, before the corpus is read.
 
     Raises:
-        ArgumentError: the run reads no text, the widths differ, or a shared embedding would be frozen or initialized twice.
+        ArgumentError: the run reads no text, the widths differ, or a shared embedding would be frozen or initialized
+            twice.
         DataError: the beginning of a file cannot be read.
     """
     if settings.vectors is None:
         return
     files, model = settings.vectors.files, settings.model
     if settings.images is not None:
-        raise ArgumentError(f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors")
+        raise ArgumentError(
+            f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors"
+        )
     sides = TOKENIZERS.get(settings.task, ("text",))
     if wrong := [side for side in files if side not in sides]:
-        raise ArgumentError(f"a run that {DOES[settings.task][0]} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors")
+        raise ArgumentError(
+            f"a run that {DOES[settings.task][0]} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors"
+        )
     shared = getattr(model, "share_embeddings", "none")
     if shared == "all" and len(files) > 1:
-        raise ArgumentError('source and target have one embedding (share_embeddings = "all"): give word vectors for one of them')
+        raise ArgumentError(
+            'source and target have one embedding (share_embeddings = "all"): give word vectors for one of them'
+        )
     if settings.vectors.frozen and (shared == "all" or (shared == "target" and "target" in files)):
         side = next(reversed(files))
         raise ArgumentError(
-            f"the {side}'s embedding cannot be frozen while it is the output matrix too (share_embeddings = {shared!r}): "
+            f"the {side}'s embedding cannot be frozen while it is the output matrix too (share_embeddings = "
+            f"{shared!r}): "
             'set model.share_embeddings = "none"'
         )
     name = next(name for name in WIDTHS if name in type(model).model_fields)
@@ -76,16 +87,19 @@ def check(settings: RunSettings) -> None:
     for side, file in files.items():
         if (file_width := width_of(file)) != width:
             raise ArgumentError(
-                f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}: set model.{name} = {file_width}"
+                f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}: set model.{name} = "
+                f"{file_width}"
             )
 
 
 @torch.no_grad()
-def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text") -> EmbeddingInit:
+def init_embeddings(
+    settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text"
+) -> EmbeddingInit:
     """Replace rows of embeddings by word vectors, and freeze them if the settings say so.
 
-    The vectors of a side are scaled by one factor to a mean square of 1 of the features, that of random rows: added positions and
-    words without a vector then have a similar size, while angles and relative lengths of vectors stay.
+    The vectors of a side are scaled by one factor to a mean square of 1 of the features, that of random rows: added
+    positions and words without a vector then have a similar size, while angles and relative lengths of vectors stay.
 
     Args:
         settings: files by side.
@@ -105,7 +119,9 @@ def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping
         rows = vectors.vectors[match.rows]
         size = rows.square().mean().sqrt()
         if not size > 0:
-            raise ArgumentError(f"no word of the {side}'s vocabulary has a vector in {file}" + ", but zeros" * bool(match.rows))
+            raise ArgumentError(
+                f"no word of the {side}'s vocabulary has a vector in {file}" + ", but zeros" * bool(match.rows)
+            )
         embedding = model.embeddings[side]
         embedding.weight[match.ids] = rows.to(embedding.weight) / (size * embedding.scale)
         assert vectors.report is not None
@@ -132,11 +148,20 @@ def running_coverage(coverage: Coverage) -> list[str]:
 
 def _report(side: str, file: str, match: VocabularyMatch, table: str) -> list[str]:
     lowered = f" ({match.lowercased:,} of them lower-cased)" * bool(match.lowercased)
-    lines = [f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector{lowered}, the others from random numbers"]
+    lines = [
+        (
+            f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector{lowered}, the others "
+            "from random numbers"
+        )
+    ]
     if len(match.ids) < MIN_SHARE * match.size:
         setting = f"{side}_tokenizer" if table == "text" else "tokenizer"
         # dates are always tokenized into characters
         advice = "" if table == "dates" else f'; {table}.{setting} = "word" has whole ones'
-        reason = f"{match.parts:,} of its ids are parts of words{advice}" if match.parts else "is it of that language, and written so?"
+        reason = (
+            f"{match.parts:,} of its ids are parts of words{advice}"
+            if match.parts
+            else "is it of that language, and written so?"
+        )
         lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {reason}")
     return lines

@@ -39,15 +39,22 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 
 
 def candidates(settings: TrainingSettings, device: torch.device) -> list[ComputeConfig]:
-    """Return the configurations that the settings leave open; the preferred one, float32 on all of torch's threads, comes first.
+    """Return the configurations that the settings leave open.
 
-    A single thread is a candidate too: where other programs use the cores, several threads wait for one another.
+    The preferred one, float32 on all of torch's threads, comes first. A single thread is a candidate too: where other
+    programs use the cores, several threads wait for one another.
     """
     # On MPS autocast may be missing.
     supported: tuple[Precision, ...] = ("float32",) if device.type == "mps" else ("float32", "bfloat16")
     precisions: tuple[Precision, ...] = supported if settings.precision == "auto" else (settings.precision,)
     maximum = torch.get_num_threads()
-    threads = (settings.threads,) if settings.threads != "auto" else (maximum, 1) if device.type == "cpu" and maximum > 1 else (maximum,)
+    threads = (
+        (settings.threads,)
+        if settings.threads != "auto"
+        else (maximum, 1)
+        if device.type == "cpu" and maximum > 1
+        else (maximum,)
+    )
     return [ComputeConfig(precision, number) for precision in precisions for number in threads]
 
 
@@ -60,7 +67,8 @@ def benchmark(
 ) -> dict[ComputeConfig, float]:
     """Return the seconds that a step takes with each configuration.
 
-    This is the minimum of alternating trials after a warm-up; configurations that are clearly slower are dropped after the first.
+    This is the minimum of alternating trials after a warm-up; configurations that are clearly slower are dropped after
+    the first.
 
     Args:
         step: computes a loss and its gradients and has no other effect; the random generator is restored afterwards.

@@ -50,8 +50,12 @@ class WeightAverage:
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors of the average by name, for a checkpoint."""
-        groups = {"moving": self.ema} if self.ema else {f"{index}": tensors for index, tensors in enumerate(self.snapshots)}
-        return {f"{group}/{number}": tensor for group, tensors in groups.items() for number, tensor in enumerate(tensors)}
+        groups = (
+            {"moving": self.ema} if self.ema else {f"{index}": tensors for index, tensors in enumerate(self.snapshots)}
+        )
+        return {
+            f"{group}/{number}": tensor for group, tensors in groups.items() for number, tensor in enumerate(tensors)
+        }
 
     def parameter_of(self, name: str) -> nn.Parameter:
         """Return the parameter that belongs to a tensor of `state`."""

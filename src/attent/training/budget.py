@@ -34,7 +34,9 @@ class Budget:
     def update_seconds(self) -> float:
         """Seconds of an update, and of its share of validations."""
         interval = self.settings.validate_every
-        return max(self.epoch_seconds / self.epoch_updates, 1e-9) + (self.validation_seconds / interval if interval else 0.0)
+        return max(self.epoch_seconds / self.epoch_updates, 1e-9) + (
+            self.validation_seconds / interval if interval else 0.0
+        )
 
     @property
     def updates(self) -> float:
@@ -55,8 +57,9 @@ class Budget:
         seconds = self.updates * self.epoch_seconds / self.epoch_updates + validations * self.validation_seconds
         link = "with" if self.validation_seconds else "and"
         line = (
-            f"about {format_duration(seconds)} on this machine, {link} {validations} validation{'s' if validations > 1 else ''}: "
-            f"{updates:,} updates of {self.epoch_seconds / self.epoch_updates:.2g} s, {self.epochs:.3g} epochs"
+            f"about {format_duration(seconds)} on this machine, {link} {validations} "
+            f"validation{'s' if validations > 1 else ''}: {updates:,} updates of "
+            f"{self.epoch_seconds / self.epoch_updates:.2g} s, {self.epochs:.3g} epochs"
         )
         fault = rate_fault(self.settings, updates, 1.0, self.width)
         return [line] if fault is None else [line, f"warning: {fault}"]
@@ -78,6 +81,6 @@ def rate_fault(settings: TrainingSettings, updates: int, progress: float, width:
         return None
     length = f"{settings.warmup:,} updates" if settings.warmup >= 1 else f"{settings.warmup:.0%} of the training"
     return (
-        f"{updates:,} updates are too few for a warm-up of {length}: the learning rate reaches {ratio:.0%} of its peak; "
-        "--set training.warmup=0.1 warms up in a tenth of whatever --minutes or --updates allow"
+        f"{updates:,} updates are too few for a warm-up of {length}: the learning rate reaches {ratio:.0%} of its "
+        "peak; --set training.warmup=0.1 warms up in a tenth of whatever --minutes or --updates allow"
     )

@@ -61,7 +61,8 @@ class TrainingState(BaseModel, extra="forbid"):
         torch: PyTorch's version.
         processes: the number of processes.
         sharded: whether they divide the weights among them.
-        machine: the thresholds by which attention is computed; the row of earlier versions if the checkpoint is one of theirs.
+        machine: the thresholds by which attention is computed; the row of earlier versions if the checkpoint is one of
+            theirs.
         processor: the class of the processor.
     """
 
@@ -173,7 +174,11 @@ def checkpoint_files(
 
 
 def restore(
-    checkpoints: Checkpoints | None, model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
+    checkpoints: Checkpoints | None,
+    model: Model,
+    optimizer: torch.optim.Adam,
+    average: WeightAverage,
+    processes: Processes,
 ) -> TrainingState | None:
     """Restore the last checkpoint of process 0 in all processes.
 
@@ -202,10 +207,14 @@ def restore(
     return restored
 
 
-def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, checkpoint: Path | None) -> None:
+def _load_tensors(
+    model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, checkpoint: Path | None
+) -> None:
     """Load this process' part of a checkpoint's tensors; only process 0 has the path."""
     targets, weights = tensors_of(model), dict(model.named_parameters())
-    tensors = processes.broadcast_tensors(fitting(targets, checkpoint / MODEL) if checkpoint else {}, targets.__getitem__)
+    tensors = processes.broadcast_tensors(
+        fitting(targets, checkpoint / MODEL) if checkpoint else {}, targets.__getitem__
+    )
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
@@ -225,8 +234,8 @@ def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAver
 def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
     """Return messages for a resumed run, and take over into its state what has changed.
 
-    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in which
-    case each process uses all its threads.
+    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in
+    which case each process uses all its threads.
 
     Args:
         state: of the run; updated in place.
@@ -265,7 +274,9 @@ def _count(processes: int) -> str:
 def list_checkpoints(run: Path | str) -> list[Path]:
     """Return the checkpoints of a run folder, oldest first."""
     folder = Path(run) / CHECKPOINTS
-    return sorted((path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name))
+    return sorted(
+        (path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name)
+    )
 
 
 def latest_checkpoint(run: Path | str) -> Path | None:

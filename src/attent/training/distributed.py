@@ -1,8 +1,9 @@
 """Training on several processes: the operations that keep them in step.
 
-Every process holds the whole model (or a part of it, `attent.training.sharding`), iterates over the same order of batches, and
-trains on its own rows of each batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
-batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the others wait for it.
+Every process holds the whole model (or a part of it, `attent.training.sharding`), iterates over the same order of
+batches, and trains on its own rows of each batch. Gradients are summed over processes, so that the loss is the mean
+over all tokens of the batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the
+others wait for it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ GLOO = "gloo"
 
 
 class Processes:
-    """The processes of a training run; this base class is the single process of an ordinary run, whose operations are trivial.
+    """The processes of a training run.
+
+    This base class is the single process of an ordinary run, whose operations are trivial.
 
     Attributes:
         rank: the number of this process, from 0.
@@ -87,7 +90,10 @@ class Processes:
         return work()
 
     def from_local_rank0(self, work: Callable[[], T]) -> T:
-        """Run work in the first process of each machine and return its result in all on that machine; it must be JSON."""
+        """Run work in the first process of each machine and return its result in all on that machine.
+
+        It must be JSON.
+        """
         return work()
 
     def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
@@ -184,7 +190,9 @@ class ProcessGroup(Processes):
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
         specs: dict[str, tuple[list[int], str, str]] = self.from_rank0(
-            lambda: {name: (list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type) for name, t in tensors.items()}
+            lambda: {
+                name: (list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type) for name, t in tensors.items()
+            }
         )
         result: dict[str, Tensor] = {}
         for name, (shape, dtype, device) in specs.items():
@@ -210,15 +218,18 @@ class ProcessGroup(Processes):
     def seed_rank(self, seed: int, update: int) -> None:
         # Checkpoints hold the generator of process 0; this makes those of the others reproducible.
         if not self.is_rank0:
-            torch.manual_seed(int(np.random.SeedSequence((seed, self.rank, update)).generate_state(1, np.uint64)[0] >> 1))
+            torch.manual_seed(
+                int(np.random.SeedSequence((seed, self.rank, update)).generate_state(1, np.uint64)[0] >> 1)
+            )
 
     def barrier(self) -> None:
         self.all_reduce(torch.zeros(1))
 
     def destroy(self) -> None:
         """Close the connection to the other processes."""
-        # An error's traceback references losses, and these PyTorch's group. Freeing the group's last reference joins its threads, and a
-        # loss' reducer does so while holding Python's lock: a deadlock if such a thread is about to free a Python tensor.
+        # An error's traceback references losses, and these PyTorch's group. Freeing the group's last reference joins
+        # its threads, and a loss' reducer does so while holding Python's lock: a deadlock if such a thread is about to
+        # free a Python tensor.
         group = dist.group.WORLD
         while self._losses:
             loss = self._losses.pop()
@@ -231,9 +242,9 @@ class ProcessGroup(Processes):
 def process_group(device: torch.device = CPU) -> Iterator[Processes]:
     """Connect the processes that a launcher such as torchrun has started, within the block.
 
-    Without a launcher this yields the single process. Otherwise each process gets its share of the machine's cores, unless
-    OMP_NUM_THREADS is more than one, or the GPU of its local rank. If one process fails it must exit: the others then notice, and
-    exit too.
+    Without a launcher this yields the single process. Otherwise each process gets its share of the machine's cores,
+    unless OMP_NUM_THREADS is more than one, or the GPU of its local rank. If one process fails it must exit: the others
+    then notice, and exit too.
 
     Args:
         device: the type of device; processes communicate through gloo on CPUs and through NCCL on GPUs.
@@ -264,7 +275,9 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
     except RuntimeError as error:
         if not is_peer_loss(error):
             raise
-        raise RunError("another process of this training has ended, and this one with it; the reason is in its messages") from error
+        raise RunError(
+            "another process of this training has ended, and this one with it; the reason is in its messages"
+        ) from error
     finally:
         if group is not None:
             group.destroy()
@@ -316,7 +329,8 @@ def _local_gpu_index(device: torch.device) -> int:
         raise DeviceError(f"several processes train on a GPU each: device 'cuda', not {str(device)!r}")
     if processes > gpus:
         raise DeviceError(
-            f"{processes} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on device 'cpu'"
+            f"{processes} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on "
+            "device 'cpu'"
         )
     return rank
 

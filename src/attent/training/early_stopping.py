@@ -69,7 +69,9 @@ class EarlyStopping:
         check_known("training.judge_by,", name, scores)
         sign = -1 if name in LOWER_IS_BETTER else 1
         is_better = not state.best or sign * scores[name] > sign * state.best[0][0]
-        state.best = sorted([*state.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True)
+        state.best = sorted(
+            [*state.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True
+        )
         del state.best[max(self.settings.keep_best, 1) :]
         if state.best[0][1] == update:
             state.best_scores = dict(scores)

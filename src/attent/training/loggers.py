@@ -1,4 +1,7 @@
-"""Loggers of training: TensorBoard, Weights & Biases and MLflow behind one small interface; each is an optional dependency."""
+"""Loggers of training: TensorBoard, Weights & Biases and MLflow behind one small interface.
+
+Each is an optional dependency.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from attent.errors import ArgumentError, DataError, needs
 from attent.runs import durable
 
 FOLDER = "tensorboard"
-# The file of the run folder that holds the ids of runs elsewhere, by logger, so that a resumed training goes on writing to them.
+# The file of the run folder that holds the ids of runs elsewhere, by logger, so that a resumed training goes on writing
+# to them.
 IDS = "loggers.json"
 # Bytes that it may have, and what an id may be.
 LARGEST, ID = 2**12, re.compile(r"[\w-]{1,128}", re.ASCII)
@@ -59,7 +63,9 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Writes a run of the project "attent", called as the run folder; wandb's own environment variables say where to and how.
+    """Writes a run of the project "attent", called as the run folder.
+
+    wandb's own environment variables say where to and how.
 
     Args:
         run: the run folder.
@@ -91,7 +97,9 @@ class MLflow:
     def __init__(self, run: Path, update: int = 0) -> None:
         self._mlflow: Any = import_module(MODULES["mlflow"])
         run_id = read_id(run, "mlflow") if update else None
-        started = self._mlflow.start_run(run_id=run_id) if run_id else self._mlflow.start_run(run_name=run.resolve().name)
+        started = (
+            self._mlflow.start_run(run_id=run_id) if run_id else self._mlflow.start_run(run_name=run.resolve().name)
+        )
         write_id(run, "mlflow", started.info.run_id)
 
     def log(self, step: int, scalars: Mapping[str, float]) -> None:
@@ -101,7 +109,11 @@ class MLflow:
         self._mlflow.end_run()
 
 
-LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow}
+LOGGERS: dict[str, Callable[[Path, int], Logger]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+}
 
 
 def read_id(run: Path, name: str) -> str | None:
@@ -132,8 +144,12 @@ def check_installed(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def open_loggers(names: Sequence[str], run: Path | str, update: int = 0) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Open loggers, and close them when the block ends; the value is the function that writes a record of training to all of them.
+def open_loggers(
+    names: Sequence[str], run: Path | str, update: int = 0
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Open loggers, and close them when the block ends.
+
+    The value is the function that writes a record of training to all of them.
 
     Args:
         names: of the loggers.
@@ -164,5 +180,7 @@ def open_loggers(names: Sequence[str], run: Path | str, update: int = 0) -> Iter
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a record of training, by name."""
-    training = {f"training/{name}": value for name, value in record.items() if name not in ("update", "validation", "samples")}
+    training = {
+        f"training/{name}": value for name, value in record.items() if name not in ("update", "validation", "samples")
+    }
     return training | {f"validation/{name}": value for name, value in record.get("validation", {}).items()}

@@ -94,8 +94,9 @@ def train(
 ) -> TrainingResult:
     """Train a model in place; it ends in evaluation mode.
 
-    With checkpoints, training resumes from the last one if there is one, and the model ends with the weights of the best one,
-    unless the settings keep no best. Without, it ends with the last weights. Either are averaged as the settings say.
+    With checkpoints, training resumes from the last one if there is one, and the model ends with the weights of the
+    best one, unless the settings keep no best. Without, it ends with the last weights. Either are averaged as the
+    settings say.
 
     Args:
         model: a model that the loss accepts.
@@ -107,8 +108,8 @@ def train(
         log: receives each record: about every second, after each validation, and at the end.
         progress: the status line; on standard error by default.
         checkpoints: where to save; without, nothing is saved.
-        processes: of the training. Each process calls this function with the same model, data and settings; only process 0
-            validates, logs, prints and saves. With sharded weights the models of the others end empty.
+        processes: of the training. Each process calls this function with the same model, data and settings; only
+            process 0 validates, logs, prints and saves. With sharded weights the models of the others end empty.
 
     The process keeps the number of threads that training chooses.
 
@@ -183,7 +184,9 @@ class Training:
         # Whether there is anything that the last checkpoint lacks, and the update whose weights it has.
         self.has_unsaved, self.saved_update = state is None, None if state is None else state.update
         # Gathering sharded weights for a checkpoint takes every process.
-        self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
+        self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (
+            processes.is_rank0 or processes.sharded
+        )
         self.batch_loss = processes.batch_loss(self.module, loss)
         config = ComputeConfig("float32", 1)
         initial = TrainingState(
@@ -227,7 +230,9 @@ class Training:
         seconds = benchmark(partial(step, count=TIMED), self.device, [config], processes.from_rank0, trials=1)[config]
         tokens = sum(batch_tokens for _, batch_tokens in parts)
         epoch_seconds = seconds * data.token_count(np.arange(len(data))) / max(tokens, 1)
-        return config, Budget(settings, self.module.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds)
+        return config, Budget(
+            settings, self.module.to_logits.in_features, batches.epoch_batches / settings.accumulate, epoch_seconds
+        )
 
     @property
     def fraction_done(self) -> float:
@@ -279,7 +284,9 @@ class Training:
         self.state.loss = record["loss"]
         self._log(record)
         self.seconds = record["seconds"]
-        self._progress.show(record, self.fraction_done if fraction_done is None else fraction_done, self.batches.data.answer_name)
+        self._progress.show(
+            record, self.fraction_done if fraction_done is None else fraction_done, self.batches.data.answer_name
+        )
 
     def validate(self) -> None:
         """Validate the averaged weights."""
@@ -289,7 +296,9 @@ class Training:
         self.model.train()
         for name, score in scores.items():
             if not math.isfinite(score):
-                raise AttentError(f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help")
+                raise AttentError(
+                    f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help"
+                )
         self.has_unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
@@ -318,14 +327,18 @@ class Training:
             to_local = getattr(parameter, "to_local", None)
             local = parameter if to_local is None else to_local()
             if not bool(local.isfinite().all()):
-                raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
+                raise AttentError(
+                    f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help"
+                )
 
     def interrupt(self) -> NoReturn:
         """Save after Ctrl-C, print how to resume, and raise KeyboardInterrupt."""
         self.save()
         self._progress.close()
         if self.checkpoints:
-            self._progress.say(f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}")
+            self._progress.say(
+                f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}"
+            )
         # A launcher kills all processes when the first one exits.
         self.processes.barrier()
         raise KeyboardInterrupt
@@ -352,7 +365,9 @@ class Training:
         if fault := rate_fault(self.settings, state.update, self.fraction_done, self.module.to_logits.in_features):
             self._progress.say(fault)
         scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)
-        return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores, self.batches.epochs)
+        return TrainingResult(
+            state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores, self.batches.epochs
+        )
 
 
 @contextmanager

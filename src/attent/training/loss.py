@@ -62,11 +62,15 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
     """
     device = next(model.parameters()).device
     batches = [batch.trim_padding(model.longest) for _, batch in data.sorted_batches(size)]
-    total = sum(translation_cross_entropy(model, batch.to(device), 0.0, "float32").item() * batch.tokens for batch in batches)
+    total = sum(
+        translation_cross_entropy(model, batch.to(device), 0.0, "float32").item() * batch.tokens for batch in batches
+    )
     return total / sum(batch.tokens for batch in batches)
 
 
-def masked_lm_cross_entropy(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> Tensor:
+def masked_lm_cross_entropy(
+    model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
     """Return the mean cross entropy of a batch's masked tokens in nats.
 
         −1/N Σ_n log p(token n | the line with its masks)
@@ -100,10 +104,12 @@ def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) ->
     return total / tokens, 100 * correct / tokens
 
 
-def language_model_cross_entropy(model: LanguageModel, batch: LanguageModelBatch, label_smoothing: float, precision: Precision) -> Tensor:
-    """Return the mean cross entropy of a batch's tokens, each predicted from those before it, in nats. PAD does not count.
+def language_model_cross_entropy(
+    model: LanguageModel, batch: LanguageModelBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
+    """Return the mean cross entropy of a batch's tokens, each predicted from those before it, in nats.
 
-    −1/N Σ_t log p(x_t | x_1 … x_{t−1})
+    PAD does not count. −1/N Σ_t log p(x_t | x_1 … x_{t−1})
     """
     with autocast(batch.inputs.device, precision):
         labels, layer = batch.labels.flatten(), model.to_logits
@@ -128,7 +134,9 @@ def language_model_loss(model: LanguageModel, data: LanguageModelExamples, size:
     return total / tokens
 
 
-def classification_cross_entropy(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> Tensor:
+def classification_cross_entropy(
+    model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
     """Return the mean cross entropy of a batch's classes in nats.
 
         y = softmax(W z⁰);  loss = −log y[class]

@@ -12,10 +12,10 @@ MMAP_BYTES, TRIM_BYTES = 16 * 2**20, 64 * 2**20
 def limit_heap_fragmentation() -> bool:
     """Have glibc map large tensors separately, so that batches of many shapes do not fragment the heap.
 
-    By default glibc raises its mmap threshold to the largest tensor freed: measured on a model of 31 million parameters,
-    12 updates then hold 2.0 GiB instead of 1.1. Smaller tensors stay on the heap, since the kernel clears each page of a new map:
-    with 4 MiB in the place of 16 the presets tiny and small learnt 7 and 11 per cent fewer tokens of a batch of 4,096 in the same processor
-    time, beside other programs, and held 1 to 2 per cent less.
+    By default glibc raises its mmap threshold to the largest tensor freed: measured on a model of 31 million
+    parameters, 12 updates then hold 2.0 GiB instead of 1.1. Smaller tensors stay on the heap, since the kernel clears
+    each page of a new map: with 4 MiB in the place of 16 the presets tiny and small learnt 7 and 11 per cent fewer
+    tokens of a batch of 4,096 in the same processor time, beside other programs, and held 1 to 2 per cent less.
 
     Returns:
         True if the C library accepted the limits; libraries other than glibc are left unchanged.

@@ -1,8 +1,8 @@
 """The optimizer, its state by parameter names, and the schedules of the learning rate.
 
-Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1), the
-warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates. A warm-up that is
-a share of training is converted to updates at the pace of training so far.
+Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1),
+the warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates. A
+warm-up that is a share of training is converted to updates at the pace of training so far.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Par
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]) -> None:
+def restore_optimizer(
+    optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]
+) -> None:
     """Restore what `optimizer_state` returned.
 
     Raises:

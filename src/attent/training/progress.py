@@ -18,7 +18,8 @@ from attent.printable import printable
 RECORD_INTERVAL = 1.0
 # Seconds between lines written to a file; on a terminal each record rewrites the line.
 LINE_INTERVAL = 5.0
-# The time that is left is shown after this share of training, or after so many updates and seconds: before, it is no estimate.
+# The time that is left is shown after this share of training, or after so many updates and seconds: before, it is no
+# estimate.
 ESTIMATE_SHARE, ESTIMATE_UPDATES, ESTIMATE_SECONDS = 0.01, 10, 5.0
 
 # A consumer of log records.
@@ -58,7 +59,9 @@ class Progress:
         self.last_shown = now
         seconds, update = record["seconds"], record["update"]
         is_estimate = fraction_done >= ESTIMATE_SHARE or (update >= ESTIMATE_UPDATES and seconds >= ESTIMATE_SECONDS)
-        remaining = f", {format_duration(seconds * (1 / fraction_done - 1))} left" if is_estimate and fraction_done > 0 else ""
+        remaining = (
+            f", {format_duration(seconds * (1 / fraction_done - 1))} left" if is_estimate and fraction_done > 0 else ""
+        )
         line = (
             f"update {update}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
             f"rate {record['learning_rate']:.2e}  {format_duration(seconds)} elapsed{remaining}"

@@ -35,9 +35,9 @@ CHANGEABLE_ON_RESUME = frozenset(
 class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of a training run.
 
-    Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules that
-    decay to zero reach it at `updates` or `minutes`. A checkpoint is written after every validation, every `save_every`
-    updates, on Ctrl-C, and at the end.
+    Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules
+    that decay to zero reach it at `updates` or `minutes`. A checkpoint is written after every validation, every
+    `save_every` updates, on Ctrl-C, and at the end.
 
     Args:
         updates: the number of updates; None for no limit.
@@ -48,34 +48,35 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         optimizer: "adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).
         learning_rate: the maximum rate; for "noam" the factor on the paper's formula.
         schedule: the name of a learning-rate schedule, see attent.training.optimizer.
-        warmup: updates during which the rate rises from zero; or, below 1, the share of training, by whichever of updates and
-            minutes is nearer its limit.
+        warmup: updates during which the rate rises from zero; or, below 1, the share of training, by whichever of
+            updates and minutes is nearer its limit.
         plateau_patience: with "plateau", the validations in a row without an improvement before the rate is lowered.
         plateau_factor: the factor that lowers it.
         betas: decay rates of Adam's first and second moment.
         epsilon: Adam's term against division by zero.
         weight_decay: decay of matrices; biases and layer normalization are not decayed.
         label_smoothing: the share of probability spread evenly over all tokens, 0 to 1.
-        r_drop: the weight of the divergence between two predictions with different dropout, which the loss of a translator adds
-            (R-Drop); an update takes twice as long. 0 for one prediction.
+        r_drop: the weight of the divergence between two predictions with different dropout, which the loss of a
+            translator adds (R-Drop); an update takes twice as long. 0 for one prediction.
         clip: the maximum norm of the gradient; None for no clipping.
-        precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two on
-            this machine.
+        precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two
+            on this machine.
         threads: CPU threads of each process, or "auto": all that torch has, or one where that is faster.
-        device: the device to train on, see `attent.devices.device_of`; run folders do not store it, so that a run can be
-            resumed on another.
-        sharded: whether several processes divide weights, gradients, moments and averages among them, so that a model may
-            exceed the memory of one; each layer's weights are gathered when it is used.
-        averaging: the weights that training ends with: the last ("none"), their exponential moving average ("ema"), or the
-            mean of the last few snapshots ("last").
+        device: the device to train on, see `attent.devices.device_of`; run folders do not store it, so that a run can
+            be resumed on another.
+        sharded: whether several processes divide weights, gradients, moments and averages among them, so that a model
+            may exceed the memory of one; each layer's weights are gathered when it is used.
+        averaging: the weights that training ends with: the last ("none"), their exponential moving average ("ema"), or
+            the mean of the last few snapshots ("last").
         ema_decay: decay of the moving average.
         last: snapshots that "last" averages.
         last_every: updates between snapshots.
         validate_every: updates between validations; None validates only at the end.
-        judge_by: the validation score that ranks weights, lower is better for "loss" and "perplexity", higher for all others;
-            None for the first score that validation returns.
+        judge_by: the validation score that ranks weights, lower is better for "loss" and "perplexity", higher for all
+            others; None for the first score that validation returns.
         patience: validations in a row without an improvement before training ends; None for no limit.
-        keep_best: how many of the best checkpoints to keep; the best one's weights become the run's, or with 0 the last one's.
+        keep_best: how many of the best checkpoints to keep; the best one's weights become the run's, or with 0 the last
+            one's.
         keep_last: how many of the last checkpoints to keep.
         save_every: updates between checkpoints, besides those at validations; None for no others.
         log: where scores and speed are written too; None for the run folder alone.
@@ -126,7 +127,9 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave log, freeze and r_drop out where they are not set: the settings are then those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if name not in ("log", "freeze", "r_drop") or value}
+        return {
+            name: value for name, value in serialize(self).items() if name not in ("log", "freeze", "r_drop") or value
+        }
 
     @property
     def table(self) -> dict[str, Any]:
@@ -138,7 +141,13 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         uses_validation = self.patience is not None or self.schedule == "plateau"
         refuse(
             (self.updates is None and self.minutes is None, "set updates or minutes, after which training ends"),
-            ((self.batch_pairs is None) == (self.batch_tokens is None), "set either batch_pairs or batch_tokens, the size of a batch"),
-            (uses_validation and self.validate_every is None, "patience and the schedule plateau need validations: set validate_every"),
+            (
+                (self.batch_pairs is None) == (self.batch_tokens is None),
+                "set either batch_pairs or batch_tokens, the size of a batch",
+            ),
+            (
+                uses_validation and self.validate_every is None,
+                "patience and the schedule plateau need validations: set validate_every",
+            ),
         )
         return self

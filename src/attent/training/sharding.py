@@ -1,8 +1,8 @@
 """Training on several processes, each of which holds a part of the weights, their gradients, moments and averages.
 
-A layer's weights are gathered when the layer runs and freed afterwards (but not the 16-bit copies that autocast makes of them,
-which live until gradients are computed). The original model is empty meanwhile: only process 0 has its full weights, and only
-during validation and at the end.
+A layer's weights are gathered when the layer runs and freed afterwards (but not the 16-bit copies that autocast makes
+of them, which live until gradients are computed). The original model is empty meanwhile: only process 0 has its full
+weights, and only during validation and at the end.
 """
 
 from __future__ import annotations

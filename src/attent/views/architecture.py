@@ -95,7 +95,9 @@ class ParameterCounter:
     def __init__(self) -> None:
         self._ids: set[int] = set()
 
-    def box(self, title: str, detail: str, kind: Kind, *modules: nn.Module, skip: int = 0, reads_memory: bool = False) -> Box:
+    def box(
+        self, title: str, detail: str, kind: Kind, *modules: nn.Module, skip: int = 0, reads_memory: bool = False
+    ) -> Box:
         """Return the box of modules."""
         parameters = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
         count = sum(parameters[key] for key in parameters.keys() - self._ids)
@@ -126,8 +128,14 @@ def columns(model: Any) -> list[ModelColumn]:
         if len(sides) > 1:
             reads = f"{SIDES[name]} tokens, (B, {'Tk' if name == 'encoder' else 'Tq'})"
         else:
-            reads = "vectors, (B, T, D)" if getattr(model.settings, "input", "tokens") == "vectors" else "tokens, (B, T)"
-        result.append(ModelColumn(reads, tuple(groups), f"probabilities, V = {model.to_logits.out_features:,}" if is_last else "memory"))
+            reads = (
+                "vectors, (B, T, D)" if getattr(model.settings, "input", "tokens") == "vectors" else "tokens, (B, T)"
+            )
+        result.append(
+            ModelColumn(
+                reads, tuple(groups), f"probabilities, V = {model.to_logits.out_features:,}" if is_last else "memory"
+            )
+        )
     return result
 
 
@@ -146,7 +154,10 @@ def _embedding(model: Any, side: str, counter: ParameterCounter) -> Iterator[Box
 
 
 def _stack(stack: Any, side: str, counter: ParameterCounter) -> Iterator[Group]:
-    """Return the groups of a stack: its layers, alike but for their numbers, and its final norm; or the parts of a recurrent side."""
+    """Return the groups of a stack.
+
+    Its layers, alike but for their numbers, and its final norm; or the parts of a recurrent side.
+    """
     layers = list(getattr(stack, "layers", ()))
     if layers and hasattr(layers[0], "sub_layers"):
         yield Group(tuple(_layer(layers[0].sub_layers, side, counter)), len(layers))
@@ -169,7 +180,13 @@ def _layer(sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter:
         else:
             assert isinstance(module, MultiHeadAttention)
             is_cross = module is not attentions[0]
-            title = "Attention to the source" if is_cross else "Causal self-attention" if side == "decoder" else "Self-attention"
+            title = (
+                "Attention to the source"
+                if is_cross
+                else "Causal self-attention"
+                if side == "decoder"
+                else "Self-attention"
+            )
             yield counter.box(title, _attention_detail(module), "attention", module, reads_memory=is_cross)
         if around.pre:
             yield Box("Add", "", "norm", skip=2)
@@ -179,12 +196,18 @@ def _layer(sub_layers: Sequence[tuple[nn.Module, Residual]], side: str, counter:
 
 def _attention_detail(attention: MultiHeadAttention) -> str:
     groups = f", {attention.key_value_heads} of keys" if attention.key_value_heads != attention.heads else ""
-    parts = [f"{attention.heads} heads of {attention.key_width}{groups}", _words(attention.score), _words(attention.normalizer)]
+    parts = [
+        f"{attention.heads} heads of {attention.key_width}{groups}",
+        _words(attention.score),
+        _words(attention.normalizer),
+    ]
     return " · ".join([*parts, *([] if attention.position is None else [_words(attention.position)])])
 
 
 def _feed_forward(module: FeedForward, counter: ParameterCounter) -> Box:
-    widths = " → ".join(f"{width:,}" for width in (module.widen.in_features, module.widen.out_features, module.narrow.out_features))
+    widths = " → ".join(
+        f"{width:,}" for width in (module.widen.in_features, module.widen.out_features, module.narrow.out_features)
+    )
     return counter.box("Feed-forward", f"{widths} · {module.activation.__name__}", "feed_forward", module)
 
 
@@ -274,7 +297,8 @@ def svg(sides: Sequence[ModelColumn], title: str, subtitle: str) -> str:
         _text(MARGIN, 50, subtitle, "faint", 13),
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'role="img">'
         f"<title>{escape(title)}</title><style>{STYLE}</style>"
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
@@ -295,10 +319,13 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
         height = _group_height(group)
         if group.has_frame:
             parts.append(
-                f'<rect class="group" x="{left + 4}" y="{y - GAP - height:g}" width="{COLUMN_WIDTH - 8}" height="{height:g}" rx="10"/>'
+                f'<rect class="group" x="{left + 4}" y="{y - GAP - height:g}" width="{COLUMN_WIDTH - 8}" '
+                f'height="{height:g}" rx="10"/>'
             )
         if group.times > 1:
-            parts.append(_text(left + COLUMN_WIDTH - 8, y - height - GAP - 6, f"{group.times} ×", "ink", 14, "bold", "end"))
+            parts.append(
+                _text(left + COLUMN_WIDTH - 8, y - height - GAP - 6, f"{group.times} ×", "ink", 14, "bold", "end")
+            )
         y -= GAP if group.has_frame else 0
         for box in group.boxes:
             parts.append(_arrow([(middle, y), (middle, y - GAP)]))
@@ -310,7 +337,9 @@ def _column(side: ModelColumn, left: float, bottom: float) -> tuple[list[str], f
                 below = y + BOX_HEIGHT + GAP + box.skip * (BOX_HEIGHT + GAP) - GAP / 2
                 side_x = left + PADDING + BOX_WIDTH + 16
                 target = y + BOX_HEIGHT / 2
-                parts.append(_arrow([(middle, below), (side_x, below), (side_x, target), (left + PADDING + BOX_WIDTH, target)]))
+                parts.append(
+                    _arrow([(middle, below), (side_x, below), (side_x, target), (left + PADDING + BOX_WIDTH, target)])
+                )
         y -= GAP if group.has_frame else 0
     parts.append(_arrow([(middle, y), (middle, y - GAP)]))
     parts.append(_text(middle, y - GAP - 6, side.gives, "ink", 13, anchor="middle"))
@@ -333,5 +362,6 @@ def _arrow(points: Sequence[tuple[float, float]]) -> str:
 
 def _text(x: float, y: float, text: str, style: str, size: int, weight: str = "normal", anchor: str = "start") -> str:
     return (
-        f'<text class="{style}" x="{x:g}" y="{y:g}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}">{escape(text)}</text>'
+        f'<text class="{style}" x="{x:g}" y="{y:g}" font-size="{size}" font-weight="{weight}" '
+        f'text-anchor="{anchor}">{escape(text)}</text>'
     )

@@ -40,7 +40,9 @@ class AttentionTrace:
     def __exit__(self, *error: object) -> None:
         self._hooks.close()
 
-    def steps(self, weights: AttentionMap, rows: Sequence[str], columns: Sequence[str], *, head: int = 0) -> dict[str, WalkStep]:
+    def steps(
+        self, weights: AttentionMap, rows: Sequence[str], columns: Sequence[str], *, head: int = 0
+    ) -> dict[str, WalkStep]:
         """Return every step by name, in order; the numbers are those of `attent.attention.reference`.
 
         Args:
@@ -60,25 +62,50 @@ class AttentionTrace:
             call, key = replace(call, lowered=False), key if call.score.lowers_exactly else LoweredSide(raw_key)
         keys = call.repeat_kv(raw_key if call.lowered else key.features)
         inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
-        steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
+        steps = [
+            vectors(
+                "X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows
+            )
+        ]
         if memory is not inputs:
             equation = "M = what the encoder made of the source"
             steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
         steps += [
-            self._projected("Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation),
-            self._projected("K", keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by.", has_rotation=has_rotation),
             self._projected(
-                "V", call.repeat_kv(value), columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."
+                "Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation
+            ),
+            self._projected(
+                "K",
+                keys,
+                columns,
+                "(B, H, Tk, Dk)",
+                "The keys: what each row can be found by.",
+                has_rotation=has_rotation,
+            ),
+            self._projected(
+                "V",
+                call.repeat_kv(value),
+                columns,
+                "(B, H, Tk, Dv)",
+                "The values: what each row gives to those that look at it.",
             ),
             *formula_steps(call, reference.steps(call, query, key, value), query, keys, rows, columns, head=head),
         ]
         if call.heads > 1:
             merged = steps[-1].values.transpose(1, 2).flatten(2)
             heads = "; ".join(f"head {number}" for number in range(call.heads))
-            steps.append(vectors("merged", f"merged = [{heads}]", "The heads' outputs side by side.", "(B, Tq, H·Dv)", merged, rows))
+            steps.append(
+                vectors(
+                    "merged", f"merged = [{heads}]", "The heads' outputs side by side.", "(B, Tq, H·Dv)", merged, rows
+                )
+            )
         if "output" in self.outputs:
-            equation = f"result = {steps[-1].name}·W_O" + (" + b_O" if getattr(attention.output, "bias", None) is not None else "")
-            steps.append(vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows))
+            equation = f"result = {steps[-1].name}·W_O" + (
+                " + b_O" if getattr(attention.output, "bias", None) is not None else ""
+            )
+            steps.append(
+                vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows)
+            )
         return {step.name: step for step in steps}
 
     def _projected(
@@ -88,8 +115,11 @@ class AttentionTrace:
         source = "M" if letter != "Q" and self.inputs["key_projection"] is not self.inputs["query_projection"] else "X"
         is_shared = letter != "Q" and attention.key_value_heads < attention.heads
         parts = [
-            f"{letter} = {source}·W_{letter}" + (f" + b_{letter}" if attention.query_projection.bias is not None else ""),
-            f"cut into {attention.key_value_heads if is_shared else attention.heads} heads" if attention.heads > 1 else "",
+            f"{letter} = {source}·W_{letter}"
+            + (f" + b_{letter}" if attention.query_projection.bias is not None else ""),
+            f"cut into {attention.key_value_heads if is_shared else attention.heads} heads"
+            if attention.heads > 1
+            else "",
             f"each for {attention.heads // attention.key_value_heads} heads of queries" if is_shared else "",
             f"turned by {name_of(attention.position)}" if has_rotation else "",
         ]

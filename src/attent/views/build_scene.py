@@ -44,20 +44,20 @@ def build_scene(
     Consecutive calls of one module that belong to one pass, such as the steps of `generate()`, become one map.
 
     Args:
-        maps: by the paths of their modules; a sequence with one for each layer, such as the `attentions` that Hugging Face's models
-            return, tensors (B, H, Tq, Tk); or a single one.
-        tokens: labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be one label
-            more than positions: the token that was written last and not read again.
-        targets: labels of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about the token
-            produced; without, about the token read.
+        maps: by the paths of their modules; a sequence with one for each layer, such as the `attentions` that Hugging
+            Face's models return, tensors (B, H, Tq, Tk); or a single one.
+        tokens: labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be
+            one label more than positions: the token that was written last and not read again.
+        targets: labels of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about
+            the token produced; without, about the token read.
         title: of the scene.
         sequence: which of a batch, from 0.
         call: which pass, from 0, where the model ran several times; the last unless given.
         picture: whose patches are the positions of "tokens".
-        about: whether rows of a written text are about the token "produced" or the one "read"; unless given, inferred from the
-            number of targets.
-        gradients: the weights times the gradients by them, such as `watch.gradients` returns, to be shown in their place on request; of
-            labelled maps their own.
+        about: whether rows of a written text are about the token "produced" or the one "read"; unless given, inferred
+            from the number of targets.
+        gradients: the weights times the gradients by them, such as `watch.gradients` returns, to be shown in their
+            place on request; of labelled maps their own.
 
     Raises:
         ArgumentError: there is nothing to show, it is not attention, or there is no such sequence or call.
@@ -74,12 +74,20 @@ def build_scene(
         by_group.setdefault((LAYER_NUMBER.sub("*", layer.name), layer.shape), []).append(layer)
     gradient_maps = gradients.available() if isinstance(gradients, DerivedMaps) else gradients or {}
     gradient_passes = forward_passes({path: gradient_maps[path] for path in named if path in gradient_maps})
-    selected_gradients = {path: calls[call] for path, calls in gradient_passes.items() if len(calls) == len(passes[path])}
+    selected_gradients = {
+        path: calls[call] for path, calls in gradient_passes.items() if len(calls) == len(passes[path])
+    }
     labels = SceneLabels(tokens, targets, picture, about)
     # the path of a single map does not tell its kind
-    unnamed = [] if isinstance(maps, Mapping) else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
+    unnamed = (
+        []
+        if isinstance(maps, Mapping)
+        else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
+    )
     is_cross = targets is not None or any(layer.shape[-2] != layer.shape[-1] for layer in unnamed)
-    group_kinds: list[Kind] = ["cross" if is_cross and kind == "self" else kind for kind in kinds([pattern for pattern, _ in by_group])]
+    group_kinds: list[Kind] = [
+        "cross" if is_cross and kind == "self" else kind for kind in kinds([pattern for pattern, _ in by_group])
+    ]
     groups: list[tuple[Kind, LayerGroup]] = []
     for kind, ((pattern, shape), layers) in zip(group_kinds, by_group.items(), strict=True):
         source = selected[layers[0].name]
@@ -97,7 +105,9 @@ def build_scene(
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, _notes(passes, call))
 
 
-def _measures(group: LayerGroup, maps: Mapping[str, Weights | LabelledMap], gradients: Mapping[str, AttentionMap]) -> Iterator[LayerGroup]:
+def _measures(
+    group: LayerGroup, maps: Mapping[str, Weights | LabelledMap], gradients: Mapping[str, AttentionMap]
+) -> Iterator[LayerGroup]:
     """Yield a group by its other measures, those that are known of every layer."""
 
     def gradient(layer: LayerWeights) -> AttentionMap:
@@ -112,7 +122,10 @@ def _measures(group: LayerGroup, maps: Mapping[str, Weights | LabelledMap], grad
             raise ArgumentError(f"{layer.name} is of numbers, whose norms are not known")
         return layer.weights.norms()
 
-    measures: tuple[tuple[Measure, Callable[[LayerWeights], AttentionMap]], ...] = (("norms", norm), ("gradients", gradient))
+    measures: tuple[tuple[Measure, Callable[[LayerWeights], AttentionMap]], ...] = (
+        ("norms", norm),
+        ("gradients", gradient),
+    )
     for measure, derive in measures:
         try:
             layers = tuple(replace(layer, weights=derive(layer)) for layer in group.layers)
@@ -157,7 +170,10 @@ def _join(calls: Sequence[Map]) -> list[Map | AttentionMap]:
 
 
 def _continues(before: object, after: object) -> bool:
-    """Return whether the queries follow those of the call before: their keys extend a cache, or belong to another text."""
+    """Return whether the queries follow those of the call before.
+
+    Their keys extend a cache, or belong to another text.
+    """
     if not isinstance(before, AttentionMap) or not isinstance(after, AttentionMap):
         return False
     first, second = before.call, after.call
@@ -172,8 +188,13 @@ def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
     named = {path: layer.map if isinstance(layer, LazyTensor) else layer for path, layer in named.items()}
     for path, layer in named.items():
-        if not isinstance(layer, AttentionMap | Tensor) and not all(hasattr(layer, name) for name in ("weights", "rows", "columns")):
-            expected = "a map, a tensor (B, H, Tq, Tk), a sequence with one of these for each layer, or a mapping from paths to them"
+        if not isinstance(layer, AttentionMap | Tensor) and not all(
+            hasattr(layer, name) for name in ("weights", "rows", "columns")
+        ):
+            expected = (
+                "a map, a tensor (B, H, Tq, Tk), a sequence with one of these for each layer, or a mapping from paths "
+                "to them"
+            )
             raise ArgumentError(f"attention to show must be {expected}, got {type(layer).__name__} as {path!r}")
     return named
 
@@ -189,7 +210,9 @@ def _layers(maps: Mapping[str, Weights | LabelledMap], sequence: int) -> list[La
     layers = [LayerWeights(path, _weights(layer), min(sequence, batches[path] - 1)) for path, layer in maps.items()]
     for layer in layers:
         if 0 in layer.shape:
-            raise ArgumentError(f"there is nothing to show: {layer.name} has {layer.shape[1]} queries and {layer.shape[2]} keys")
+            raise ArgumentError(
+                f"there is nothing to show: {layer.name} has {layer.shape[1]} queries and {layer.shape[2]} keys"
+            )
     return layers
 
 
@@ -197,7 +220,9 @@ def _batch(weights: Weights) -> int:
     if isinstance(weights, AttentionMap):
         return weights.call.batch
     if weights.dim() not in (2, 3, 4):
-        raise ShapeError(f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}")
+        raise ShapeError(
+            f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk), got {tuple(weights.shape)}"
+        )
     return weights.shape[0] if weights.dim() == 4 else 1
 
 
@@ -206,6 +231,11 @@ def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]
     if (count := max(map(len, passes.values()))) > 1:
         number = "the last" if call == -1 else f"number {call % count}, from 0,"
         notes.append(f"The model ran {count} times; {number} is shown.")
-    if any(isinstance(layer, ConcatenatedMap) and layer.call.batch > 1 for layers in passes.values() for layer in layers):
-        notes.append("Several hypotheses were written side by side: a row is that of the one which stood there when it was computed.")
+    if any(
+        isinstance(layer, ConcatenatedMap) and layer.call.batch > 1 for layers in passes.values() for layer in layers
+    ):
+        notes.append(
+            "Several hypotheses were written side by side: a row is that of the one which stood there when it was "
+            "computed."
+        )
     return tuple(notes)

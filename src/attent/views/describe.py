@@ -18,7 +18,8 @@ from attent.views.step import equation_of
 def describe(model: nn.Module, title: str = "") -> RenderableType:
     """Build the tree, for rich to print.
 
-    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and drawn_ids at its first occurrence.
+    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and drawn_ids at its first
+    occurrence.
 
     Args:
         model: any module.
@@ -28,7 +29,9 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
     _add_children(tree, model, set())
     parameters = list(model.parameters())
     size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / 2**20
-    return Group(tree, Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB"))
+    return Group(
+        tree, Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB")
+    )
 
 
 def equation(part: object) -> str:
@@ -43,7 +46,9 @@ def equation(part: object) -> str:
     text = re.sub(r"; *\n {8,}(?=\S)", ";  ", text)
     lines = [re.sub(r" {2,}", "  ", line) for line in re.findall(r"^ +(\S.* = .*)$", text, re.MULTILINE)]
     norm = (
-        "pre: " if isinstance(part, nn.Module) and any(isinstance(child, Residual) and child.pre for child in part.children()) else "post: "
+        "pre: "
+        if isinstance(part, nn.Module) and any(isinstance(child, Residual) and child.pre for child in part.children())
+        else "post: "
     )
     of_norm = [line.removeprefix(norm) for line in lines if line.startswith(norm)]
     return next(iter([*of_norm, *lines]), "")
@@ -63,30 +68,47 @@ def _add_children(branch: Tree, module: nn.Module, drawn_ids: set[int]) -> None:
     if not isinstance(module, nn.Linear | nn.LayerNorm):
         for name, parameter in module.named_parameters(recurse=False):
             shape = " × ".join(map(str, parameter.shape))
-            branch.add(Text.assemble((name, "bold"), f"  {shape}", ("" if id(parameter) not in drawn_ids else "   shared", "dim")))
+            branch.add(
+                Text.assemble(
+                    (name, "bold"), f"  {shape}", ("" if id(parameter) not in drawn_ids else "   shared", "dim")
+                )
+            )
     children: list[tuple[str, str, nn.Module]] = []
     for name, child in module.named_children():
         parts = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
-        children += [(name, index, part) for index, part in parts if equation(part) or any(True for _ in part.parameters())]
+        children += [
+            (name, index, part) for index, part in parts if equation(part) or any(True for _ in part.parameters())
+        ]
     while children:
         name, index, child = children[0]
         count = 1
         while index and count < len(children) and children[count][0] == name and _are_equal(child, children[count][2]):
             count += 1
-        _add(branch, f"{name} {index} to {children[count - 1][1]}, each" if count > 1 else f"{name} {index}".rstrip(), child, drawn_ids)
+        _add(
+            branch,
+            f"{name} {index} to {children[count - 1][1]}, each" if count > 1 else f"{name} {index}".rstrip(),
+            child,
+            drawn_ids,
+        )
         for _, _, repeated in children[1:count]:
             drawn_ids.update(map(id, repeated.parameters()))
         children = children[count:]
 
 
 def _add_attention(branch: Tree, attention: MultiHeadAttention, drawn_ids: set[int]) -> None:
-    for letter, projection in zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True):
+    for letter, projection in zip(
+        "QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True
+    ):
         _add(branch, f"W_{letter}", projection, drawn_ids)
     if attention.position is not None:
         _add(branch, "position", attention.position, drawn_ids, _first_line(attention.position))
     _add(branch, "score", attention.score, drawn_ids, equation_of(attention.score))
     normalizer = attention.normalizer
-    branch.add(Text.assemble(("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")))
+    branch.add(
+        Text.assemble(
+            ("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")
+        )
+    )
     if attention.output is not None:
         _add(branch, "W_O", attention.output, drawn_ids)
 

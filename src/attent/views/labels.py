@@ -15,7 +15,10 @@ JOINER = "\u200d"
 
 
 def visible(label: str) -> str:
-    """Make everything in a label visible: spaces and characters without a glyph get a stand-in, a lone combining mark a base."""
+    """Make everything in a label visible.
+
+    Spaces and characters without a glyph get a stand-in, a lone combining mark a base.
+    """
     text = "".join(_stand_in(character) or character for character in label)
     return BASE + text if text and unicodedata.category(text[0]).startswith("M") else text
 
@@ -61,7 +64,8 @@ def cut(text: str, columns: int) -> str:
 def pad(text: str, columns: int, *, left: bool = False) -> str:
     """Fill a text up with spaces to a number of columns, aligned to the right or to the left.
 
-    Text from right to left is enclosed in left-to-right marks, so that terminals which reorder lines leave the columns in place.
+    Text from right to left is enclosed in left-to-right marks, so that terminals which reorder lines leave the columns
+    in place.
     """
     fill = " " * (columns - width(text))
     text = f"{LEFT_TO_RIGHT}{text}{LEFT_TO_RIGHT}" if has_right_to_left(text) else text

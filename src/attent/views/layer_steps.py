@@ -1,4 +1,7 @@
-"""The steps of a Transformer layer around its attention: residual connection, layer normalization, feed-forward network, output."""
+"""The steps of a Transformer layer around its attention.
+
+Residual connection, layer normalization, feed-forward network, output.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ def norm_step(name: str, before: WalkStep, norm: nn.Module) -> WalkStep:
     )
     if not step.rows:
         return step
-    return replace(step, example=f"{before.name}[{visible(step.rows[0])}] has mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}")
+    return replace(
+        step,
+        example=f"{before.name}[{visible(step.rows[0])}] has mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}",
+    )
 
 
 def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:
@@ -61,10 +67,15 @@ def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:
         before.rows,
     )
     meaning = "Each pattern that fits writes something to the position."
-    return [hidden, vectors("ffn", "ffn = wide·W₂ + b₂", meaning, "(B, T, E)", module.narrow(hidden.values), before.rows)]
+    return [
+        hidden,
+        vectors("ffn", "ffn = wide·W₂ + b₂", meaning, "(B, T, E)", module.narrow(hidden.values), before.rows),
+    ]
 
 
-def output_steps(before: WalkStep, logits: Tensor, name: Callable[[int], str], rows: Sequence[int] | None, letters: str) -> list[WalkStep]:
+def output_steps(
+    before: WalkStep, logits: Tensor, name: Callable[[int], str], rows: Sequence[int] | None, letters: str
+) -> list[WalkStep]:
     """Return the logits and the softmax over all words or classes, of which each row shows the likeliest.
 
     Args:
@@ -90,6 +101,7 @@ def output_steps(before: WalkStep, logits: Tensor, name: Callable[[int], str], r
         ),
         WalkStep(
             "probabilities", "probabilities = softmax(logits)",
-            f"exp logits / Σ exp logits over {count}: the likeliest.", "(B, T, V)", probabilities, labels, columns, cells=words,
+            f"exp logits / Σ exp logits over {count}: the likeliest.", "(B, T, V)", probabilities, labels, columns,
+            cells=words,
         ),
     ]  # fmt: skip

@@ -47,7 +47,10 @@ class Panel:
 
     def __post_init__(self) -> None:
         if tuple(self.weights.shape) != (len(self.rows), len(self.columns)):
-            raise ShapeError(f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got {tuple(self.weights.shape)}")
+            raise ShapeError(
+                f"weights must be (rows, columns) = ({len(self.rows)}, {len(self.columns)}), got "
+                f"{tuple(self.weights.shape)}"
+            )
 
 
 def panel(
@@ -86,7 +89,10 @@ def head_panels(
 ) -> dict[str, Panel]:
     """Build a panel for each head, in order; arguments and errors as for `panel`."""
     dense = dense_heads(weights)
-    return {f"head {head}": panel(dense, rows, columns, head=head, title=title, reading=reading) for head in range(len(dense))}
+    return {
+        f"head {head}": panel(dense, rows, columns, head=head, title=title, reading=reading)
+        for head in range(len(dense))
+    }
 
 
 def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
@@ -95,7 +101,9 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
     if dense.dim() == 4 and dense.shape[0] == 1:
         dense = dense[0]
     if dense.dim() not in (2, 3):
-        raise ShapeError(f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}")
+        raise ShapeError(
+            f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}"
+        )
     return dense if dense.dim() == 3 else dense[None]
 
 
@@ -126,10 +134,14 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
     return name, maps[name]
 
 
-def panel_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None, head: int | None = None) -> Panel:
+def panel_of(
+    maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None, head: int | None = None
+) -> Panel:
     """Build the panel of one attention of a model; arguments and errors as for `choose` and `panel`."""
     name, labelled = choose(maps, kind, layer)
-    return panel(labelled.weights, labelled.rows, labelled.columns, head=head, title=name, reading=_reading(kind, labelled))
+    return panel(
+        labelled.weights, labelled.rows, labelled.columns, head=head, title=name, reading=_reading(kind, labelled)
+    )
 
 
 def head_panels_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
@@ -143,7 +155,9 @@ def _reading(kind: str, labelled: LabelledMap) -> str:
     return READING["self" if kind == "decoder" and labelled.rows == labelled.columns else kind]
 
 
-def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean") -> dict[str, Panel]:
+def panels(
+    scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean"
+) -> dict[str, Panel]:
     """Build the panels of a scene by name: of one head, of the mean over heads, or of every head of a layer.
 
     Args:

@@ -31,9 +31,10 @@ READING = "how the vector in front looks at the patches, in per cent of all that
 
 
 def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
-    """Return the weights of the CLS vector on all other positions, by name, (T,): by each head of the last layer, their mean, and rollout.
+    """Return the weights of the CLS vector on all other positions, by name, (T,).
 
-    Its weight on itself is left out, and the others are not normalized again.
+    By each head of the last layer, their mean, and rollout. Its weight on itself is left out, and the others are not
+    normalized again.
 
     Args:
         maps: the self-attention of each layer for one example, the first layer first, (1, H, 1 + T, 1 + T).
@@ -48,7 +49,10 @@ def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
         raise ShapeError(f"maps must be of one example, got {maps[-1].shape[0]}")
     heads = maps[-1][0, :, 0, 1:].detach().float().cpu()  # (H, T)
     by_head = {f"head {number}": weights for number, weights in enumerate(heads)}
-    return by_head | {f"mean of {len(heads)} heads": heads.mean(0), "rolled out": rollout(maps, [0])[0, 0, 1:].float().cpu()}
+    return by_head | {
+        f"mean of {len(heads)} heads": heads.mean(0),
+        "rolled out": rollout(maps, [0])[0, 0, 1:].float().cpu(),
+    }
 
 
 def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None, title: str = "") -> Panel:
@@ -65,10 +69,18 @@ def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None,
     weights = cls_weights(maps)
     dense = torch.stack([*weights.values()])
     columns = tuple(map(str, range(dense.shape[1])) if labels is None else labels)
-    return Panel(dense, tuple(weights), columns, title, "how the vector in front looks at each place, in the last layer and through all")
+    return Panel(
+        dense,
+        tuple(weights),
+        columns,
+        title,
+        "how the vector in front looks at each place, in the last layer and through all",
+    )
 
 
-def draw_overlay(pixels: np.ndarray, grid: tuple[int, int], maps: Sequence[AttentionMap], path: Path | str, title: str = "") -> None:
+def draw_overlay(
+    pixels: np.ndarray, grid: tuple[int, int], maps: Sequence[AttentionMap], path: Path | str, title: str = ""
+) -> None:
     """Draw a picture, and over it the weights of the CLS vector on each patch, into a file.
 
     Args:
@@ -119,7 +131,9 @@ def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[s
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     for area, (name, values) in zip(axes[1:], weights.items(), strict=False):
         _draw(area, pale, f"{name}: {float(values.sum()):.0%}")
-        image = area.imshow(values.reshape(grid).numpy(), extent=extent, cmap=colors, vmin=0, vmax=top, interpolation="nearest")
+        image = area.imshow(
+            values.reshape(grid).numpy(), extent=extent, cmap=colors, vmin=0, vmax=top, interpolation="nearest"
+        )
     if image is not None:
         add_color_bar(drawing, image, list(axes))
     drawing.suptitle("\n".join(filter(None, (title, READING))), fontsize=8, x=0.01, horizontalalignment="left")

@@ -34,8 +34,8 @@ PLACEHOLDER_FONT = "Last Resort"
 def picture(panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
     """Draw one map, or several in a grid, into a file.
 
-    Dark is a large weight. The colors are distinguishable for everyone, and in gray print. A character of a label that no font on
-    this machine has is written as its code point.
+    Dark is a large weight. The colors are distinguishable for everyone, and in gray print. A character of a label that
+    no font on this machine has is written as its code point.
 
     Args:
         panels: one, or several by name, such as the heads of a layer.
@@ -115,7 +115,9 @@ def add_color_bar(drawing: Figure, image: Any, axes: Any) -> None:
 
 
 def _draw(axes: Any, panel: Panel, low: float, high: float) -> Any:
-    image = axes.imshow(panel.weights.numpy(), vmin=low, vmax=high, cmap="Blues", aspect="auto", interpolation="nearest")
+    image = axes.imshow(
+        panel.weights.numpy(), vmin=low, vmax=high, cmap="Blues", aspect="auto", interpolation="nearest"
+    )
     axes.set_title("\n".join(filter(None, (panel.title, panel.reading))), fontsize=8, loc="left")
     axes.set_xlabel(legend((*panel.rows, *panel.columns)), fontsize=6, loc="left", color="#666666")
     axes.xaxis.tick_top()
@@ -145,7 +147,12 @@ def _size(panel: Panel) -> tuple[float, float]:
 
 def _range(panels: Sequence[Panel]) -> tuple[float, float]:
     """Return 0 and 1, or a wider range if there are weights outside."""
-    extremes = [value for panel in panels if panel.weights.numel() for value in (panel.weights.min().item(), panel.weights.max().item())]
+    extremes = [
+        value
+        for panel in panels
+        if panel.weights.numel()
+        for value in (panel.weights.min().item(), panel.weights.max().item())
+    ]
     return min(0.0, *extremes, 0.0), max(1.0, *extremes, 1.0)
 
 
@@ -161,7 +168,10 @@ def fonts(text: str) -> tuple[str, ...]:
 
 @cache
 def font_with(character: int) -> str | None:
-    """Return the name of a font on this machine that has a character, preferably the default one; None if no font has it."""
+    """Return the name of a font on this machine that has a character, preferably the default one.
+
+    None if no font has it.
+    """
     if unicodedata.category(chr(character)).startswith("C"):
         return DEFAULT_FONT
     return next((name for name, path in _font_paths().items() if character in _characters(path)), None)
@@ -176,7 +186,11 @@ def _font_paths() -> dict[str, str]:
     # upright and of regular weight first; matplotlib draws the first face of a collection only
     for entry in sorted(
         fontManager.ttflist,
-        key=lambda entry: (entry.name != DEFAULT_FONT, entry.style != "normal", str(entry.weight) not in ("400", "normal", "regular")),
+        key=lambda entry: (
+            entry.name != DEFAULT_FONT,
+            entry.style != "normal",
+            str(entry.weight) not in ("400", "normal", "regular"),
+        ),
     ):
         if not entry.name.startswith(PLACEHOLDER_FONT):
             paths.setdefault(entry.name, entry.fname)

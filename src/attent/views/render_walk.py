@@ -62,14 +62,34 @@ class Walk:
             for name, matrix, sums in matrices(step, self.head):
                 lines += ["", *([f"{INDENT}{name}"] if name else [])]
                 rendered = table(
-                    matrix, step.rows, step.columns, width_limit=columns - len(INDENT), sums=sums, blocks=blocks, words=step.cells
+                    matrix,
+                    step.rows,
+                    step.columns,
+                    width_limit=columns - len(INDENT),
+                    sums=sums,
+                    blocks=blocks,
+                    words=step.cells,
                 )
                 lines += [INDENT + line for line in rendered]
             if step.name == "X" and self.parameters:
-                lines += ["", f"{INDENT}The matrices, random here, learnt in a model:", "", *_side_by_side(self.parameters, columns)]
+                lines += [
+                    "",
+                    f"{INDENT}The matrices, random here, learnt in a model:",
+                    "",
+                    *_side_by_side(self.parameters, columns),
+                ]
         weights = self.steps["weights"]
-        panels = {name: panel(matrix, weights.rows, weights.columns, title=name) for name, matrix, _ in matrices(weights, self.head)}
-        lines = [*(line.rstrip() for line in lines), "", f"{INDENT}The weights at a glance", "", heat_map(panels, columns=columns)]
+        panels = {
+            name: panel(matrix, weights.rows, weights.columns, title=name)
+            for name, matrix, _ in matrices(weights, self.head)
+        }
+        lines = [
+            *(line.rstrip() for line in lines),
+            "",
+            f"{INDENT}The weights at a glance",
+            "",
+            heat_map(panels, columns=columns),
+        ]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -84,23 +104,30 @@ class Walk:
         Tables have at most so many rows and columns, all if None, and so many digits after the decimal point.
         """
         form = limit, digits
-        sections = [_html_section(number, step, self.head, form) for number, step in enumerate(self.steps.values(), start=1)]
+        sections = [
+            _html_section(number, step, self.head, form) for number, step in enumerate(self.steps.values(), start=1)
+        ]
         if self.parameters:
             tables = "".join(
-                f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head, form)}</div>" for name, step in self.parameters.items()
+                f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head, form)}</div>"
+                for name, step in self.parameters.items()
             )
             after_given = 1 + list(self.steps).index("X")
             sections[after_given:after_given] = [
-                f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>'
+                (
+                    "<p>The matrices, random here, learnt in a model:</p><div "
+                    f'style="display:flex;flex-wrap:wrap">{tables}</div>'
+                )
             ]
         heading = f'<div style="font-weight:bold" dir="auto">{escape(self.title)}</div><div>{escape(self.parts)}</div>'
         return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'
 
 
 def matrices(step: WalkStep, head: int | None) -> list[tuple[str, Tensor, Tensor | None]]:
-    """Return the matrices of a step with their names and the sums of their rows: one for each head, or that of one head.
+    """Return the matrices of a step with their names and the sums of their rows.
 
-    Of a step with a vector for every pair, the matrix of the first query is shown.
+    One for each head, or that of one head. Of a step with a vector for every pair, the matrix of the first query is
+    shown.
     """
     if step.values.dim() < 4:
         return [("", step.values.reshape(step.values.shape[-2:]), None)]
@@ -128,8 +155,8 @@ def table(
 ) -> list[str]:
     """Return a matrix with its labels, line by line.
 
-    A matrix that is too wide is split into blocks, one below another. If that takes too many blocks, or there are very many rows,
-    the middle is left out, and a last line says so.
+    A matrix that is too wide is split into blocks, one below another. If that takes too many blocks, or there are very
+    many rows, the middle is left out, and a last line says so.
 
     Args:
         matrix: (rows, columns).
@@ -146,7 +173,8 @@ def table(
     cells = [[format_number(value, digits) for value in row] for row in matrix.tolist()]
     if words:
         cells = [
-            [f"{cut(visible(word), MAX_LABEL)} {cell}" for word, cell in zip(*row, strict=True)] for row in zip(words, cells, strict=True)
+            [f"{cut(visible(word), MAX_LABEL)} {cell}" for word, cell in zip(*row, strict=True)]
+            for row in zip(words, cells, strict=True)
         ]
     totals = [] if sums is None else [format_number(value, 3) for value in sums.tolist()]
     margin = max(map(width, row_labels), default=0)
@@ -169,7 +197,11 @@ def table(
         lines.append(" " * margin + line(headings, block) + ("  │   Σ" if block_totals else ""))
         for before, row in zip([-1, *row_index], row_index, strict=False):
             lines += [pad("⋮", margin)] if row != before + 1 else []
-            lines.append(pad(row_labels[row], margin) + line(cells[row], block) + (f"  │ {block_totals[row]}" if block_totals else ""))
+            lines.append(
+                pad(row_labels[row], margin)
+                + line(cells[row], block)
+                + (f"  │ {block_totals[row]}" if block_totals else "")
+            )
     omitted = [
         f"{len(row_labels) - len(row_index)} of {len(row_labels)} rows" if len(row_index) < len(row_labels) else "",
         f"{len(headings) - len(column_index)} of {len(headings)} columns" if has_gap else "",
@@ -195,12 +227,17 @@ def _wrap(text: str, columns: int) -> list[str]:
 
 
 def _side_by_side(parameters: Mapping[str, WalkStep], columns: int) -> list[str]:
-    blocks = [[name, *table(step.values, step.rows, step.columns, width_limit=columns)] for name, step in parameters.items()]
+    blocks = [
+        [name, *table(step.values, step.rows, step.columns, width_limit=columns)] for name, step in parameters.items()
+    ]
     widths = [max(map(width, block)) for block in blocks]
     if sum(widths) + 4 * len(blocks) + len(INDENT) > columns:
         return [INDENT + line for block in blocks for line in (*block, "")][:-1]
     return [
-        (INDENT + "    ".join(pad(line, block_width, left=True) for line, block_width in zip(lines, widths, strict=True))).rstrip()
+        (
+            INDENT
+            + "    ".join(pad(line, block_width, left=True) for line, block_width in zip(lines, widths, strict=True))
+        ).rstrip()
         for lines in zip(*blocks, strict=True)
     ]
 
@@ -209,13 +246,17 @@ def _html_section(number: int, step: WalkStep, head: int | None, form: tuple[int
     shape = f'<span style="opacity:0.6">{escape(step.axes)} = {step.shape}</span>'
     example = f'<p style="margin:2px 0">For example <code>{escape(step.example)}</code></p>' if step.example else ""
     return (
-        f'<details open style="margin:8px 0"><summary>{number}&ensp;<code>{escape(step.equation)}</code>&ensp;{shape}</summary>'
-        f'<p style="margin:2px 0">{escape(step.meaning)}</p>{example}{_html_tables(step, head, form)}</details>'
+        '<details open style="margin:8px 0">'
+        f'<summary>{number}&ensp;<code>{escape(step.equation)}</code>&ensp;{shape}</summary><p style="margin:2px '
+        f'0">{escape(step.meaning)}</p>{example}{_html_tables(step, head, form)}</details>'
     )
 
 
 def _html_tables(step: WalkStep, head: int | None, form: tuple[int | None, int]) -> str:
-    tables = (f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums, *form)}</div>" for name, matrix, sums in matrices(step, head))
+    tables = (
+        f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums, *form)}</div>"
+        for name, matrix, sums in matrices(step, head)
+    )
     return f'<div style="display:flex;flex-wrap:wrap">{"".join(tables)}</div>'
 
 

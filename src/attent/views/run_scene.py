@@ -30,7 +30,9 @@ def scene_of_text(run: Translator | FillMask | TextGenerator, text: str, *, grad
     return build_scene(run.map(text, gradients=gradients), title=text)
 
 
-def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, title: str = "", gradients: bool = False) -> Scene:
+def scene_of_example(
+    classifier: Classifier, examples: Any, row: int = 0, *, title: str = "", gradients: bool = False
+) -> Scene:
     """Build the scene of a classifier that reads one example; a picture comes with its patches.
 
     Args:
@@ -54,4 +56,6 @@ def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, tit
             assert classifier.tokenizer is not None and isinstance(data, tuple)
             return build_scene(maps, (CLS, *classifier.tokenizer.pieces(data[row])), title=title, gradients=derived)
         case _:
-            return build_scene(maps, (CLS, *map(str, range(next(iter(maps.values())).shape[-1] - 1))), title=title, gradients=derived)
+            return build_scene(
+                maps, (CLS, *map(str, range(next(iter(maps.values())).shape[-1] - 1))), title=title, gradients=derived
+            )

@@ -42,7 +42,8 @@ class LayerWeights:
 
     Args:
         name: the path of its module.
-        weights: a map (B, H, Tq, Tk), or with fewer axes as `attend` has them; or a tensor (Tq, Tk), (H, Tq, Tk) or (B, H, Tq, Tk).
+        weights: a map (B, H, Tq, Tk), or with fewer axes as `attend` has them; or a tensor (Tq, Tk), (H, Tq, Tk) or (B,
+            H, Tq, Tk).
         sequence: which of the batch, from 0.
     """
 
@@ -126,7 +127,10 @@ class LayerGroup:
     @property
     def is_causal(self) -> bool:
         """True if every token is known to look back alone, at itself and those before it."""
-        return all(isinstance(layer.weights, AttentionMap) and isinstance(layer.weights.call.mask, Causal) for layer in self.layers)
+        return all(
+            isinstance(layer.weights, AttentionMap) and isinstance(layer.weights.call.mask, Causal)
+            for layer in self.layers
+        )
 
     @cached_property
     def is_distribution(self) -> bool:
@@ -207,9 +211,14 @@ class Scene:
 
     def __post_init__(self) -> None:
         if len({group.name for group in self.all_groups}) < len(self.all_groups):
-            raise ArgumentError(f"groups must have names of their own, got {', '.join(group.name for group in self.groups)}")
+            raise ArgumentError(
+                f"groups must have names of their own, got {', '.join(group.name for group in self.groups)}"
+            )
         for group in self.groups:
-            for axis, text, length in (("rows", group.rows, group.shape[1]), ("columns", group.columns, group.shape[2])):
+            for axis, text, length in (
+                ("rows", group.rows, group.shape[1]),
+                ("columns", group.columns, group.shape[2]),
+            ):
                 if text not in self.texts:
                     raise ArgumentError(f"the {axis} of {group.name!r} are about a text {text!r} that is not there")
                 if len(labels := self.texts[text].labels) != length:
@@ -219,7 +228,8 @@ class Scene:
             length = len(self.texts[self.picture.text].labels) if self.picture.text in self.texts else 0
             if down * across + self.picture.before != length:
                 raise ShapeError(
-                    f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps have, got {length}"
+                    f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps have, "
+                    f"got {length}"
                 )
 
     @property
@@ -242,7 +252,9 @@ class Scene:
         """Describe all but the weights and the pixels for JSON."""
         return {
             "title": self.title,
-            "texts": {name: {"labels": list(text.labels), "direction": text.direction} for name, text in self.texts.items()},
+            "texts": {
+                name: {"labels": list(text.labels), "direction": text.direction} for name, text in self.texts.items()
+            },
             "groups": [group.describe() for group in self.all_groups],
             "picture": None if self.picture is None else self.picture.describe(),
             "notes": list(self.notes),

@@ -34,11 +34,17 @@ CLS = "CLS"
 def kinds(paths: Sequence[str]) -> list[Kind]:
     """Return the kind of attention of each module of a model, judged from all their paths together."""
     # only the last names, or every module of "encoder_attention.layers.0" would count as cross-attention
-    is_cross = [bool(CROSS.search(".".join(path.lower().split(".")[-2:]) if "multihead" not in path else path.lower())) for path in paths]
+    is_cross = [
+        bool(CROSS.search(".".join(path.lower().split(".")[-2:]) if "multihead" not in path else path.lower()))
+        for path in paths
+    ]
     if not any(is_cross):
         return ["self" for _ in paths]
     is_encoder = [path.lower().startswith("encoder") or ".encoder" in path.lower() for path in paths]
-    return ["cross" if cross else "encoder" if encoder else "decoder" for cross, encoder in zip(is_cross, is_encoder, strict=True)]
+    return [
+        "cross" if cross else "encoder" if encoder else "decoder"
+        for cross, encoder in zip(is_cross, is_encoder, strict=True)
+    ]
 
 
 class SceneLabels:
@@ -62,7 +68,9 @@ class SceneLabels:
             tokens = patch_names(picture)
         self.texts: dict[str, Text] = {}
         self._about = about
-        self._labels = {name: None if labels is None else (*labels,) for name, labels in (("tokens", tokens), ("targets", targets))}
+        self._labels = {
+            name: None if labels is None else (*labels,) for name, labels in (("tokens", tokens), ("targets", targets))
+        }
         self._misfits: dict[str, list[str]] = {}
         self._fits: set[str] = set()
 
@@ -70,7 +78,13 @@ class SceneLabels:
         """Return the text ids of rows and columns, and the subject of a row."""
         if kind in ("cross", "decoder"):
             rows, about = self._decoder_rows(queries)
-            return rows, self._add_part("source", "tokens", keys) if kind == "cross" else self._add_part("given", "targets", keys), about
+            return (
+                rows,
+                self._add_part("source", "tokens", keys)
+                if kind == "cross"
+                else self._add_part("given", "targets", keys),
+                about,
+            )
         name, _ = TEXT_IDS[kind]
         return self._add_part(name, "tokens", queries), self._add_part(name, "tokens", keys), READ
 
@@ -92,7 +106,10 @@ class SceneLabels:
                 raise ShapeError(f"{number} in {name}, and the maps have {' and '.join(dict.fromkeys(sizes))} places")
 
     def _decoder_rows(self, queries: int) -> tuple[str, str]:
-        """Return the text id and the subject of a decoder's rows: produced tokens if there is one label more than queries."""
+        """Return the text id and the subject of a decoder's rows.
+
+        Produced tokens if there is one label more than queries.
+        """
         targets = self._labels["targets"]
         if targets is not None and len(targets) == queries + 1 and self._about != "read":
             self._fits.add("targets")

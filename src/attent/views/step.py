@@ -26,11 +26,20 @@ TEXTS = {
     "pairs": ("pairs[i, j] = [Q[i]; K[j]]", "Query and key, one below the other, for every pair."),
     "unit_query": ("unit_query[i] = Q[i] / |Q[i]|", "The queries' directions, each of length 1."),
     "unit_key": ("unit_key[j] = K[j] / |K[j]|", "The keys' directions."),
-    "cosines": ("cosines = unit_query·unit_keyᵀ", "1 where the two point the same way, 0 at right angles, −1 where they are opposite."),
-    "difference": ("difference[i, j] = (Q[i] − K[j]) / σ", "How far apart the two are in each feature, for every pair."),
+    "cosines": (
+        "cosines = unit_query·unit_keyᵀ",
+        "1 where the two point the same way, 0 at right angles, −1 where they are opposite.",
+    ),
+    "difference": (
+        "difference[i, j] = (Q[i] − K[j]) / σ",
+        "How far apart the two are in each feature, for every pair.",
+    ),
     "squared_distance": ("squared_distance[i, j] = Σ_d difference[i, j, d]²", "The square of their distance."),
     "products": (PRODUCT.replace("scores", "products"), "The products of query and key."),
-    "gate": ("gate[i, j] = σ(W_g·[Q[i]; K[j]] + b_g)", "Whether the score behind the gate is let through, from 0 to 1."),
+    "gate": (
+        "gate[i, j] = σ(W_g·[Q[i]; K[j]] + b_g)",
+        "Whether the score behind the gate is let through, from 0 to 1.",
+    ),
     "biased": ("biased[i, j] = {before}[i, j] + bias(i, j)", "A term for where the two stand, or one that was given."),
     "masked": (
         "masked[i, j] = {before}[i, j] where i may look at j, else -∞",
@@ -111,7 +120,14 @@ def vectors(name: str, equation: str, meaning: str, axes: str, values: Tensor, r
 
 
 def formula_steps(
-    call: Call, tensors: Mapping[str, Tensor], query: Tensor, key: Tensor, rows: Sequence[str], columns: Sequence[str], *, head: int = 0
+    call: Call,
+    tensors: Mapping[str, Tensor],
+    query: Tensor,
+    key: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    head: int = 0,
 ) -> list[WalkStep]:
     """Explain the intermediate results of `attent.attention.reference.steps`.
 
@@ -141,7 +157,9 @@ def formula_steps(
     return steps
 
 
-def _axes(name: str, values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:
+def _axes(
+    name: str, values: Tensor, rows: Sequence[str], columns: Sequence[str]
+) -> tuple[str, Sequence[str], Sequence[str]]:
     """Return the letters of the axes, and the labels of rows and columns."""
     vector_axes = {
         "query_half": ("(B, H, Tq, hidden)", rows),
@@ -170,13 +188,19 @@ def _text(call: Call, name: str, before: str, names: set[str]) -> tuple[str, str
             width, scale = call.query_width, call.score.scale(call.query_width)  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
             is_usual = abs(scale - width**-0.5) < 1e-9
             equation = f"scaled = scores / √Dk = scores / √{width}" if is_usual else f"scaled = scores · {scale:.4g}"
-            return equation, "The same, kept at one size however wide the vectors are; large scores would let one key take it all."
+            return (
+                equation,
+                "The same, kept at one size however wide the vectors are; large scores would let one key take it all.",
+            )
         case "capped":
             return f"capped = {call.soft_cap:g} · tanh({before} / {call.soft_cap:g})", "No score grows beyond the cap."
         case "hidden" if "pairs" in names:
             return "hidden[i, j] = tanh(W·pairs[i, j])", "What a layer makes of the pair."
         case "inner" if isinstance(inner := getattr(call.score, "inner", None), Score):
-            return f"inner[i, j] = {equation_of(inner).partition(' = ')[2]}", "How well they would fit if the gate were open."
+            return (
+                f"inner[i, j] = {equation_of(inner).partition(' = ')[2]}",
+                "How well they would fit if the gate were open.",
+            )
         case "biased" if call.bias is None and call.position is not None:
             meaning = re.sub(r"\s+", " ", (type(call.position).__doc__ or "").strip().split("\n")[0])
             return f"biased[i, j] = {before}[i, j] + {name_of(call.position)}(i, j)", meaning
@@ -186,7 +210,9 @@ def _text(call: Call, name: str, before: str, names: set[str]) -> tuple[str, str
         case "weights" | "normalised":
             return _weights(call, name, before)
         case _:
-            equation, meaning = TEXTS.get(name, (f"{name}, on the way to {equation_of(call.score)}", "A step of this score's own."))
+            equation, meaning = TEXTS.get(
+                name, (f"{name}, on the way to {equation_of(call.score)}", "A step of this score's own.")
+            )
             return equation.replace("{before}", before), meaning
 
 
@@ -231,7 +257,8 @@ def _mixture(weights: WalkStep, head: int) -> str:
     if not 0 < len(weights.columns) <= MAX_EXAMPLE_TERMS:
         return ""
     terms = " + ".join(
-        f"{share:.2f}·V[{visible(label)}]" for label, share in zip(weights.columns, weights.values[0, head, 0].tolist(), strict=True)
+        f"{share:.2f}·V[{visible(label)}]"
+        for label, share in zip(weights.columns, weights.values[0, head, 0].tolist(), strict=True)
     )
     return f"output[{visible(weights.rows[0])}] = {terms}{_in_head(weights, head)}"
 

@@ -22,8 +22,9 @@ MAX_ROWS = 64
 def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None, color: bool = False) -> str:
     """Draw weights as blocks, the darker the larger, with the labels of rows and columns.
 
-    A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one below another;
-    one with very many rows ends early, and says so. If none of so many has a weight for a block, a line says that.
+    A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one
+    below another; one with very many rows ends early, and says so. If none of so many has a weight for a block, a line
+    says that.
 
     Args:
         panels: one, or several by name, drawn one below another.
@@ -95,4 +96,6 @@ def _ramp(scale: float, color: bool) -> str:
     """Return a legend of the shades."""
     if color:
         return f"0 {''.join(_block(shade, 1, color) for shade in range(GREYS))} {scale:.3g}"
-    return "  ".join(f"{SHADES[shade]} from {scale * threshold:.2g}" for shade, threshold in enumerate(THRESHOLDS, start=1))
+    return "  ".join(
+        f"{SHADES[shade]} from {scale * threshold:.2g}" for shade, threshold in enumerate(THRESHOLDS, start=1)
+    )

@@ -63,8 +63,8 @@ def walk(
 ) -> Walk:
     """Walk through the self-attention of a sentence, with invented numbers that are small enough to follow.
 
-    Words are separated by spaces. The vector of a word is random, but always the same for the same word; the matrices are random by
-    the seed. The numbers are those of `attent.attention.reference`.
+    Words are separated by spaces. The vector of a word is random, but always the same for the same word; the matrices
+    are random by the seed. The numbers are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.
@@ -75,14 +75,16 @@ def walk(
         mask: "causal", "window:2", "window:4,0 & prefix:3" and the like, or a Mask.
         seed: of the matrices.
         width: the numbers of a word; 4 if not given, or as many as a word vector has.
-        position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position, inside attention.
+        position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position,
+            inside attention.
         cross: a second text, whose words are keys and values: cross-attention.
         vectors: word vectors, or their file, in place of the invented ones.
-        whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward network.
+        whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward
+            network.
 
     Raises:
-        ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no vector, or the seed
-            is negative.
+        ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no
+            vector, or the seed is negative.
         DataError: the file cannot be read.
         UnknownNameError: a part does not exist.
     """
@@ -96,11 +98,21 @@ def walk(
     width = _checked_width(width, heads, vectors)
     mask = mask_of(mask) if isinstance(mask, str) else mask
     score = score if scale else _without_scale(score)
-    added = registry.with_aliases({"sinusoidal": Sinusoidal, "learned": Learned}).get(position) if isinstance(position, str) else None
+    added = (
+        registry.with_aliases({"sinusoidal": Sinusoidal, "learned": Learned}).get(position)
+        if isinstance(position, str)
+        else None
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         attention = MultiHeadAttention(
-            width, heads, bias=False, output=None, score=score, normalizer=normalizer, position=None if added else position
+            width,
+            heads,
+            bias=False,
+            output=None,
+            score=score,
+            normalizer=normalizer,
+            position=None if added else position,
         ).eval()
         _initialize(attention.query_projection, attention.key_projection, attention.value_projection)
         if heads > 1 or whole:
@@ -127,7 +139,12 @@ def walk(
     kind = "Cross-attention" if cross is not None else "Self-attention"
     title = f"{kind}, step by step: {' → '.join(filter(None, (' '.join(words), ' '.join(memory_words))))}"
     position_name = position if isinstance(position, str) else name_of(position)
-    parts = [parts_of(attention), f"mask {_mask_name(mask)}", f"position {position_name}" if position else "", f"seed {seed}"]
+    parts = [
+        parts_of(attention),
+        f"mask {_mask_name(mask)}",
+        f"position {position_name}" if position else "",
+        f"seed {seed}",
+    ]
     return Walk(title, " · ".join(filter(None, parts)), _parameters(attention, feed_forward), steps)
 
 
@@ -166,7 +183,9 @@ def _input_steps(
     vectors: WordVectors | None,
     positions: Sinusoidal | Learned | None,
 ) -> list[WalkStep]:
-    """Return the steps up to what the attention is given: the vectors of the words, and positions that are added to them.
+    """Return the steps up to what the attention is given.
+
+    The vectors of the words, and positions that are added to them.
 
     Args:
         name: of the result, "X" or "M".
@@ -189,7 +208,14 @@ def _input_steps(
     return [
         vector_step(f"E{suffix}", f"E{suffix}", meaning, letters, embeddings, words),
         vector_step(f"PE{suffix}", equation, position_meaning, letters, positions(torch.zeros_like(embeddings)), words),
-        vector_step(name, f"{name} = E{suffix} + PE{suffix}", "The word and its position.", letters, positions(embeddings), words),
+        vector_step(
+            name,
+            f"{name} = E{suffix} + PE{suffix}",
+            "The word and its position.",
+            letters,
+            positions(embeddings),
+            words,
+        ),
     ]
 
 
@@ -214,8 +240,13 @@ def _look_up(words: Sequence[str], vectors: WordVectors) -> list[Tensor]:
 
 
 def _parameters(attention: MultiHeadAttention, feed_forward: FeedForward | None) -> dict[str, WalkStep]:
-    """Return the matrices of a walk: of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer."""
-    projections = zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True)
+    """Return the matrices of a walk.
+
+    Of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer.
+    """
+    projections = zip(
+        "QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True
+    )
     linear = {f"W_{letter}": projection for letter, projection in projections}
     if isinstance(attention.output, nn.Linear):
         linear["W_O"] = attention.output
@@ -229,11 +260,19 @@ def _parameters(attention: MultiHeadAttention, feed_forward: FeedForward | None)
         labels = features(rows_per_head) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
         if attention.heads > 1:
             repeated = labels * (matrix.shape[0] // rows_per_head)
-            labels = tuple(f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated))
+            labels = tuple(
+                f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated)
+            )
         matrices[symbol] = (matrix, labels)
     return {
         name: WalkStep(
-            name, name, "Learnt in a trained model; here it is random.", "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1])
+            name,
+            name,
+            "Learnt in a trained model; here it is random.",
+            "(rows, columns)",
+            matrix.detach(),
+            rows,
+            features(matrix.shape[1]),
         )
         for name, (matrix, rows) in matrices.items()
     }
@@ -244,4 +283,6 @@ def _mask_name(mask: Mask | None) -> str:
         return "none"
     text = repr(mask)
     # a table of pairs is no name
-    return name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
+    return (
+        name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
+    )

@@ -29,13 +29,16 @@ class Walkable(Protocol):
 
 
 @torch.no_grad()
-def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | None = None, head: int = 0, whole: bool = False) -> Walk:
+def walk_run(
+    run: Walkable, text: str, *, kind: str | None = None, layer: int | None = None, head: int = 0, whole: bool = False
+) -> Walk:
     """Walk through an attention of a trained model while it reads a text.
 
     Args:
         run: as `attent.load` returns it.
         text: to translate, to fill in or to classify; or the file of a picture to classify.
-        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source); the first that the model has by default.
+        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source); the first that the model has by
+            default.
         layer: from 0; the last if not given.
         head: the head to show, from 0; the steps have all of them.
         whole: whether to go on through the layer, and from the last one to the likeliest words or classes.
@@ -45,7 +48,11 @@ def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | 
         ArgumentError: the model has no such layer or head, or the run refuses the text.
     """
     forward_pass = run.forward_pass(text)
-    modules = {name: module for name, module in forward_pass.model.named_modules() if name.endswith(("self_attention", "cross_attention"))}
+    modules = {
+        name: module
+        for name, module in forward_pass.model.named_modules()
+        if name.endswith(("self_attention", "cross_attention"))
+    }
     kind = kind or kind_of(next(iter(modules), ""))
     name, attention = choose(modules, kind, layer)
     if not isinstance(attention, MultiHeadAttention):
@@ -58,7 +65,9 @@ def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | 
     if layer_trace is not None:
         steps = {step.name: step for step in layer_trace.steps(list(steps.values()), forward_pass)}
     scope = f"{name}, head {head}{', and its layer' if whole else ''}"
-    return Walk(f"{scope}, step by step: {forward_pass.title}", f"{parts_of(attention)}\n{READING[kind]}", {}, steps, head)
+    return Walk(
+        f"{scope}, step by step: {forward_pass.title}", f"{parts_of(attention)}\n{READING[kind]}", {}, steps, head
+    )
 
 
 class LayerTrace:
@@ -72,9 +81,15 @@ class LayerTrace:
     def __init__(self, model: nn.Module, name: str) -> None:
         layer_name = name.rpartition(".")[0]
         self.stack_name, _, index = layer_name.removesuffix(".").partition(".layers.")
-        self.attention, self.layer, self.stack = (cast(Any, model.get_submodule(path)) for path in (name, layer_name, self.stack_name))
+        self.attention, self.layer, self.stack = (
+            cast(Any, model.get_submodule(path)) for path in (name, layer_name, self.stack_name)
+        )
         self.is_last = int(index) == len(self.stack.layers) - 1
-        self._traces = {module: AttentionTrace(module) for module, _ in self.layer.sub_layers if isinstance(module, MultiHeadAttention)}
+        self._traces = {
+            module: AttentionTrace(module)
+            for module, _ in self.layer.sub_layers
+            if isinstance(module, MultiHeadAttention)
+        }
         self._input = torch.empty(0)
         self._hooks = ExitStack()
 
@@ -88,7 +103,10 @@ class LayerTrace:
         self._hooks.close()
 
     def steps(self, attention_steps: list[WalkStep], forward_pass: ForwardPass) -> list[WalkStep]:
-        """Return the steps of the attention, and all that follow in the layer; after the last layer those of the output."""
+        """Return the steps of the attention, and all that follow in the layer.
+
+        After the last layer those of the output.
+        """
         first, *following = attention_steps
         sub_layers = list(self.layer.sub_layers)
         index = next(index for index, (module, _) in enumerate(sub_layers) if module is self.attention)
@@ -100,7 +118,12 @@ class LayerTrace:
         steps = [first, *following]
         if around.pre:
             before = vectors(
-                "H", "H = what comes into the sub-layer", "A row of numbers for each position.", first.axes, stream, first.rows
+                "H",
+                "H = what comes into the sub-layer",
+                "A row of numbers for each position.",
+                first.axes,
+                stream,
+                first.rows,
             )
             normalized = norm_step("X", before, around.norm)
             steps = [before, normalized, *following]
@@ -113,7 +136,11 @@ class LayerTrace:
             steps.append(norm_step("features", steps[-1], self.stack.norm))
         logits = forward_pass.model.output(steps[-1].values)[..., forward_pass.first :]  # pyright: ignore[reportCallIssue]
         return steps + output_steps(
-            steps[-1], logits, lambda index: forward_pass.output_name(forward_pass.first + index), forward_pass.rows, forward_pass.outputs
+            steps[-1],
+            logits,
+            lambda index: forward_pass.output_name(forward_pass.first + index),
+            forward_pass.rows,
+            forward_pass.outputs,
         )
 
     def _sub_layer_steps(self, before: WalkStep, module: nn.Module, around: Residual) -> list[WalkStep]:

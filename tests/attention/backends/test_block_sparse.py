@@ -29,7 +29,10 @@ def keys(band: Band) -> list[int]:
 
 
 MASKS = [None, Window(3, 0), Causal(), Causal() & Padding(torch.tensor([30])), Documents(torch.arange(64)[None] // 9)]
-MASKS += [Selected(torch.randint(0, 64, (64, 2), generator=torch.Generator().manual_seed(1))), Blocks(torch.eye(8).roll(3, 1) > 0, 8)]
+MASKS += [
+    Selected(torch.randint(0, 64, (64, 2), generator=torch.Generator().manual_seed(1))),
+    Blocks(torch.eye(8).roll(3, 1) > 0, 8),
+]
 
 
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: type(mask).__name__)
@@ -38,7 +41,9 @@ def test_every_row_comes_once_and_every_pair_that_attends_too(mask: Mask | None,
     some = call(mask)
     found = block_sparse.bands(some, 1, tile)
     assert [row for band in found for row in band.rows] == list(range(64))
-    seen = torch.ones(64, 64, dtype=torch.bool) if mask is None else mask.allowed(some.pairs()).expand(1, 1, 64, 64)[0, 0]
+    seen = (
+        torch.ones(64, 64, dtype=torch.bool) if mask is None else mask.allowed(some.pairs()).expand(1, 1, 64, 64)[0, 0]
+    )
     for band in found:
         assert not {int(key) for key in seen[band.own].any(0).nonzero()} - set(keys(band))
         assert keys(band) == sorted(keys(band))

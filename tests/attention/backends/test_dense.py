@@ -61,7 +61,9 @@ class Steps(TorchDispatchMode):
         return function(*arguments, **(named or {}))
 
 
-def given(groups: int, key_width: int, value_width: int, dtype: torch.dtype = torch.float32, *, queries: int = TQ) -> list[Tensor]:
+def given(
+    groups: int, key_width: int, value_width: int, dtype: torch.dtype = torch.float32, *, queries: int = TQ
+) -> list[Tensor]:
     """As a projection has them: the heads of a token beside each other."""
     shapes = (B, queries, H, key_width), (B, TK, groups, key_width), (B, TK, groups, value_width)
     return [torch.randn(shape).to(dtype).transpose(1, 2).requires_grad_() for shape in shapes]
@@ -79,7 +81,9 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = given(*widths)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(outcome(tensors, "dense", **CASES[name]), outcome(exact, "reference", **CASES[name]), strict=True):
+    for found, right in zip(
+        outcome(tensors, "dense", **CASES[name]), outcome(exact, "reference", **CASES[name]), strict=True
+    ):
         torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=2e-5)
 
 
@@ -91,7 +95,10 @@ def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries
     tensors = given(3, 24, 24, dtype, queries=queries)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": 0.2, "seed": 1}
-    three = (outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference")))
+    three = (
+        outcome(some, name, **arguments)
+        for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+    )
     for found, plain, right in zip(*three, strict=True):
         assert found.dtype == dtype
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
@@ -104,25 +111,38 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
     identity = torch.eye(TK).expand(B, 1, TK, TK)
     weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="dense")
     call = prepare(query, key, identity).call
-    assert torch.equal(weights != 0, keep_mask(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7))
+    assert torch.equal(
+        weights != 0, keep_mask(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7)
+    )
 
 
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
     tensors = given(3, 16, 16)
-    lengths, long = torch.tensor([29, 41]), [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors]
+    lengths, long = (
+        torch.tensor([29, 41]),
+        [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors],
+    )
     whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense")
-    alone = attend(*(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense")
+    alone = attend(
+        *(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense"
+    )
     assert torch.equal(whole[:1], alone)
-    padded = attend(long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="dense")
+    padded = attend(
+        long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="dense"
+    )
     assert torch.equal(padded[:, :, :TQ], whole)
     # one query by itself
-    last = attend(tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="dense")
+    last = attend(
+        tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="dense"
+    )
     assert torch.equal(last, whole[:, :, 20:21])
     torch.set_num_threads(2)
     try:
-        assert torch.equal(attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense"), whole)
+        assert torch.equal(
+            attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense"), whole
+        )
     finally:
         torch.set_num_threads(1)
 
@@ -283,7 +303,10 @@ def long_ones(dtype: torch.dtype = torch.float32) -> list[Tensor]:
 def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> None:
     tensors = long_ones(dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    three = (outcome(some, way, **LONG[name]) for some, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference")))
+    three = (
+        outcome(some, way, **LONG[name])
+        for some, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+    )
     for found, plain, right in zip(*three, strict=True):
         assert found.dtype == dtype
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
@@ -326,10 +349,15 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
 @pytest.mark.needs_native
 def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, dropout: float) -> None:
     inputs = given(3, 24, 24) if keys == TK else long_ones()
-    tensors = [tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)]
+    tensors = [
+        tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)
+    ]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": dropout, "seed": 3}
-    three = [outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))]
+    three = [
+        outcome(some, name, **arguments)
+        for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+    ]
     for found, plain, right in zip(*three, strict=True):
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
 
@@ -342,11 +370,15 @@ def test_of_keys_that_are_alike_a_query_has_a_gradient_of_what_rounding_leaves(d
     query, key, value, gradient = (torch.randn(4, 1, *size).to(dtype) for size in ((4, 1), (1, 1), (keys, 5), (4, 5)))
     query, key = query.requires_grad_(), (key * 10).expand(-1, -1, keys, -1)
     bias = torch.randn(4, 1, 4, keys)
-    dquery = torch.autograd.grad(attend(query, key, value, bias=bias, implementation="dense"), query, gradient)[0].double()
+    dquery = torch.autograd.grad(attend(query, key, value, bias=bias, implementation="dense"), query, gradient)[
+        0
+    ].double()
     weights, dweights = (query.double() @ key.double().mT + bias).softmax(-1), gradient.double() @ value.double().mT
     means, context = (weights * dweights).sum(-1, keepdim=True), weights @ value.double()
     size = key.double().abs()
-    bound = (weights * (dweights - means).abs()) @ size + weights @ size * (context * gradient).abs().sum(-1, keepdim=True)
+    bound = (weights * (dweights - means).abs()) @ size + weights @ size * (context * gradient).abs().sum(
+        -1, keepdim=True
+    )
     # float32's own rounding beside it
     assert (dquery.abs() <= torch.finfo(dtype).eps / 2 * bound + 3e-5).all()
     assert keys < 256 or dquery.abs().max() > 1e-4
@@ -358,7 +390,9 @@ def test_float16_is_read_and_rounded_as_pytorch_does() -> None:
     # one key has the weight 1: the context is its value
     every = torch.arange(2**16).to(torch.uint16).view(torch.float16).view(-1, 1, 1, 64)
     query, key = torch.zeros(len(every), 1, 1, 8).half(), torch.zeros(len(every), 1, 2, 8).half()
-    assert torch.equal(attend(query, key[:, :, :1], every, implementation="dense").nan_to_num(7.0), every.nan_to_num(7.0))
+    assert torch.equal(
+        attend(query, key[:, :, :1], every, implementation="dense").nan_to_num(7.0), every.nan_to_num(7.0)
+    )
     # two keys have one half each: their mean lies between two numbers, halfway or not
     values = torch.cat([every, every.view(-1).roll(-7).view_as(every)], 2).nan_to_num(0.0, 0.0, 0.0)
     right = values.float().mean(2, keepdim=True).half()

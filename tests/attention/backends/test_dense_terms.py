@@ -54,7 +54,11 @@ TERMS: dict[str, dict[str, Any]] = {
     "a soft cap, causal": {"soft_cap": 0.7, "mask": "causal", "dropout": 0.2, "seed": 3},
     "alibi": {"position": Alibi(), "mask": "causal"},
     "a relative bias": {"position": relative_bias()},
-    "a relative bias within a window": {"position": relative_bias(), "mask": Window(9, 2), "query_start": torch.tensor([3, 3])},
+    "a relative bias within a window": {
+        "position": relative_bias(),
+        "mask": Window(9, 2),
+        "query_start": torch.tensor([3, 3]),
+    },
     "offsets that heads share": {"position": Shared(80), "query_start": 7, "dropout": 0.2, "seed": 3},
     "a table": {"bias": table(B, H, TQ, TK)},
     "a table that hides pairs": {"bias": table(B, H, TQ, TK, hidden=0.3), "mask": "causal"},
@@ -64,8 +68,16 @@ TERMS: dict[str, dict[str, Any]] = {
     "a number a key": {"bias": table(B, 1, 1, TK, hidden=0.1), "mask": "causal"},
     "a number a key and head": {"bias": table(1, H, 1, TK)},
     "a number a query": {"bias": table(1, H, TQ, 1)},
-    "a table and a mask without ranges": {"bias": table(1, H, TQ, TK), "mask": torch.rand(B, 1, TQ, TK, generator=dice) < 0.3},
-    "everything": {"bias": table(1, H, TQ, TK, hidden=0.1), "position": relative_bias(), "soft_cap": 2.0, "mask": "causal"},
+    "a table and a mask without ranges": {
+        "bias": table(1, H, TQ, TK),
+        "mask": torch.rand(B, 1, TQ, TK, generator=dice) < 0.3,
+    },
+    "everything": {
+        "bias": table(1, H, TQ, TK, hidden=0.1),
+        "position": relative_bias(),
+        "soft_cap": 2.0,
+        "mask": "causal",
+    },
 }
 WIDTHS = [(6, 16, 16), (3, 5, 7), (1, 33, 16)]
 
@@ -91,7 +103,9 @@ def given(
     return [torch.randn(shape).to(dtype).transpose(1, 2).requires_grad_() for shape in shapes]
 
 
-def outcome(tensors: list[Tensor], implementation: str, *, dtype: Any = torch.float32, **arguments: Any) -> list[Tensor]:
+def outcome(
+    tensors: list[Tensor], implementation: str, *, dtype: Any = torch.float32, **arguments: Any
+) -> list[Tensor]:
     """Return the context and the gradients of the tensors, of the bias and of the position's parameters."""
     leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
     if "bias" in arguments:
@@ -109,7 +123,11 @@ def outcome(tensors: list[Tensor], implementation: str, *, dtype: Any = torch.fl
 @pytest.mark.usefixtures("width")
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = given(*widths)
-    pairs = zip(outcome(tensors, "dense", **TERMS[name]), outcome(tensors, "reference", dtype=torch.float64, **TERMS[name]), strict=True)
+    pairs = zip(
+        outcome(tensors, "dense", **TERMS[name]),
+        outcome(tensors, "reference", dtype=torch.float64, **TERMS[name]),
+        strict=True,
+    )
     for ours, right in pairs:
         torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=3e-5)
 
@@ -174,7 +192,13 @@ def test_neither_padding_nor_neighbours_change_a_bit() -> None:
     arguments = {"position": position, "soft_cap": 3.0, "mask": "causal", "query_start": 450, "implementation": "dense"}
     whole = attend(query, key, value, bias=bias, lengths=torch.tensor([590, 257]), **arguments)
     pad = [nn.functional.pad(tensor, (0, 0, 0, 300), value=torch.nan) for tensor in (key, value)]
-    padded = attend(query, *pad, bias=nn.functional.pad(bias, (0, 300), value=torch.nan), lengths=torch.tensor([590, 257]), **arguments)
+    padded = attend(
+        query,
+        *pad,
+        bias=nn.functional.pad(bias, (0, 300), value=torch.nan),
+        lengths=torch.tensor([590, 257]),
+        **arguments,
+    )
     assert torch.equal(whole, padded)
     alone = attend(query[:1], key[:1], value[:1], bias=bias[:1], lengths=torch.tensor([590]), **arguments)
     assert torch.equal(whole[:1], alone)
@@ -241,7 +265,9 @@ def test_second_derivatives() -> None:
     for implementation, dtype in (("dense", torch.float32), ("reference", torch.float64)):
         leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (*tensors, bias)]
         own = copy.deepcopy(position).to(dtype)
-        context = attend(*leaves[:3], bias=leaves[3], position=own, soft_cap=2.0, mask="causal", implementation=implementation)
+        context = attend(
+            *leaves[:3], bias=leaves[3], position=own, soft_cap=2.0, mask="causal", implementation=implementation
+        )
         leaves += own.parameters()
         first = torch.autograd.grad(context.sin().sum(), leaves, create_graph=True)
         found.append(torch.autograd.grad(sum(one.square().sum() for one in first), leaves))

@@ -23,8 +23,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     heuristics._calibrated_row.cache_clear()
 
 
-@pytest.mark.parametrize(("level", "amx", "name"), [(0, False, "baseline"), (1, False, "avx2"), (2, False, "avx512"), (2, True, "amx")])
-def test_a_processor_has_the_row_of_its_class(cache: Path, level: int, amx: bool, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("level", "amx", "name"), [(0, False, "baseline"), (1, False, "avx2"), (2, False, "avx512"), (2, True, "amx")]
+)
+def test_a_processor_has_the_row_of_its_class(
+    cache: Path, level: int, amx: bool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(native, "simd_level", lambda: level)
     monkeypatch.setattr(native, "has_amx", lambda: amx)
     assert current_row() is ROWS[name]
@@ -74,5 +78,16 @@ def test_explain_says_which_row_decided() -> None:
 
 def test_each_type_has_its_own_limits() -> None:
     row = MachineRow("one", "nowhere", 1, 2, 3, 4, 5, 6, table=None, table_gradients=None)
-    types = [(dtype, with_gradients) for dtype in (torch.float32, torch.bfloat16, torch.float16) for with_gradients in (False, True)]
-    assert [row.dense_keys(dtype, with_gradients=gradients, with_table=False) for dtype, gradients in types] == [1, 2, 3, 4, 5, 6]
+    types = [
+        (dtype, with_gradients)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16)
+        for with_gradients in (False, True)
+    ]
+    assert [row.dense_keys(dtype, with_gradients=gradients, with_table=False) for dtype, gradients in types] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]

@@ -35,7 +35,11 @@ def test_tiles_hold_as_many_rows_as_fit(monkeypatch: pytest.MonkeyPatch, tile: i
 
 def test_lowering_empties_hidden_keys_and_is_exact() -> None:
     general = General(4, 4)
-    query, key, value = torch.randn(2, 3, 5, 4).bfloat16(), torch.randn(2, 1, 7, 4).bfloat16(), torch.randn(2, 1, 7, 11).bfloat16()
+    query, key, value = (
+        torch.randn(2, 3, 5, 4).bfloat16(),
+        torch.randn(2, 1, 7, 4).bfloat16(),
+        torch.randn(2, 1, 7, 11).bfloat16(),
+    )
     key[1, :, 3:], value[1, :, 3:] = torch.nan, torch.inf
     prepared = prepare(query, key, value, score=general, lengths=torch.tensor([7, 3]))
     lowered = row_tiles.lower(*prepared)
@@ -54,7 +58,10 @@ def test_what_came_lowered_is_not_lowered_again() -> None:
 
 
 def test_hidden_keys_do_not_move_the_centre() -> None:
-    """Keys far from 0 and padding beside them: centred on the visible ones, or the expansion of the square would cancel."""
+    """Keys far from 0 and padding beside them.
+
+    Centred on the visible ones, or the expansion of the square would cancel.
+    """
     score, query, key = Gaussian(), torch.randn(2, 3, 5, 4) + 1e4, torch.randn(2, 3, 7, 4) + 1e4
     call, *tensors = prepare(query, key, VALUE, score=score, lengths=torch.tensor([5, 2]))
     lowered = row_tiles.lower(call, *tensors)

@@ -50,13 +50,17 @@ def test_with_nothing_to_attend_to_it_declines() -> None:
 
 
 def test_the_plain_call_is_pytorchs() -> None:
-    assert torch.equal(attend(QUERY, KEY, VALUE, implementation="sdpa"), F.scaled_dot_product_attention(QUERY, KEY, VALUE))
+    assert torch.equal(
+        attend(QUERY, KEY, VALUE, implementation="sdpa"), F.scaled_dot_product_attention(QUERY, KEY, VALUE)
+    )
 
 
 STARTS = [None, 0, 1, 6, 9, -2, torch.tensor([1, 4])]
 
 
-@pytest.mark.parametrize("score", [ScaledDot(), Gaussian(0.7), General(4, 4, heads=3), Cosine(0.2)], ids=lambda score: type(score).__name__)
+@pytest.mark.parametrize(
+    "score", [ScaledDot(), Gaussian(0.7), General(4, 4, heads=3), Cosine(0.2)], ids=lambda score: type(score).__name__
+)
 @pytest.mark.parametrize("start", STARTS, ids=str)
 @pytest.mark.parametrize("swapped", [False, True])
 def test_causal_by_position_wherever_the_queries_stand(score: Any, start: Any, swapped: bool) -> None:
@@ -88,7 +92,9 @@ def test_keys_behind_the_last_query_cannot_leak() -> None:
     spoilt = KEY.clone()
     spoilt[:, :, 5:] = torch.nan
     found = attend(QUERY, spoilt, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
-    assert torch.equal(found, attend(QUERY, KEY, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa"))
+    assert torch.equal(
+        found, attend(QUERY, KEY, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
+    )
 
 
 def test_far_from_zero_the_squares_do_not_cancel() -> None:
@@ -96,7 +102,9 @@ def test_far_from_zero_the_squares_do_not_cancel() -> None:
         arguments: dict[str, Any] = {"score": Gaussian(), "mask": mask}
         query, key = QUERY + 1e4, KEY + 1e4
         expected = attend(query.double(), key.double(), VALUE.double(), **arguments, implementation="reference")
-        torch.testing.assert_close(attend(query, key, VALUE, **arguments, implementation="sdpa").double(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            attend(query, key, VALUE, **arguments, implementation="sdpa").double(), expected, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_a_key_bias_keeps_its_gradient() -> None:
@@ -145,10 +153,15 @@ def test_gradients_in_16_bits_are_those_in_32_rounded_once(keys: int, bias: Tens
         for tensor in (QUERY, KEY[:, :, :1].expand(2, 3, keys, 4) + 1, VALUE[:, :, :1].expand(2, 3, keys, 11))
     ]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    biases = [None, None] if bias is None else [wide.repeat(keys // 7 + 1)[None, :keys] for wide in (bias, bias.double())]
+    biases = (
+        [None, None] if bias is None else [wide.repeat(keys // 7 + 1)[None, :keys] for wide in (bias, bias.double())]
+    )
     results = [attend(*which, bias=b, implementation="sdpa") for which, b in zip((tensors, exact), biases, strict=True)]
     assert results[0].dtype == torch.bfloat16
     torch.testing.assert_close(results[0].double(), results[1], atol=2e-2, rtol=2e-2)
-    gradients = [torch.autograd.grad(result.square().sum(), which) for result, which in zip(results, (tensors, exact), strict=True)]
+    gradients = [
+        torch.autograd.grad(result.square().sum(), which)
+        for result, which in zip(results, (tensors, exact), strict=True)
+    ]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours.double(), theirs, atol=3e-2, rtol=3e-2)

@@ -61,7 +61,9 @@ def test_gradients_of_rows_with_large_scores() -> None:
     right = outcome(exact, "reference", mask=Window(5, 0), bias=bias.double())
     tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
     assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
-    found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "reference"))
+    found, plain = (
+        outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "reference")
+    )
     for part, of_formula, expected in zip(found, plain, right, strict=True):
         allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
         assert (part - expected).abs().max() <= allowed
@@ -71,7 +73,12 @@ def test_scores_with_a_bias_of_the_key_and_biases_of_pairs() -> None:
     bias = torch.randn(1, H, T, T, dtype=torch.float64)
     bias[:, :, 3], bias[..., 9] = -torch.inf, -torch.inf
     tensors = given()
-    for arguments in ({"score": Gaussian()}, {"bias": bias}, {"bias": bias[:, :1, :1]}, {"lengths": torch.tensor([T, 9])}):
+    for arguments in (
+        {"score": Gaussian()},
+        {"bias": bias},
+        {"bias": bias[:, :1, :1]},
+        {"lengths": torch.tensor([T, 9])},
+    ):
         together: dict[str, Any] = {"mask": Window(5, 0), **arguments}
         torch.testing.assert_close(outcome(tensors, "sdpa", **together), outcome(tensors, "reference", **together))
 
@@ -93,13 +100,17 @@ def test_second_derivatives(name: str) -> None:
         "blocks | window": Blocks(torch.eye(3) > 0, 5) | Window(0, 1),
     }[name]
     assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
-    assert torch.autograd.gradgradcheck(lambda *some: attend(*some, mask=mask, implementation="sdpa"), tensors, fast_mode=True)
+    assert torch.autograd.gradgradcheck(
+        lambda *some: attend(*some, mask=mask, implementation="sdpa"), tensors, fast_mode=True
+    )
 
 
 def test_in_16_bits_what_bands_share_is_summed_in_32() -> None:
     tensors = given(torch.bfloat16)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "reference", mask=Window(9, 0)), strict=True):
+    for found, right in zip(
+        outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "reference", mask=Window(9, 0)), strict=True
+    ):
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found.double(), right, atol=3e-2, rtol=3e-2)
 
@@ -135,4 +146,6 @@ def test_one_number_by_hand() -> None:
     found = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
     assert sdpa.sparse_bands(prepare(key, key, value, mask=Window(1, 0)).call) is not None
     torch.testing.assert_close(found.flatten()[1:], torch.arange(39.0) + 0.5)
-    torch.testing.assert_close(found, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0))
+    torch.testing.assert_close(
+        found, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0)
+    )

@@ -35,7 +35,9 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     assert select.reason_to_skip("reference", additive) is None
 
 
-def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(select, "MANY", 64 * 64)
     monkeypatch.setattr(block_sparse, "LEAST", 1)
     monkeypatch.setattr(block_sparse, "ROWS", 1)
@@ -63,14 +65,24 @@ def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **a
 def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -> None:
     amx = "PyTorch is faster beyond {} keys by the row 'amx' of the machines"
     with heuristics.using_row(heuristics.ROWS["amx"]):
-        assert skip_reason(4, 256) is skip_reason(4, 256, torch.bfloat16) is skip_reason(4, 2**20, dropout=0.1, seed=1) is None
+        assert (
+            skip_reason(4, 256)
+            is skip_reason(4, 256, torch.bfloat16)
+            is skip_reason(4, 2**20, dropout=0.1, seed=1)
+            is None
+        )
         assert skip_reason(4, 257) == skip_reason(4, 257, torch.bfloat16) == amx.format(256)
         with torch.no_grad():
             assert skip_reason(4, 1024) is skip_reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
             assert skip_reason(4, 1025) == amx.format(1024)
             assert skip_reason(4, 5, torch.bfloat16) == amx.format(0)
     with heuristics.using_row(heuristics.ROWS["avx512"]):
-        assert skip_reason(4, 2**17) is skip_reason(4, 2**17, torch.bfloat16) is skip_reason(4, 2**17, mask="causal") is None
+        assert (
+            skip_reason(4, 2**17)
+            is skip_reason(4, 2**17, torch.bfloat16)
+            is skip_reason(4, 2**17, mask="causal")
+            is None
+        )
         bias, beyond = torch.zeros(4, 1025), "PyTorch is faster beyond 1024 keys by the row 'avx512' of the machines"
         assert skip_reason(4, 1025, bias=bias) is skip_reason(4, 1025, mask=bias == 0) is None
         with torch.no_grad():
@@ -87,7 +99,11 @@ def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.Mo
     first_and_own = torch.eye(32).bool()
     first_and_own[:, 0] = True
     half = torch.arange(32).expand(32, 32) % 2 == 0
-    for mask, is_left in ((Blocks(first_and_own, 2), True), (Blocks(torch.eye(32) > 0, 2), False), (Blocks(half, 2), False)):
+    for mask, is_left in (
+        (Blocks(first_and_own, 2), True),
+        (Blocks(torch.eye(32) > 0, 2), False),
+        (Blocks(half, 2), False),
+    ):
         reason = skip_reason(64, 64, mask=mask)
         assert (reason == "its table of all pairs would take longer than tiles of the few that attend") is is_left
     assert skip_reason(63, 64, mask=Blocks(first_and_own, 2)) is None
@@ -146,7 +162,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     recorded(tiled.Tiles, "context", lambda tiles, lowered, band: band)
     recorded(operator, "tanh_scores", "op")
     for name, function in list(ops_sdpa.VARIANTS.items()):
-        monkeypatch.setitem(ops_sdpa.VARIANTS, name, lambda *args, n=name, f=function: (leaves.append(f"sdpa, {n}"), f(*args))[1])
+        monkeypatch.setitem(
+            ops_sdpa.VARIANTS, name, lambda *args, n=name, f=function: (leaves.append(f"sdpa, {n}"), f(*args))[1]
+        )
     return leaves
 
 
@@ -156,7 +174,9 @@ def name_of(leaves: list[Any], keys: int, implementation: str) -> str:
     if not bands:
         (name,) = leaves
         return name
-    variant = "single_tile" if len(bands) == 1 else "bands" if any(len(band.keys) < keys for band in bands) else "row_tiles"
+    variant = (
+        "single_tile" if len(bands) == 1 else "bands" if any(len(band.keys) < keys for band in bands) else "row_tiles"
+    )
     # one more may be the trial of a row
     assert leaves.count("op") in (0, len(bands), len(bands) + 1)
     return f"{implementation}, {'plain_' if implementation == 'tanh' and 'op' not in leaves else ''}{variant}"
@@ -223,7 +243,9 @@ def test_each_variant_is_planned_and_runs(expected: str, ran: list[Any], monkeyp
 
 def test_transforms_take_plain_paths(ran: list[Any]) -> None:
     with forward_ad.dual_level():
-        assert held(ran, [SHORT] * 3, {"score": Additive(4, 4, 5), "implementation": "tanh"}) == "tanh, plain_single_tile"
+        assert (
+            held(ran, [SHORT] * 3, {"score": Additive(4, 4, 5), "implementation": "tanh"}) == "tanh, plain_single_tile"
+        )
     planned: list[str] = []
 
     def mapped(query: torch.Tensor) -> torch.Tensor:

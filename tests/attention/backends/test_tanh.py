@@ -42,7 +42,9 @@ def outcome(dtype: torch.dtype, score: Any, case: dict[str, Any], implementation
 @pytest.mark.parametrize("size", [row_tiles.TILE, 200])
 @pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
-def test_it_is_the_formula(score: Any, case: dict[str, Any], size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_formula(
+    score: Any, case: dict[str, Any], size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if compiled and native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
     if not compiled:

@@ -42,7 +42,9 @@ def kept_for_the_backward(score: Any, length: int) -> int:
     return sum(storages.values())
 
 
-@pytest.mark.parametrize("score", ["dot", Additive(3, 3, 5), lambda query, key: query @ key.mT], ids=["dot", "additive", "own"])
+@pytest.mark.parametrize(
+    "score", ["dot", Additive(3, 3, 5), lambda query, key: query @ key.mT], ids=["dot", "additive", "own"]
+)
 def test_memory_is_linear_in_the_sequence(score: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tiles, "TILE", 512)
     short, long = kept_for_the_backward(score, 128), kept_for_the_backward(score, 512)
@@ -83,11 +85,16 @@ def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyP
 
 
 def test_it_serves_every_call() -> None:
-    assert tiled.unsupported(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call) is None
+    assert (
+        tiled.unsupported(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call)
+        is None
+    )
 
 
 def test_one_number_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tiles, "TILE", 1)
     query, key, value = torch.tensor([[1.0], [0.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
     # the first query weighs 3 : 1, 3/4·8 + 1/4·4 = 7; the second alike, 6
-    torch.testing.assert_close(attend(query, key, value, score="dot", implementation="tiled"), torch.tensor([[7.0], [6.0]]))
+    torch.testing.assert_close(
+        attend(query, key, value, score="dot", implementation="tiled"), torch.tensor([[7.0], [6.0]])
+    )

@@ -25,7 +25,10 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "own": ({"score": difference}, [*LAYER.parameters(), CAPTURED]),
     "additive": ({"score": (additive := Additive(4, 4, 5).double())}, list(additive.parameters())),
     "gated": ({"score": (gated := Gated(4, 4).double()), "mask": Window(3, 0)}, list(gated.parameters())),
-    "key bias": ({"score": (gaussian := Gaussian(nn.Parameter(torch.ones(4).double()))), "mask": "causal"}, [gaussian.sigma]),
+    "key bias": (
+        {"score": (gaussian := Gaussian(nn.Parameter(torch.ones(4).double()))), "mask": "causal"},
+        [gaussian.sigma],
+    ),
     "position": ({"position": (position := RelativeBias(3).double())}, [position.table]),
     "gathered": ({"mask": Selected(torch.randint(0, 13, (11, 2)))}, []),
     "bias": ({"bias": (bias := torch.randn(1, 3, 11, 13, dtype=torch.float64, requires_grad=True))}, [bias]),
@@ -80,7 +83,9 @@ def test_a_captured_intermediate_and_dice_take_the_long_way() -> None:
     found = []
     for implementation in ("reference", "tiled"):
         before = weight.exp()
-        context = attend(*leaves, score=lambda query, key, w=before: (query * w) @ key.mT, implementation=implementation)
+        context = attend(
+            *leaves, score=lambda query, key, w=before: (query * w) @ key.mT, implementation=implementation
+        )
         found.append(torch.autograd.grad(context.sin().sum(), [*leaves, before]))
     torch.testing.assert_close(*found)
     # a second computation throws what the first one did: the gradient is that of the result
@@ -124,9 +129,12 @@ def test_functional_transforms_go_the_long_way(transform: str) -> None:
         many = torch.randn(2, *tensors[0].shape, dtype=torch.float64)
         found, expected = (torch.func.vmap(work(name))(many) for name in ("tiled", "reference"))
     elif transform == "jvp":
-        found, expected = (torch.func.jvp(work(name), (tensors[0],), (tensors[0].cos(),))[1] for name in ("tiled", "reference"))
+        found, expected = (
+            torch.func.jvp(work(name), (tensors[0],), (tensors[0].cos(),))[1] for name in ("tiled", "reference")
+        )
     else:
         found, expected = (
-            torch.func.grad(lambda query, name=name: work(name)(query).sin().sum())(tensors[0]) for name in ("tiled", "reference")
+            torch.func.grad(lambda query, name=name: work(name)(query).sin().sum())(tensors[0])
+            for name in ("tiled", "reference")
         )
     torch.testing.assert_close(found, expected)

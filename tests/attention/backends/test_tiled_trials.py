@@ -46,7 +46,9 @@ def test_nothing_is_thrown_and_nothing_kept() -> None:
     tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT + torch.rand(())))
     assert torch.equal(torch.get_rng_state(), before)
     with torch.inference_mode():
-        assert tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT)) is None
+        assert (
+            tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT)) is None
+        )
 
 
 def leaves_of(between: Callable[[LoweredSide, LoweredSide], Tensor]) -> list[Tensor] | None:

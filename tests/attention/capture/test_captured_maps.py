@@ -49,7 +49,11 @@ def weights_of(query: Tensor, key: Tensor, mask: Tensor | None = None, **options
 )
 @pytest.mark.parametrize("boolean", [True, False])
 def test_every_form_of_pytorchs_attention(
-    query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] | None, options: dict[str, bool | float], boolean: bool
+    query: tuple[int, ...],
+    key: tuple[int, ...],
+    mask: tuple[int, ...] | None,
+    options: dict[str, bool | float],
+    boolean: bool,
 ) -> None:
     ours, theirs = torch.randn(query), torch.randn(key)
     given = None if mask is None else torch.rand(mask) > 0.3 if boolean else torch.randn(mask)
@@ -100,7 +104,9 @@ def test_nothing_is_prepared_before_it_is_looked_at() -> None:
 
 def test_a_mask_of_ours_and_causality_together() -> None:
     query, lengths = torch.randn(2, 3, 5, 4), torch.tensor([5, 2])
-    found = DeferredMap(lambda: prepare_scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)).dense()
+    found = DeferredMap(
+        lambda: prepare_scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)
+    ).dense()
     torch.testing.assert_close(found[0], weights_of(query, query, is_causal=True)[0])
     torch.testing.assert_close(found[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], is_causal=True)[0])
     assert not found[1, :, 2:].any()
@@ -124,7 +130,9 @@ def test_sequences_are_filled_up() -> None:
 
 def test_padding_looks_at_nothing_and_is_not_looked_at() -> None:
     query, key = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
-    weights = steps(*prepare(query, key, key, mask=padding_mask(torch.tensor([1, 3]), 3, torch.tensor([5, 2]))))["weights"]
+    weights = steps(*prepare(query, key, key, mask=padding_mask(torch.tensor([1, 3]), 3, torch.tensor([5, 2]))))[
+        "weights"
+    ]
     assert (weights > 0).sum((1, 3)).tolist() == [[5, 0, 0], [2, 2, 2]]
 
 
@@ -197,7 +205,13 @@ def test_steps_below_one_another_are_the_whole() -> None:
 
 @pytest.mark.parametrize(
     "of",
-    [AttentionMap.entropy, AttentionMap.received, AttentionMap.distance, lambda it: it.pooled(2, 3), lambda it: it.top(2)[1]],
+    [
+        AttentionMap.entropy,
+        AttentionMap.received,
+        AttentionMap.distance,
+        lambda it: it.pooled(2, 3),
+        lambda it: it.top(2)[1],
+    ],
     ids=["entropy", "received", "distance", "pooled", "top"],
 )
 def test_statistics_are_those_of_the_whole(of: type[Tensor]) -> None:

@@ -55,7 +55,8 @@ def test_the_innermost_are_listed_unless_they_were_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "alike"), [(nn.MultiheadAttention(2, 1), True), (FlexMixer(), True), (nn.Dropout(), False), (nn.Linear(1, 1), False)]
+    ("module", "alike"),
+    [(nn.MultiheadAttention(2, 1), True), (FlexMixer(), True), (nn.Dropout(), False), (nn.Linear(1, 1), False)],
 )
 def test_what_looks_like_attention(module: nn.Module, alike: bool) -> None:
     assert is_attention_module(module) == alike

@@ -47,7 +47,9 @@ def test_norms_of_our_attention(normalizer: str) -> None:
             model(features)
     norms = seen.norms()
     with torch.no_grad():
-        torch.testing.assert_close(norms["layers.0"].dense(), direct(model.layers[0], seen["layers.0"].dense(), features))
+        torch.testing.assert_close(
+            norms["layers.0"].dense(), direct(model.layers[0], seen["layers.0"].dense(), features)
+        )
         torch.testing.assert_close(norms["layers.1"].dense(), direct(model.layers[1], seen["layers.1"].dense(), first))
         torch.testing.assert_close(norms["cross"].dense(), direct(model.cross, seen["cross"].dense(), model.memory))
     assert norms["cross"] is norms["cross"]
@@ -102,7 +104,10 @@ def test_nan_at_a_hidden_key_reaches_no_norm() -> None:
 
 @pytest.mark.parametrize("implementation", ["torch", "torch weights", "torch layer"])
 def test_norms_of_pytorchs_modules(implementation: str) -> None:
-    layer, features = nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval(), torch.randn(2, 5, 6).double()
+    layer, features = (
+        nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval(),
+        torch.randn(2, 5, 6).double(),
+    )
     module = layer.self_attn
     ours = MultiHeadAttention.from_torch(module)
     inputs = layer.norm1(features) if implementation == "torch layer" else features
@@ -153,7 +158,9 @@ def test_what_gradients_need_is_said() -> None:
         seen.gradients(output.sum())
     with watch(attention, gradients=True) as seen:
         output = attention(features)
-    with pytest.raises(ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got \(1, 4, 6\)"):
+    with pytest.raises(
+        ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got \(1, 4, 6\)"
+    ):
         seen.gradients(output)
     with pytest.raises(ArgumentError, match=r"run the model after model\.eval\(\)"):
         seen.gradients(output.sum())[""]
@@ -172,7 +179,9 @@ def test_what_norms_need_is_said() -> None:
     with watch(model) as seen, torch.no_grad():
         for module, given in zip(model, (features, features[0]), strict=True):
             module(given)
-    with pytest.raises(ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is named as one; give it as"):
+    with pytest.raises(
+        ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is named as one; give it as"
+    ):
         seen.norms()["0"]
     with pytest.raises(ArgumentError, match="its output is ReLU, no linear layer"):
         seen.norms()["1"]
@@ -200,7 +209,9 @@ def test_rollout_of_each_layer_as_a_map() -> None:
     expected = rollout([seen["layers.0"], seen["layers.1"]], range(5))[:, None]
     weights = shares["layers.1"]
     torch.testing.assert_close(weights.dense(), expected)
-    torch.testing.assert_close(shares["layers.0"].dense(), 0.5 * (seen["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double()))
+    torch.testing.assert_close(
+        shares["layers.0"].dense(), 0.5 * (seen["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double())
+    )
     torch.testing.assert_close(weights.entropy(), torch.special.entr(expected).sum(-1))
     torch.testing.assert_close(weights.top(2).weights, expected.topk(2).values)
     torch.testing.assert_close(weights.keep()[..., 3, :], expected[..., 3, :])
@@ -215,7 +226,9 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     shares = seen.rollout()
     assert [*shares] == ["0", "0#2"]
     torch.testing.assert_close(shares["0"].dense(), 0.5 * (seen["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
-    with pytest.raises(ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies below which is not"):
+    with pytest.raises(
+        ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies below which is not"
+    ):
         shares["0#2"]
     # a stack that runs twice has two
     model = Stack()
@@ -224,7 +237,9 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
         model(features)
         model(features)
     torch.testing.assert_close(seen.rollout()["layers.1#2"].dense(), seen.rollout()["layers.1"].dense())
-    torch.testing.assert_close(seen.rollout()["layers.1"].dense()[:, 0], rollout([seen["layers.0"], seen["layers.1"]], range(5)))
+    torch.testing.assert_close(
+        seen.rollout()["layers.1"].dense()[:, 0], rollout([seen["layers.0"], seen["layers.1"]], range(5))
+    )
 
 
 def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
@@ -240,5 +255,7 @@ def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
     model = Gated()
     with watch(model) as seen, torch.no_grad():
         model(torch.randn(1, 4, 6))
-    with pytest.raises(ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate what is projected$"):
+    with pytest.raises(
+        ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate what is projected$"
+    ):
         seen.norms()[""]

@@ -18,7 +18,9 @@ from attent.attention.scores.additive import Additive
 from attent.errors import ArgumentError, ShapeError, UnknownNameError, UnseenError
 from attent.integrations import torch as ours
 
-pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Converting mask without torch.bool")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The PyTorch API of nested tensors", "ignore:Converting mask without torch.bool"
+)
 
 LENGTHS = torch.tensor([5, 3])
 
@@ -35,9 +37,14 @@ def without_columns(module: Any, columns: slice) -> Any:
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("has_gradients", [False, True])
 @pytest.mark.parametrize("is_padded", [False, True])
-def test_pytorchs_module_loses_a_head_on_every_path(kind: Any, need_weights: bool, has_gradients: bool, is_padded: bool) -> None:
+def test_pytorchs_module_loses_a_head_on_every_path(
+    kind: Any, need_weights: bool, has_gradients: bool, is_padded: bool
+) -> None:
     layer, features = kind(12, 4, batch_first=True).eval(), torch.randn(2, 5, 12)
-    options = {"need_weights": need_weights, "key_padding_mask": torch.arange(5) >= LENGTHS[:, None] if is_padded else None}
+    options = {
+        "need_weights": need_weights,
+        "key_padding_mask": torch.arange(5) >= LENGTHS[:, None] if is_padded else None,
+    }
     with torch.set_grad_enabled(has_gradients):
         before = layer(features, features, features, **options)
         with watch(layer) as maps, intervene(layer, {"": {1: "zero"}}):
@@ -115,7 +122,10 @@ def test_uniform_is_the_mean_of_what_may_be_seen(hidden: float) -> None:
 
 
 def test_means_are_of_every_query_and_replace_a_head() -> None:
-    model, data = nn.ModuleList([MultiHeadAttention(6, 2, output=None), MultiHeadAttention(6, 3)]), [torch.randn(2, n, 6) for n in (5, 3)]
+    model, data = (
+        nn.ModuleList([MultiHeadAttention(6, 2, output=None), MultiHeadAttention(6, 3)]),
+        [torch.randn(2, n, 6) for n in (5, 3)],
+    )
     with head_means(model) as means:
         contexts = torch.cat([model[0](features).flatten(0, 1) for features in data])
     assert list(means) == ["0"]
@@ -231,7 +241,10 @@ def test_what_cannot_be_changed_is_said() -> None:
         ({"1": {True: "zero"}}, r"^a head of 1 is a whole number from 0, got True$"),
         ({"0": [1, 2]}, r"^the changes of 0 must be {head: change}, got list$"),
         (["0"], r"^changes must be {path: {head: change}}, got list$"),
-        ({"0": {1: 0.0}}, r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got 0.0$"),
+        (
+            {"0": {1: 0.0}},
+            r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got 0.0$",
+        ),
     ]:
         broken: Any = changes
         with pytest.raises(ArgumentError, match=message):
@@ -249,7 +262,9 @@ def test_what_cannot_be_changed_is_said() -> None:
     with pytest.raises(UnknownNameError, match=r"^unknown change of a head 'none'"):
         intervene(model, {"0": {0: none}})
     with (
-        pytest.raises(UnseenError, match=r"^no head of 1 could be changed: it was not called, or computes its weights by itself"),
+        pytest.raises(
+            UnseenError, match=r"^no head of 1 could be changed: it was not called, or computes its weights by itself"
+        ),
         intervene(model, {"1": {0: "zero"}}),
     ):
         model(features)
@@ -263,7 +278,11 @@ def test_what_cannot_be_changed_is_said() -> None:
 def test_the_attention_of_a_fused_layer_is_named(path: str, has_gradients: bool) -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 4, 17, batch_first=True), 2).eval()
     says = rf"^no head of {path} could be changed: its attention is in layers\.0\.self_attn$"
-    with torch.set_grad_enabled(has_gradients), pytest.raises(UnseenError, match=says), intervene(model, {path: {0: "zero"}}):
+    with (
+        torch.set_grad_enabled(has_gradients),
+        pytest.raises(UnseenError, match=says),
+        intervene(model, {path: {0: "zero"}}),
+    ):
         model(torch.randn(2, 5, 12))
 
 
@@ -272,12 +291,17 @@ def test_the_attention_of_a_fused_layer_is_named(path: str, has_gradients: bool)
 @pytest.mark.parametrize("has_gradients", [False, True])
 def test_what_runs_compiled_is_changed_or_refused(was_run: bool, has_gradients: bool) -> None:
     torch._dynamo.reset()
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 4, 17, batch_first=True), 2, enable_nested_tensor=False).eval()
+    model = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 4, 17, batch_first=True), 2, enable_nested_tensor=False
+    ).eval()
     features, changes = torch.randn(2, 5, 12), {"layers.0.self_attn": {0: "zero"}}
     with torch.set_grad_enabled(has_gradients):
         with intervene(model, changes):  # pyright: ignore[reportArgumentType]
             expected = model(features)
-        for compiled in (torch.compile(model, backend="eager"), torch.compile(lambda features: model(features), backend="eager")):
+        for compiled in (
+            torch.compile(model, backend="eager"),
+            torch.compile(lambda features: model(features), backend="eager"),
+        ):
             if was_run:
                 compiled(features)
             try:
@@ -297,7 +321,9 @@ def test_replicas_of_data_parallel_are_refused() -> None:
     with intervene(model, {"0": {0: "zero"}}):
         replica: Any = model[0]._replicate_for_data_parallel()
         replica._modules = model[0]._modules
-        with pytest.raises(UnseenError, match=r"^heads of MultiHeadAttention cannot be changed in replicas of nn\.DataParallel"):
+        with pytest.raises(
+            UnseenError, match=r"^heads of MultiHeadAttention cannot be changed in replicas of nn\.DataParallel"
+        ):
             replica._call_impl(features)
 
 
@@ -342,7 +368,9 @@ def test_long_sequences_are_computed_by_tiles() -> None:
 
     with torch.no_grad(), intervene(model, {"": {1: noted}}):
         output = model(query, query, query, is_causal=True)
-    torch.testing.assert_close(output, F.scaled_dot_product_attention(query, query, query, is_causal=True), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        output, F.scaled_dot_product_attention(query, query, query, is_causal=True), atol=1e-5, rtol=1e-4
+    )
     assert sum(sizes) == tokens**2
     assert max(sizes) <= 2**20
 

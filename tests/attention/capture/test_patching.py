@@ -17,7 +17,9 @@ from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import StaleMapError
 
-pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Converting mask without torch.bool")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The PyTorch API of nested tensors", "ignore:Converting mask without torch.bool"
+)
 
 
 @pytest.fixture
@@ -68,7 +70,9 @@ def test_our_own_kernels_are_left_to_their_callers(heard: list[CapturedCall]) ->
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("more", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5, "vdim": 5}])
 @pytest.mark.parametrize("masked", [True, False])
-def test_multihead_attention_that_returns_its_weights(heard: list[CapturedCall], bias: bool, more: dict[str, int], masked: bool) -> None:
+def test_multihead_attention_that_returns_its_weights(
+    heard: list[CapturedCall], bias: bool, more: dict[str, int], masked: bool
+) -> None:
     attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, bias=bias, **more)
     query, memory = torch.randn(3, 5, 8), torch.randn(3, 4, more.get("kdim", 8))
     masks: dict[str, Tensor] = {}
@@ -144,7 +148,11 @@ def test_an_encoder_layer(norm_first: bool, masked: str) -> None:
 
 
 def operators(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> str:
-    with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile, watch(model):
+    with (
+        torch.no_grad(),
+        torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile,
+        watch(model),
+    ):
         model(*inputs, **masks)
     return " ".join(event.key for event in profile.key_averages())
 
@@ -201,7 +209,9 @@ def test_nothing_is_left_behind() -> None:
     before = [getattr(target.owner, target.name) for target in TARGETS]
     patcher = Patcher(lambda heard: None)
     patcher.patch([])
-    assert all(getattr(target.owner, target.name) is not original for target, original in zip(TARGETS, before, strict=True))
+    assert all(
+        getattr(target.owner, target.name) is not original for target, original in zip(TARGETS, before, strict=True)
+    )
     patcher.patch([])
     patcher.restore()
     patcher.restore()

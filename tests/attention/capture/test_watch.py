@@ -138,7 +138,9 @@ class Foreign(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         query, key, value = self.projection(features).unflatten(-1, (3, 3, 2)).permute(2, 0, 3, 1, 4)
-        features = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.7).transpose(1, 2).flatten(2)
+        features = (
+            F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.7).transpose(1, 2).flatten(2)
+        )
         features = self.attention(features, features, features, need_weights=False)[0]
         return attend(features, features, features, score="cosine")
 
@@ -151,7 +153,11 @@ def test_what_is_not_ours_is_seen_too_and_unchanged() -> None:
     with watch(model) as seen:
         found = model(features)
     assert torch.equal(found, expected)
-    assert {path: weights.shape for path, weights in seen.items()} == {"": (2, 3, 5, 5), "attention": (2, 2, 5, 5), "#2": (2, 5, 5)}
+    assert {path: weights.shape for path, weights in seen.items()} == {
+        "": (2, 3, 5, 5),
+        "attention": (2, 2, 5, 5),
+        "#2": (2, 5, 5),
+    }
     query, key, _ = model.projection(features).unflatten(-1, (3, 3, 2)).permute(2, 0, 3, 1, 4)
     scores = (query @ key.mT * 0.7).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
     torch.testing.assert_close(seen[""].dense(), scores.softmax(-1).detach())
@@ -190,7 +196,9 @@ class Cached(nn.Module):
 
     def forward(self, features: Tensor, step: int) -> Tensor:
         self.keys[:, :, step] = features
-        return F.scaled_dot_product_attention(features[:, :, None], self.keys[:, :, : step + 1], self.keys[:, :, : step + 1])
+        return F.scaled_dot_product_attention(
+            features[:, :, None], self.keys[:, :, : step + 1], self.keys[:, :, : step + 1]
+        )
 
 
 def test_maps_keep_what_the_call_saw_though_a_cache_is_written_over() -> None:
@@ -262,7 +270,9 @@ def test_a_missing_path_names_the_nearest() -> None:
         seen["attention"]
     with watch(model := Foreign()) as seen:
         model(torch.randn(2, 5, 6))
-    with pytest.raises(KeyError, match=r"^no map of 'atention' among the 3 of Foreign; did you mean 'attention'\?$") as caught:
+    with pytest.raises(
+        KeyError, match=r"^no map of 'atention' among the 3 of Foreign; did you mean 'attention'\?$"
+    ) as caught:
         seen["atention"]
     assert isinstance(caught.value, AttentError)
     assert seen.get("other") is None
@@ -321,7 +331,10 @@ def test_torchscript_runs_unseen_and_says_so() -> None:
         assert torch.equal(model(features), SelfAttention()(features))
     assert str(seen).splitlines() == [
         "RecursiveScriptModule: nothing was seen",
-        "  not seen: 0 (RecursiveScriptModule): it is TorchScript, which runs outside Python: watch the model that it was made from",
+        (
+            "  not seen: 0 (RecursiveScriptModule): it is TorchScript, which runs outside Python: watch the model that "
+            "it was made from"
+        ),
     ]
 
 
@@ -332,7 +345,10 @@ def test_a_compiled_model_runs_unseen_and_says_so() -> None:
     with watch(compiled) as seen:
         torch.testing.assert_close(compiled(features), expected)
     assert len(seen) == 0
-    assert "not seen: _orig_mod.attention (MultiheadAttention): it is compiled: run it within torch.compiler.set_stance" in str(seen)
+    assert (
+        "not seen: _orig_mod.attention (MultiheadAttention): it is compiled: run it within torch.compiler.set_stance"
+        in str(seen)
+    )
     with watch(compiled) as seen, torch.compiler.set_stance("force_eager"):
         assert torch.equal(compiled(features), expected)
     assert list(seen) == ["_orig_mod", "_orig_mod.attention", "_orig_mod#2"]

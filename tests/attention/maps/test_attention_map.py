@@ -78,7 +78,9 @@ def test_one_axis_is_indexed_as_a_tensors(index, place: int) -> None:
 
 def test_several_axes_are_indexed_as_a_tensors() -> None:
     whole, weights = a_map().dense(), a_map()
-    for where in itertools.product([1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]):
+    for where in itertools.product(
+        [1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]
+    ):
         torch.testing.assert_close(weights[where], whole[where])
     torch.testing.assert_close(weights[1], whole[1])
     torch.testing.assert_close(weights[..., 3, :], whole[..., 3, :])
@@ -97,7 +99,11 @@ def test_lists_along_several_axes_choose_their_product() -> None:
     [
         ((0, 0, 5), ArgumentError, r"^index 5 is out of range for axis 2 of a map of shape \(2, 3, 5, 11\)$"),
         (-3, ArgumentError, r"^index -3 is out of range for axis 0 of a map of shape \(2, 3, 5, 11\)$"),
-        ((0, 0, 0, 0, 0), ShapeError, r"^a map of shape \(2, 3, 5, 11\) takes up to 4 indices and one ellipsis, got 5$"),
+        (
+            (0, 0, 0, 0, 0),
+            ShapeError,
+            r"^a map of shape \(2, 3, 5, 11\) takes up to 4 indices and one ellipsis, got 5$",
+        ),
         ((..., 0, ...), ShapeError, r"takes up to 4 indices and one ellipsis, got 3$"),
         (None, ArgumentError, r"^a map is indexed by numbers, slices and lists, got None$"),
         ("a", ArgumentError, r"^a map is indexed by numbers, slices and lists, got 'a'$"),
@@ -224,10 +230,26 @@ def test_statistics_have_the_callers_axes() -> None:
         (lambda m: m.pooled(6, 3), ShapeError, r"^height must be a whole number from 1 to 5, got 6$"),
         (lambda m: m.pooled(2, 0), ShapeError, r"^width must be a whole number from 1 to 11, got 0$"),
         (lambda m: m.pooled(2, 2, "median"), UnknownNameError, r"^unknown reduction 'median'"),
-        (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must not be empty and lie from 0 to 5, got \(0, 6\)$"),
-        (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must not be empty and lie from 0 to 11, got \(2, 2\)$"),
-        (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$"),
-        (lambda m: m.grouped([0, 0, 1], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\) of whole numbers, got 0$"),
+        (
+            lambda m: m.grouped([(0, 6)], [(0, 3)]),
+            ArgumentError,
+            r"^query_spans must not be empty and lie from 0 to 5, got \(0, 6\)$",
+        ),
+        (
+            lambda m: m.grouped([(0, 3)], [(2, 2)]),
+            ArgumentError,
+            r"^key_spans must not be empty and lie from 0 to 11, got \(2, 2\)$",
+        ),
+        (
+            lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]),
+            ArgumentError,
+            r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$",
+        ),
+        (
+            lambda m: m.grouped([0, 0, 1], [(2, 6)]),
+            ArgumentError,
+            r"^query_spans must be pairs \(begin, end\) of whole numbers, got 0$",
+        ),
         (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\)"),
     ],
 )
@@ -239,7 +261,9 @@ def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message
 @pytest.mark.parametrize("normalizer", ["sigmoid", "identity"])
 def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normalizer: str) -> None:
     weights = a_map(normalizer=normalizer)
-    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity) weights are not$"):
+    with pytest.raises(
+        ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity) weights are not$"
+    ):
         weights.entropy()
     with pytest.raises(ArgumentError, match=r"^the mean distance is that of a distribution"):
         weights.distance()
@@ -255,7 +279,9 @@ def test_a_map_without_keys_or_queries() -> None:
     assert nobody.received().tolist() == torch.zeros(2, 3, 11).tolist()
 
 
-@pytest.mark.parametrize("look", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()])
+@pytest.mark.parametrize(
+    "look", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()]
+)
 def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(look) -> None:
     query, key = QUERY.clone(), KEY.clone()
     for name, tensor in {"query": query, "key": key}.items():
@@ -276,7 +302,9 @@ def test_repr() -> None:
 BACKWARDS = slice(None, None, -1)
 
 
-@pytest.mark.parametrize("index", [True, torch.tensor(True), (0, 0, [200]), (0, 0, -12), (..., [1, -12]), (0, 0, BACKWARDS), (0.5,)])
+@pytest.mark.parametrize(
+    "index", [True, torch.tensor(True), (0, 0, [200]), (0, 0, -12), (..., [1, -12]), (0, 0, BACKWARDS), (0.5,)]
+)
 def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
     _, weights = attend(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), return_map=True)
     with pytest.raises(ArgumentError, match="map"):

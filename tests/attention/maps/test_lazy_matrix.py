@@ -27,7 +27,9 @@ def test_a_row_does_not_ask_what_all_queries_see(monkeypatch: pytest.MonkeyPatch
     mask = Documents(torch.zeros(1, 11).long())
     attend(QUERY, KEY, VALUE, mask=mask, return_map=True)[1][0, 0, 3]
     assert not asked
-    attend(QUERY, KEY.masked_fill(torch.arange(11)[:, None] == 10, torch.nan), VALUE, lengths=[10, 10], return_map=True)[1][0, 0, 3]
+    attend(
+        QUERY, KEY.masked_fill(torch.arange(11)[:, None] == 10, torch.nan), VALUE, lengths=[10, 10], return_map=True
+    )[1][0, 0, 3]
     assert asked == [11]
     attend(QUERY, KEY, VALUE, score=Gaussian(), mask=mask, return_map=True)[1][0, 0, 3]
     assert asked == [11, 11]

@@ -100,7 +100,9 @@ def test_operations_are_those_of_a_tensor(operation: Callable[[Tensor], Any]) ->
     assert recorded.rows_computed <= 2 * QUERIES
 
 
-@pytest.mark.parametrize("index", [(0, 1, 2), (..., 2, slice(None)), (slice(None), 0, -1, 3), (1, slice(None), slice(2, 4))])
+@pytest.mark.parametrize(
+    "index", [(0, 1, 2), (..., 2, slice(None)), (slice(None), 0, -1, 3), (1, slice(None), slice(2, 4))]
+)
 def test_an_index_computes_the_rows_that_it_names(index: tuple[Any, ...]) -> None:
     weights, recorded, expected = lazy()
     torch.testing.assert_close(weights[index], expected[index])

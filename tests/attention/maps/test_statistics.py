@@ -19,7 +19,9 @@ from attent.attention.scores import SCORES
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 23, 29, 6
 dice = torch.Generator().manual_seed(1)
-QUERY, KEY, VALUE = (torch.randn(BATCH, HEADS, *shape, generator=dice) for shape in ((QUERIES, WIDTH), (KEYS, WIDTH), (KEYS, 2)))
+QUERY, KEY, VALUE = (
+    torch.randn(BATCH, HEADS, *shape, generator=dice) for shape in ((QUERIES, WIDTH), (KEYS, WIDTH), (KEYS, 2))
+)
 QUERY_SPANS, KEY_SPANS = [(17, 23), (0, 3), (3, 4), (6, 13)], [(2, 9), (9, 10), (0, 1), (13, 29)]
 HALF = torch.rand(BATCH, 1, QUERIES, KEYS, generator=dice) < 0.4
 CALLS: dict[str, dict[str, Any]] = {
@@ -32,7 +34,10 @@ CALLS: dict[str, dict[str, Any]] = {
     "heads": {"mask": PerHead([Causal(), Window(2, 5), Prefix(13)])},
     "table": {"mask": Table(HALF), "soft_cap": 1.5},
     "nothing": {"mask": Table(torch.zeros(QUERIES, 1, dtype=torch.bool))},
-    "bias": {"bias": torch.randn(BATCH, 1, QUERIES, KEYS, generator=dice).masked_fill(HALF, -torch.inf), "lengths": torch.tensor([29, 0])},
+    "bias": {
+        "bias": torch.randn(BATCH, 1, QUERIES, KEYS, generator=dice).masked_fill(HALF, -torch.inf),
+        "lengths": torch.tensor([29, 0]),
+    },
     "row": {"bias": torch.randn(1, HEADS, 1, KEYS, generator=dice), "mask": "causal"},
     "alibi": {"position": "alibi", "mask": "causal"},
 }
@@ -80,13 +85,18 @@ def found(weights: AttentionMap) -> dict[str, Tensor]:
 def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
     """Each statistic within 2e-6 of the formula's in float64, relative to the largest there is."""
     weights = attend(*tensors, **arguments, return_map=True)[1]
-    wide = {name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value for name, value in arguments.items()}
+    wide = {
+        name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+        for name, value in arguments.items()
+    }
     prepared = prepare(*(tensor.double() for tensor in tensors), **wide)
     right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
     for name, number in found(weights).items():
         assert number.dtype == torch.float32
         scale = max(float(right[name].abs().max()), 1e-3)
-        torch.testing.assert_close(number.double(), right[name], rtol=0, atol=2e-6 * scale, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            number.double(), right[name], rtol=0, atol=2e-6 * scale, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 @pytest.fixture(params=[70, 400, 1200, 2**19])
@@ -201,10 +211,14 @@ def test_they_are_the_means_of_those_of_the_map() -> None:
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
     statistics = HeadStatistics(1, is_distribution=True, is_self_attention=True)
     statistics.add(torch.tensor([[[0.0, 0.0], [0.5, 0.5]]]), torch.arange(2))
-    torch.testing.assert_close(statistics.means()[0], torch.tensor([math.log(2), 0.5, 0.5, 0.5, 0.5], dtype=torch.float64))
+    torch.testing.assert_close(
+        statistics.means()[0], torch.tensor([math.log(2), 0.5, 0.5, 0.5, 0.5], dtype=torch.float64)
+    )
 
 
-@pytest.mark.parametrize(("is_distribution", "meaningless"), [(True, ["distance", "previous", "same"]), (False, [*HEAD_STATISTICS])])
+@pytest.mark.parametrize(
+    ("is_distribution", "meaningless"), [(True, ["distance", "previous", "same"]), (False, [*HEAD_STATISTICS])]
+)
 def test_numbers_without_a_meaning_are_nan(is_distribution: bool, meaningless: list[str]) -> None:
     statistics = HeadStatistics(1, is_distribution=is_distribution, is_self_attention=False)
     statistics.add(torch.full((1, 4, 6), 1 / 6), torch.arange(2, 6))

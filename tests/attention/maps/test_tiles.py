@@ -33,7 +33,9 @@ def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monke
 def test_keys_out_of_reach_cost_nothing() -> None:
     sequence = torch.randn(4096, 2)
     looked = 0
-    for tile in tile_stream.tiles(attend(sequence, sequence, sequence, mask=Causal() & Window(100, 0), return_map=True)[1]):
+    for tile in tile_stream.tiles(
+        attend(sequence, sequence, sequence, mask=Causal() & Window(100, 0), return_map=True)[1]
+    ):
         looked += tile.weights.numel()
     assert looked < 4096 * 300
 
@@ -50,7 +52,9 @@ def test_so_do_those_out_of_reach_of_two_masks_together() -> None:
 def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
     for length in (1024, 8192):
         sequence = torch.randn(1, 2, length, 2)
-        sizes = [tile.weights.numel() for tile in tile_stream.tiles(attend(sequence, sequence, sequence, return_map=True)[1])]
+        sizes = [
+            tile.weights.numel() for tile in tile_stream.tiles(attend(sequence, sequence, sequence, return_map=True)[1])
+        ]
         assert max(sizes) <= max(tile_stream.CPU_TILE, tile_stream.MIN_ROWS * length)
 
 
@@ -81,7 +85,9 @@ def test_the_most_memory_is_far_from_that_of_the_whole() -> None:
 @pytest.mark.parametrize("score", ["scaled_dot", Additive(3, 3, 7), lambda query, key: query @ key.mT])
 @pytest.mark.parametrize("tile", [50, 2**19])
 @torch.no_grad()
-def test_of_some_rows_heads_and_sequences_only_these_are_computed(score, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_some_rows_heads_and_sequences_only_these_are_computed(
+    score, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tile_stream, "CPU_TILE", tile)
     monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     query, key = torch.randn(3, 5, 17, 3), torch.randn(3, 5, 13, 3)

@@ -19,7 +19,12 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
 def example() -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors that a call depends on, by what an error calls them, and the arguments that hold them."""
     score, position = Additive(7, 7, 13), RelativeBias(3)
-    bias, table, lengths, start = torch.randn(5, 11), torch.ones(5, 11).bool(), torch.tensor([11, 7]), torch.tensor([6, 2])
+    bias, table, lengths, start = (
+        torch.randn(5, 11),
+        torch.ones(5, 11).bool(),
+        torch.tensor([11, 7]),
+        torch.tensor([6, 2]),
+    )
     arguments = {
         "score": score,
         "position": position,

@@ -19,7 +19,9 @@ def test_blocks_of_queries_see_blocks_of_keys() -> None:
 
 def test_each_sequence_and_head_may_have_its_own_table() -> None:
     table = torch.rand(2, 3, 4, 3) < 0.5
-    call = prepare(torch.zeros(2, 3, 7, 2), torch.zeros(2, 3, 5, 2), torch.zeros(2, 3, 5, 2), mask=Blocks(table, 2), query_start=0).call
+    call = prepare(
+        torch.zeros(2, 3, 7, 2), torch.zeros(2, 3, 5, 2), torch.zeros(2, 3, 5, 2), mask=Blocks(table, 2), query_start=0
+    ).call
     expected = table.repeat_interleave(2, 2)[:, :, :7].repeat_interleave(2, 3)[..., :5]
     assert torch.equal(call.allowed(call.pairs()), expected)
 
@@ -36,7 +38,9 @@ def test_each_sequence_and_head_may_have_its_own_table() -> None:
 def test_a_table_without_gaps_is_a_range_for_each_query(table: torch.Tensor, exact: bool) -> None:
     """Then dense attention skips what is hidden without a table of all pairs."""
     queries, keys = 2 * table.shape[-2], 2 * table.shape[-1] - 1
-    call = prepare(*(torch.zeros(1, 2, length, 3) for length in (queries, keys, keys)), mask=Blocks(table, 2), query_start=0).call
+    call = prepare(
+        *(torch.zeros(1, 2, length, 3) for length in (queries, keys, keys)), mask=Blocks(table, 2), query_start=0
+    ).call
     key_range = call.key_range
     assert key_range is not None
     assert key_range.exact is exact
@@ -50,7 +54,9 @@ def test_a_table_without_gaps_is_a_range_for_each_query(table: torch.Tensor, exa
 def test_positions_may_differ_from_sequence_to_sequence() -> None:
     zeros, start = torch.zeros(2, 2, 3), torch.tensor([0, 3])
     call = prepare(zeros, torch.zeros(2, 5, 3), torch.zeros(2, 5, 3), mask=Blocks(TABLE, 2), query_start=start).call
-    marks = [["".join("■" if may else "·" for may in row) for row in each[0]] for each in call.allowed(call.pairs()).tolist()]
+    marks = [
+        ["".join("■" if may else "·" for may in row) for row in each[0]] for each in call.allowed(call.pairs()).tolist()
+    ]
     assert marks == [["■■··■", "■■··■"], ["··■■·", "■■■■■"]]
 
 
@@ -59,9 +65,13 @@ def test_what_does_not_fit() -> None:
         Blocks(TABLE, 0)
     with pytest.raises(DTypeError, match=r"^the table of blocks must be boolean, got torch.int64$"):
         Blocks(TABLE.long(), 2)
-    with pytest.raises(ShapeError, match=r"^the table of blocks must be \(q, k\) or \(B\|1, H\|1, q, k\), got \(1, 3, 3\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^the table of blocks must be \(q, k\) or \(B\|1, H\|1, q, k\), got \(1, 3, 3\)$"
+    ):
         Blocks(TABLE[None], 2)
     with pytest.raises(ShapeError, match=r"^7 keys in blocks of 2 need 4 columns in the table, got 3$"):
         Blocks(TABLE, 2).check(1, 1, 5, 7)
-    with pytest.raises(ShapeError, match=r"^the table of blocks must begin with \(B\|1, H\|1\) = \(2, 3\), got \(5, 1, 3, 3\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^the table of blocks must begin with \(B\|1, H\|1\) = \(2, 3\), got \(5, 1, 3, 3\)$"
+    ):
         Blocks(TABLE.expand(5, 1, 3, 3), 2).check(2, 3, 5, 5)

@@ -9,7 +9,9 @@ from attent.attention.masks import Causal
 
 def seen(queries: int, keys: int, **arguments) -> list[list[int]]:
     """How many keys each query of each sequence sees, and that they are the first ones."""
-    call = prepare(torch.zeros(2, queries, 3), torch.zeros(2, keys, 3), torch.zeros(2, keys, 3), mask="causal", **arguments).call
+    call = prepare(
+        torch.zeros(2, queries, 3), torch.zeros(2, keys, 3), torch.zeros(2, keys, 3), mask="causal", **arguments
+    ).call
     allowed = call.allowed(call.pairs()).expand(2, 1, queries, keys)[:, 0]
     counts = allowed.sum(-1)
     assert torch.equal(allowed, torch.arange(keys) < counts[..., None])

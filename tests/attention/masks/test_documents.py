@@ -39,7 +39,12 @@ def test_a_document_for_each_key_and_query() -> None:
 
 @pytest.mark.parametrize(
     ("keys", "exact"),
-    [([0, 0, 1, 1, 1, -1, -1], True), ([3, 3, 0, 0, 0, 2, 2], True), ([0, 1, 0, 1, 1, 2, 2], False), ([-1, 0, 0, -1, 1, 1, -1], True)],
+    [
+        ([0, 0, 1, 1, 1, -1, -1], True),
+        ([3, 3, 0, 0, 0, 2, 2], True),
+        ([0, 1, 0, 1, 1, 2, 2], False),
+        ([-1, 0, 0, -1, 1, 1, -1], True),
+    ],
 )
 def test_ranges_are_exact_where_no_document_is_interrupted(keys: list[int], exact: bool) -> None:
     features = torch.randn(1, 7, 3)

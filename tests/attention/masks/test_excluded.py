@@ -34,5 +34,7 @@ def test_the_only_key_excluded_leaves_nothing() -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(DTypeError, match=r"^excluded keys must be whole numbers, got torch.float32$"):
         Excluded(torch.ones(5, 7))
-    with pytest.raises(ShapeError, match=r"^excluded keys must be \(B\|1, H\|1, Tq, n\) = \(2, 3, 7, n\), got \(5, 2\)$"):
+    with pytest.raises(
+        ShapeError, match=r"^excluded keys must be \(B\|1, H\|1, Tq, n\) = \(2, 3, 7, n\), got \(5, 2\)$"
+    ):
         Excluded(torch.zeros(5, 2).long()).check(2, 3, 7, 11)

@@ -24,7 +24,9 @@ def test_a_head_of_no_mask_sees_everything(implementation: str) -> None:
         expected = attend(query[:, head], key[:, head], key[:, head], mask=mask, query_start=6)
         torch.testing.assert_close(found[:, head], expected)
     assert PerHead([Causal(), None]).draw(2, 3, head=1) == "■■■\n■■■"
-    assert attend(query, key, key, mask=PerHead([None] * 3)).equal(attend(query, key, key, mask=PerHead([Window(None, None)] * 3)))
+    assert attend(query, key, key, mask=PerHead([None] * 3)).equal(
+        attend(query, key, key, mask=PerHead([Window(None, None)] * 3))
+    )
 
 
 def test_what_is_no_mask_is_said() -> None:

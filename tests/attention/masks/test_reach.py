@@ -24,7 +24,9 @@ MASKS: dict[str, Mask] = {
     "prefix": Prefix(4),
     "prefix | window": Prefix(2) | Window(1, 0),
     "window & padding": Window(4, 4) & Padding(torch.tensor([20, 0])),
-    "documents": Documents(torch.tensor([[0] * 7 + [1] * 9 + [3] * 10 + [-1] * 3]), torch.randint(0, 5, (1, TQ), generator=dice)),
+    "documents": Documents(
+        torch.tensor([[0] * 7 + [1] * 9 + [3] * 10 + [-1] * 3]), torch.randint(0, 5, (1, TQ), generator=dice)
+    ),
     "documents by position": Documents(torch.randint(-1, 3, (2, TK), generator=dice)),
     "blocks": Blocks(torch.rand(B, H, 6, 6, generator=dice) < 0.3, 5),
     "selected": Selected(SELECTED),
@@ -35,7 +37,9 @@ MASKS: dict[str, Mask] = {
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
-    pairs = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call.pairs()
+    pairs = prepare(
+        torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask
+    ).call.pairs()
     reach = mask.key_range(pairs)
     assert reach is not None
     allowed = mask.allowed(pairs).expand(B, H, TQ, TK)
@@ -47,21 +51,27 @@ def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("score", ["scaled_dot", Additive(4, 4, 5)], ids=["dot", "tanh"])
 @pytest.mark.parametrize("least", [1, 40, 2**17])
-def test_tiles_within_the_reach_lose_nothing(mask: Mask, score: str | Additive, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_within_the_reach_lose_nothing(
+    mask: Mask, score: str | Additive, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensors = [torch.randn(B, H, length, 4, dtype=torch.float64).requires_grad_() for length in (TQ, TK, TK)]
     score = score.double() if isinstance(score, Additive) else score
     bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
     outcomes = []
     for implementation in ("reference", "tiled"):
         monkeypatch.setattr(block_sparse, "LEAST", least)
-        context = attend(*tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation)
+        context = attend(
+            *tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation
+        )
         outcomes.append([context, *torch.autograd.grad(context.square().sum(), tensors)])
     torch.testing.assert_close(*outcomes)
 
 
 def test_a_table_has_no_reach_and_either_needs_both() -> None:
     pairs = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call.pairs()
-    table = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4), mask=torch.ones(TQ, TK, dtype=torch.bool)).call.mask
+    table = prepare(
+        torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4), mask=torch.ones(TQ, TK, dtype=torch.bool)
+    ).call.mask
     assert table is not None
     assert table.key_range(pairs) is (table | Causal()).key_range(pairs) is None
     assert (table & Causal()).key_range(pairs) is not None

@@ -35,7 +35,10 @@ def test_the_picture() -> None:
 
 
 def test_what_does_not_fit() -> None:
-    with pytest.raises(DTypeError, match=r"^mask must be boolean, True where a query may attend, got torch.uint8; a float term is a bias$"):
+    with pytest.raises(
+        DTypeError,
+        match=r"^mask must be boolean, True where a query may attend, got torch.uint8; a float term is a bias$",
+    ):
         Table(torch.ones(5, 7).byte())
     with pytest.raises(ShapeError, match=r"^mask must be \(Tq, Tk\) or \(B\|1, H\|1, Tq, Tk\), got \(2, 5, 7\)$"):
         Table(torch.ones(2, 5, 7).bool())

@@ -24,7 +24,9 @@ def test_one_number_by_hand() -> None:
     scores = torch.tensor([[0.0, math.log(2), math.log(5)]])
     torch.testing.assert_close(Softmax()(scores), torch.tensor([[1 / 8, 2 / 8, 5 / 8]]))
     # without the third 1 : 2
-    torch.testing.assert_close(Softmax()(scores, torch.tensor([[True, True, False]])), torch.tensor([[1 / 3, 2 / 3, 0.0]]))
+    torch.testing.assert_close(
+        Softmax()(scores, torch.tensor([[True, True, False]])), torch.tensor([[1 / 3, 2 / 3, 0.0]])
+    )
 
 
 def test_gradients_with_hidden_pairs() -> None:

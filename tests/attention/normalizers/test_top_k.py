@@ -28,7 +28,9 @@ def test_k_weights_and_no_more() -> None:
 
 def test_one_number_by_hand() -> None:
     # the two best of ln 2, 0, ln 3 weigh 2 : 3
-    torch.testing.assert_close(TopK(2)(torch.tensor([[math.log(2), 0.0, math.log(3)]])), torch.tensor([[0.4, 0.0, 0.6]]))
+    torch.testing.assert_close(
+        TopK(2)(torch.tensor([[math.log(2), 0.0, math.log(3)]])), torch.tensor([[0.4, 0.0, 0.6]])
+    )
 
 
 def test_fewer_visible_keys_than_k_share_the_weight() -> None:

@@ -52,7 +52,9 @@ def test_each_sequence_has_its_own_positions() -> None:
     found = attend(features[:, :, :1], features, features, position="alibi", query_start=torch.tensor([0, 4]))
     for place, start in enumerate((0, 4)):
         alone = features[place : place + 1]
-        torch.testing.assert_close(found[place], attend(alone[:, :, :1], alone, alone, position="alibi", query_start=start)[0])
+        torch.testing.assert_close(
+            found[place], attend(alone[:, :, :1], alone, alone, position="alibi", query_start=start)[0]
+        )
 
 
 @pytest.mark.parametrize("heads", [3, 12])

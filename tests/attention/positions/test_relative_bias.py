@@ -12,8 +12,9 @@ from attent.errors import ArgumentError, ShapeError
 @pytest.mark.parametrize(
     ("distances", "buckets"),
     [
-        # Of 32 buckets 16 lie to each side, 8 of them for one distance each; beyond, 8 + ⌊8·ln(d/8)/ln(128/8)⌋ up to the last.
-        # d = 8: 8 + 0; 11: 8·0.318/2.773 = 0.92, 8; 12: 1.17, 9; 31: 3.91, 11; 32: 4; 127: 7.98, 15; 128 and 1000: 15.
+        # Of 32 buckets 16 lie to each side, 8 of them for one distance each; beyond, 8 + ⌊8·ln(d/8)/ln(128/8)⌋ up to
+        # the last. d = 8: 8 + 0; 11: 8·0.318/2.773 = 0.92, 8; 12: 1.17, 9; 31: 3.91, 11; 32: 4; 127: 7.98, 15; 128 and
+        # 1000: 15.
         ([0, -1, -7, -8, -11, -12, -31, -127, -128, -1000], [0, 1, 7, 8, 8, 9, 11, 15, 15, 15]),
         # keys behind the query have the other 16
         ([1, 7, 8, 12, 1000], [17, 23, 24, 25, 31]),
@@ -26,7 +27,17 @@ def test_buckets_of_both_sides(distances: list[int], buckets: list[int]) -> None
 def test_buckets_of_one_side() -> None:
     # all 32 to the past, 16 of them for one distance each: d = 23 gives 16 + ⌊16·ln(23/16)/ln(8)⌋ = 16 + ⌊2.79⌋
     bias = RelativeBias(1, bidirectional=False)
-    assert bias.bucket(torch.tensor([5, 1, 0, -1, -15, -16, -23, -127, -500])).tolist() == [0, 0, 0, 1, 15, 16, 18, 31, 31]
+    assert bias.bucket(torch.tensor([5, 1, 0, -1, -15, -16, -23, -127, -500])).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        15,
+        16,
+        18,
+        31,
+        31,
+    ]
 
 
 def test_the_bias_is_the_buckets_number() -> None:
@@ -45,7 +56,9 @@ def test_the_table_learns_in_every_implementation(monkeypatch: pytest.MonkeyPatc
     bias, features = RelativeBias.for_heads(3).double(), torch.randn(2, 3, 5, 7).double()
     nn.init.normal_(bias.table)
     gradients = [
-        torch.autograd.grad(attend(features, features, features, position=bias, implementation=name).square().sum(), bias.table)[0]
+        torch.autograd.grad(
+            attend(features, features, features, position=bias, implementation=name).square().sum(), bias.table
+        )[0]
         for name in ("reference", "tiled")
     ]
     torch.testing.assert_close(*gradients)

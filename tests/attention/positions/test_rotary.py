@@ -16,7 +16,11 @@ from attent.errors import ShapeError
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_products_depend_on_distance_alone(halves: bool) -> None:
-    rotary, query, key = Rotary(interleaved=not halves), torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
+    rotary, query, key = (
+        Rotary(interleaved=not halves),
+        torch.randn(1, 1, 1, 6).double(),
+        torch.randn(1, 1, 1, 6).double(),
+    )
 
     def score(p: int, j: int) -> float:
         return Dot()(rotary.rotate(query, torch.tensor([[p]])), rotary.rotate(key, torch.tensor([[j]]))).item()
@@ -51,14 +55,18 @@ def test_one_number_by_hand() -> None:
 def test_it_is_exact_in_float64() -> None:
     turned = Rotary(interleaved=False).rotate(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[0, 0]
     for row, column, angle in ((0, 0, 11), (0, 2, 11), (1, 1, 12 / 100), (1, 3, 12 / 100)):
-        assert turned[row, column].item() == pytest.approx(math.cos(angle) if row == column else math.sin(angle), rel=1e-14)
+        assert turned[row, column].item() == pytest.approx(
+            math.cos(angle) if row == column else math.sin(angle), rel=1e-14
+        )
 
 
 def test_each_sequence_has_its_own_positions() -> None:
     rotary, features, where = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
     turned = rotary.rotate(features, where)
     for place in range(2):
-        torch.testing.assert_close(turned[place : place + 1], rotary.rotate(features[place : place + 1], where[place : place + 1]))
+        torch.testing.assert_close(
+            turned[place : place + 1], rotary.rotate(features[place : place + 1], where[place : place + 1])
+        )
 
 
 def test_where_both_start_does_not_matter() -> None:
@@ -82,7 +90,9 @@ def test_types_and_widths() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> None:
-    features = torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2) if transposed else torch.randn(2, 3, 5, 6, dtype=dtype)
+    features = (
+        torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2) if transposed else torch.randn(2, 3, 5, 6, dtype=dtype)
+    )
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
     leaf = features.detach().requires_grad_()
     turned, rotary = Rotary().rotate(leaf, positions), Rotary()

@@ -21,7 +21,9 @@ def opened(score: Gated, to: float) -> Gated:
 
 
 @pytest.mark.parametrize(
-    "inner", [Dot(), ScaledDot(), Gaussian(0.5), General(7, 7, heads=3), Additive(7, 7, 5)], ids=lambda part: type(part).__name__
+    "inner",
+    [Dot(), ScaledDot(), Gaussian(0.5), General(7, 7, heads=3), Additive(7, 7, 5)],
+    ids=lambda part: type(part).__name__,
 )
 def test_with_the_gate_open_it_is_the_inner_score(inner) -> None:
     query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
@@ -54,7 +56,9 @@ def test_each_head_may_have_its_own_gate() -> None:
 
 def test_one_number_by_hand() -> None:
     score = Gated(1, 1)
-    score.load_state_dict({"query_weight": torch.tensor([[1.0]]), "key_weight": torch.tensor([[2.0]]), "bias": torch.tensor([[-4.0]])})
+    score.load_state_dict(
+        {"query_weight": torch.tensor([[1.0]]), "key_weight": torch.tensor([[2.0]]), "bias": torch.tensor([[-4.0]])}
+    )
     # gate σ(1·1 + 2·2 − 4) = σ(1) = 0.731059, inner 1·2 = 2
     found = score(torch.tensor([[[[1.0]]]]), torch.tensor([[[[2.0]]]]))
     assert found.item() == pytest.approx(2 / (1 + math.exp(-1)))
@@ -62,7 +66,9 @@ def test_one_number_by_hand() -> None:
 
 def test_the_inner_score_must_fit_too() -> None:
     query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 11)
-    with pytest.raises(ShapeError, match=f"^{re.escape('Dot needs queries and keys of one width, got Dq = 3 and Dk = 11')}$"):
+    with pytest.raises(
+        ShapeError, match=f"^{re.escape('Dot needs queries and keys of one width, got Dq = 3 and Dk = 11')}$"
+    ):
         attend(query, key, key, score=Gated(3, 11))
     assert attend(query, key, key, score=Gated(3, 11, inner=General(3, 11))).shape == (2, 5, 11)
     assert Gated(3, 11, inner=Additive(3, 11, 13)).per_pair(3) == 13

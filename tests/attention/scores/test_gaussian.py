@@ -23,7 +23,9 @@ def test_distances_alone_count() -> None:
 
 def test_each_feature_may_have_its_own_bandwidth() -> None:
     query, key, sigma = torch.randn(2, 3, 5, 3), torch.randn(2, 3, 7, 3), [0.5, 1.0, 3.0]
-    torch.testing.assert_close(Gaussian(sigma)(query, key), Gaussian()(query / torch.tensor(sigma), key / torch.tensor(sigma)))
+    torch.testing.assert_close(
+        Gaussian(sigma)(query, key), Gaussian()(query / torch.tensor(sigma), key / torch.tensor(sigma))
+    )
 
 
 def test_one_number_by_hand() -> None:
@@ -101,7 +103,10 @@ FAR: dict[str, tuple[Tensor, Tensor]] = {
     "one outlying key": (spread((2, 4, 5, 2), {}), spread((2, 4, 11, 2), {(2, 3): -1e6})),
     "one outlying key, far from 0": (spread((2, 4, 5, 2), {}, 1e3), spread((2, 4, 11, 2), {(0, 3): -1.1e4}, 1e3)),
     "one outlying query": (spread((2, 4, 5, 2), {(1, 0): 300.0}), spread((2, 4, 11, 2), {(1, 7): 300.0})),
-    "two clusters": (spread((2, 4, 5, 3), {(0, 0): 1e4, (0, 2): 1e4}), spread((2, 4, 11, 3), {(0, token): 1e4 for token in range(6)})),
+    "two clusters": (
+        spread((2, 4, 5, 3), {(0, 0): 1e4, (0, 2): 1e4}),
+        spread((2, 4, 11, 3), {(0, token): 1e4 for token in range(6)}),
+    ),
     "shared keys": (spread((2, 4, 5, 2), {}, 50.0), spread((2, 2, 11, 2), {(1, 3): -1e3}, 50.0)),
     "wide features": (20 * spread((2, 4, 5, 33), {}), 20 * spread((2, 4, 11, 33), {})),
 }
@@ -112,17 +117,23 @@ def outcome(case: str, implementation: str, dtype: torch.dtype, **arguments: Any
     value = torch.sin(torch.arange(key.numel() // key.shape[-1] * 3.0)).view(*key.shape[:3], 3)
     sigma = torch.tensor([0.7, 1.5, *[1.0] * (key.shape[-1] - 2)])
     leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (query, key, value, sigma)]
-    context = attend(*leaves[:3], score=Gaussian(nn.Parameter(leaves[3].detach())), implementation=implementation, **arguments)
+    context = attend(
+        *leaves[:3], score=Gaussian(nn.Parameter(leaves[3].detach())), implementation=implementation, **arguments
+    )
     return [context, *torch.autograd.grad(context.sin().sum(), leaves[:3])]
 
 
-@pytest.mark.parametrize("arguments", [{}, {"mask": "causal"}, {"lengths": torch.tensor([9, 11])}, {"dropout": 0.2, "seed": 3}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"mask": "causal"}, {"lengths": torch.tensor([9, 11])}, {"dropout": 0.2, "seed": 3}], ids=str
+)
 @pytest.mark.parametrize("case", FAR)
 def test_keys_and_queries_far_from_the_mean_keep_their_digits(case: str, arguments: dict[str, Any]) -> None:
     right = outcome(case, "reference", torch.float64, **arguments)
     plain = outcome(case, "reference", torch.float32, **arguments)
     for implementation in ("auto", "tiled"):
-        for part, of_formula, exact in zip(outcome(case, implementation, torch.float32, **arguments), plain, right, strict=True):
+        for part, of_formula, exact in zip(
+            outcome(case, implementation, torch.float32, **arguments), plain, right, strict=True
+        ):
             allowed = 3 * (of_formula - exact).abs().max() + 2e-6 * exact.abs().max()
             assert (part - exact).abs().max() <= allowed
 
@@ -138,7 +149,10 @@ def test_one_outlying_key_by_hand() -> None:
 
 @pytest.mark.parametrize("implementation", ["auto", "tiled"])
 def test_one_key_too_far_for_float64_takes_no_digits_of_the_others(implementation: str) -> None:
-    query, key = torch.zeros(1, 1, dtype=torch.float64), torch.tensor([[0.0], [1.0], [2.0], [-1e9]], dtype=torch.float64)
+    query, key = (
+        torch.zeros(1, 1, dtype=torch.float64),
+        torch.tensor([[0.0], [1.0], [2.0], [-1e9]], dtype=torch.float64),
+    )
     context = attend(query, key, torch.eye(4, dtype=torch.float64), score="gaussian", implementation=implementation)
     expected = torch.exp(-torch.tensor([[0.0, 0.5, 2.0, torch.inf]], dtype=torch.float64))
     torch.testing.assert_close(context, expected / expected.sum())

@@ -53,7 +53,13 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
     (query, key, value), about, score = tensors(), centres(), Additive(D, D, 5).double()
     found = []
     for implementation in ("reference", "tanh", "tiled"):
-        arguments = {"score": score, "mask": Around(about, 3), "dropout": 0.3, "seed": 5, "implementation": implementation}
+        arguments = {
+            "score": score,
+            "mask": Around(about, 3),
+            "dropout": 0.3,
+            "seed": 5,
+            "implementation": implementation,
+        }
         context = attend(query, key, value, weighting=GaussianWindow(about, 1.5), **arguments)
         found.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])
     torch.testing.assert_close(found[1], found[0])
@@ -62,7 +68,9 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
 
 def test_one_number_by_hand() -> None:
     # two equal scores, weights 1/2 each; the second key is one σ away
-    weights = attend(*torch.zeros(3, 1, 2, 1).unbind(), weighting=GaussianWindow(torch.zeros(1, 2), 1.0), return_map=True)[1].dense()
+    weights = attend(
+        *torch.zeros(3, 1, 2, 1).unbind(), weighting=GaussianWindow(torch.zeros(1, 2), 1.0), return_map=True
+    )[1].dense()
     torch.testing.assert_close(weights[0, 0], torch.tensor([0.5, 0.5 * math.exp(-0.5)]))
 
 
@@ -75,13 +83,17 @@ def test_fused_implementations_decline() -> None:
 def test_what_is_said_of_distributions_is_not_said_of_these() -> None:
     query = torch.randn(1, 8, 5)
     weights = attend(query, query, query, weighting=GaussianWindow(torch.zeros(1, 8), 1.0), return_map=True)[1]
-    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which GaussianWindow weights are not$"):
+    with pytest.raises(
+        ArgumentError, match=r"^the entropy is that of a distribution, which GaussianWindow weights are not$"
+    ):
         weights.entropy()
 
 
 def test_a_map_knows_that_its_centres_were_changed() -> None:
     query, about = torch.randn(1, 8, 5), torch.zeros(1, 8)
-    weights = attend(query, query, query, weighting=GaussianWindow(about, 1.0), mask=Around(about, 3), return_map=True)[1]
+    weights = attend(query, query, query, weighting=GaussianWindow(about, 1.0), mask=Around(about, 3), return_map=True)[
+        1
+    ]
     kept, before = weights.keep(), weights.dense()
     about.add_(1.0)
     with pytest.raises(Exception, match=r"was changed in place"):

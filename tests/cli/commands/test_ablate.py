@@ -28,7 +28,11 @@ def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_fo
     assert done.out[0].endswith(" nats per token on 3 examples; what a head costs that is made zero:")
     assert done.out[1].split() == ["0", "1"]
     modules = [line.split()[0] for line in done.out[2:8]]
-    assert modules[:3] == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention", "decoder.layers.0.self_attention"]
+    assert modules[:3] == [
+        "encoder.layers.0.self_attention",
+        "encoder.layers.1.self_attention",
+        "decoder.layers.0.self_attention",
+    ]
     assert done.out[9].split("  ")[0] == "module"
     assert done.out[21].startswith("the costliest on other examples, loss ")
     assert [line.split() for line in done.out[10:15]] == [line.split() for line in done.out[23:28]]
@@ -40,7 +44,9 @@ def test_heads_are_ranked_and_the_costliest_judged_on_other_lines(attent, run_fo
 
 
 @pytest.mark.needs_native
-def test_the_heads_of_one_type_of_weights_are_not_those_of_another(attent, run_folder: Path, files: list[Path], tmp_path: Path) -> None:
+def test_the_heads_of_one_type_of_weights_are_not_those_of_another(
+    attent, run_folder: Path, files: list[Path], tmp_path: Path
+) -> None:
     run, (source, target), out = tmp_path / "run", files, tmp_path / "heads.jsonl"
     shutil.copytree(run_folder, run)
     command = ("ablate", run, source, "--target", target, "--out", out)
@@ -48,7 +54,10 @@ def test_the_heads_of_one_type_of_weights_are_not_those_of_another(attent, run_f
     assert "dtype" not in json.loads(out.read_text(encoding="utf-8").split("\n")[0])
     assert attent("quantize", run).code == 0
     done = attent(*command)
-    assert (done.code, done.err[-1]) == (2, f"attent: {out} is of another run, of other examples or of other settings: name another file")
+    assert (done.code, done.err[-1]) == (
+        2,
+        f"attent: {out} is of another run, of other examples or of other settings: name another file",
+    )
     out.unlink()
     assert attent(*command).code == 0
     assert json.loads(out.read_text(encoding="utf-8").split("\n")[0])["dtype"] == "int8"
@@ -94,7 +103,9 @@ def test_translations_are_judged_by_bleu_and_texts_by_perplexity(
     attent, run_folder: Path, generating_folder: Path, files: list[Path]
 ) -> None:
     source, target = files
-    done = attent("ablate", run_folder, source, "--target", target, "--metric", "bleu", "--limit", 2, "--change", "mean")
+    done = attent(
+        "ablate", run_folder, source, "--target", target, "--metric", "bleu", "--limit", 2, "--change", "mean"
+    )
     assert done.out[0].startswith("BLEU ")
     assert done.out[0].endswith(" on 2 examples; what a head costs that is made mean:")
     done = attent("ablate", generating_folder, generating_folder.parent / "train.txt")
@@ -115,14 +126,25 @@ def test_blanks_are_judged_as_evaluate_does(attent, filling_folder: Path, tmp_pa
     assert attent("ablate", filling_folder, text).out[0].startswith("accuracy ")
 
 
-def test_what_does_not_go_together_is_said(attent, run_folder: Path, generating_folder: Path, files: list[Path]) -> None:
+def test_what_does_not_go_together_is_said(
+    attent, run_folder: Path, generating_folder: Path, files: list[Path]
+) -> None:
     source, target = files
     for arguments, message in [
         ((run_folder, source), "lines to translate need their references: --target FILE"),
-        ((run_folder, "-", "--target", target), "heads are judged on files, which are read more than once: not on standard input"),
-        ((run_folder, source, "--target", target, "--validate", source), "--validate FILE2 and --validate-target TARGET2 go together"),
+        (
+            (run_folder, "-", "--target", target),
+            "heads are judged on files, which are read more than once: not on standard input",
+        ),
+        (
+            (run_folder, source, "--target", target, "--validate", source),
+            "--validate FILE2 and --validate-target TARGET2 go together",
+        ),
         ((run_folder, source, "--target", target, "--beam", 3), "--beam is for --metric bleu"),
-        ((generating_folder, source, "--target", target), "--target and --validate-target are for a run that translates"),
+        (
+            (generating_folder, source, "--target", target),
+            "--target and --validate-target are for a run that translates",
+        ),
         ((run_folder, "no.txt", "--target", target), "no.txt is no file"),
     ]:
         assert attent("ablate", *arguments).err == [f"attent: {message}"]

@@ -72,7 +72,9 @@ def each(file: Path) -> list[tuple[Path, Path]]:
     return found
 
 
-def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_what_a_filter_reads(
+    attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = expected(run_folder, AttentionSelector())
     for arguments in ((), ("-",)):
         monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(file.read_bytes())})())
@@ -121,7 +123,9 @@ def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory
     text = "\n".join(f"2026-03-{day:02}\tfr | {day} mars 2026" for day in range(1, 29))
     (folder / "pairs.tsv").write_text(f"{text}\n", encoding="utf-8")
     tables = settings_file.read_text(encoding="utf-8")
-    settings = parse(f'[text]\ntrain = "{folder}/pairs.tsv"\ntokenizer = "char"\n{tables[tables.index("[model]") :]}', "reverse.toml")
+    settings = parse(
+        f'[text]\ntrain = "{folder}/pairs.tsv"\ntokenizer = "char"\n{tables[tables.index("[model]") :]}', "reverse.toml"
+    )
     follow(corpus_settings({"train": str(folder / "pairs.tsv")}, settings), folder / "run")
     return folder / "run"
 
@@ -131,7 +135,8 @@ def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_pat
     turned = tmp_path / "turned.tsv"
     turned.write_text("".join(f"{target}\t{source}\n" for source, target in PAIRS), encoding="utf-8")
     forward, backward = (
-        [parse(line).sure for line in attent("align", run, pairs).out] for run, pairs in ((run_folder, file), (reverse_folder, turned))
+        [parse(line).sure for line in attent("align", run, pairs).out]
+        for run, pairs in ((run_folder, file), (reverse_folder, turned))
     )
     joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrization", how).out
     flipped = [{(source, target) for target, source in links} for links in backward]
@@ -140,7 +145,9 @@ def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_pat
         assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
 
 
-def test_neither_chunks_nor_threads_change_a_line(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_chunks_nor_threads_change_a_line(
+    attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.write_text(4 * file.read_text(encoding="utf-8"), encoding="utf-8")
     whole = attent("align", run_folder, file).out
     assert len(whole) == 20
@@ -158,7 +165,9 @@ def test_neither_chunks_nor_threads_change_a_line(attent, run_folder: Path, file
         torch.set_num_threads(1)
 
 
-def test_lines_before_a_wrong_one_are_aligned(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_before_a_wrong_one_are_aligned(
+    attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = attent("align", run_folder, file).out
     file.write_text(file.read_text(encoding="utf-8") + "no tab\n", encoding="utf-8")
     monkeypatch.setattr("attent.cli.links.LINES", 2)
@@ -267,7 +276,9 @@ def test_what_cannot_be_read(attent, run_folder: Path, tmp_path: Path) -> None:
     assert attent("align", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is no file"]
     wrong = tmp_path / "wrong.tsv"
     wrong.write_text("a\tb\nno tab\n", encoding="utf-8")
-    assert attent("align", run_folder, wrong).err == [f"attent: {wrong}, line 2: must be source, tab, target, got 0 tabs"]
+    assert attent("align", run_folder, wrong).err == [
+        f"attent: {wrong}, line 2: must be source, tab, target, got 0 tabs"
+    ]
 
 
 def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
@@ -289,4 +300,8 @@ def test_a_run_without_attention_to_the_source(attent, settings_file: Path, tmp_
     model = RnnSettings(attention="none", embedding_width=5, width=6)
     follow(read(settings_file).model_copy(update={"model": model}), tmp_path / "blind")
     done = attent("align", tmp_path / "blind", file)
-    assert (done.code, done.out, done.err) == (2, [], ["attent: a model without attention to the source has no alignment"])
+    assert (done.code, done.out, done.err) == (
+        2,
+        [],
+        ["attent: a model without attention to the source has no alignment"],
+    )

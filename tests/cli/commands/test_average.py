@@ -10,7 +10,16 @@ import torch
 
 from attent.runs.weights import read_tensors
 
-SAVING = ("--updates", 6, "--set", "training.validate_every=2", "--set", "training.keep_best=2", "--set", "training.keep_last=3")
+SAVING = (
+    "--updates",
+    6,
+    "--set",
+    "training.validate_every=2",
+    "--set",
+    "training.keep_best=2",
+    "--set",
+    "training.keep_last=3",
+)
 # six updates teach nobody to write dates, which the exit code says
 NO_DATES = 2
 
@@ -36,7 +45,10 @@ def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) ->
     config = json.loads((trained / "config.json").read_text())
     assert config["training"]["outcome"]["averaged"] == [2, 4, 6]
     assert config["results"] == {}
-    assert config["digests"]["model.safetensors"] == hashlib.sha256((trained / "model.safetensors").read_bytes()).hexdigest()
+    assert (
+        config["digests"]["model.safetensors"]
+        == hashlib.sha256((trained / "model.safetensors").read_bytes()).hexdigest()
+    )
     assert done.code == 0
     translated = attent("translate", trained, "en | 3/3/2026")
     assert (translated.code, len(translated.out)) == (NO_DATES, 1)
@@ -70,4 +82,6 @@ def test_what_judges_a_mean_is_said_of_every_task(attent, trained: Path, filling
     shutil.copytree(trained, translating)
     config = json.loads((translating / "config.json").read_text())
     (translating / "config.json").write_text(json.dumps(config | {"corpus": {"text": {"train": "pairs.tsv"}}}))
-    assert attent("average", translating).err == [f"attent evaluate {translating} --source FILE --target FILE judges it"]
+    assert attent("average", translating).err == [
+        f"attent evaluate {translating} --source FILE --target FILE judges it"
+    ]

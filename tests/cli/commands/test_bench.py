@@ -15,12 +15,19 @@ TRAIN = ("bench", "train", "--pieces", 30, "--batch-tokens", 64, "--rounds", 1, 
 def test_the_measurements_are_listed(attent) -> None:
     done = attent("bench", "--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out if line.startswith("  ")][-4:] == ["attention", "train", "translate", "generate"]
+    assert [line.split()[0] for line in done.out if line.startswith("  ")][-4:] == [
+        "attention",
+        "train",
+        "translate",
+        "generate",
+    ]
 
 
 def test_a_calibration_stands_alone(attent, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
-    monkeypatch.setattr("attent.experiments.calibration.calibrate", lambda say: calls.append(say) or Report("Calibrated", {}, []))
+    monkeypatch.setattr(
+        "attent.experiments.calibration.calibrate", lambda say: calls.append(say) or Report("Calibrated", {}, [])
+    )
     monkeypatch.setattr("attent.experiments.report.machine_sentence", lambda machine: "on a machine")
     assert attent("bench", "--calibrate").out[0] == "## Calibrated"
     assert len(calls) == 1
@@ -49,7 +56,9 @@ def test_attention_for_machines(attent) -> None:
 
 @pytest.mark.slow
 def test_memory_is_measured_in_processes_of_their_own(attent) -> None:
-    done = attent("bench", "attention", "--rounds", 1, "--seconds", 0, "--score", "additive", "--shape", "1,1,1024,32", "--json")
+    done = attent(
+        "bench", "attention", "--rounds", 1, "--seconds", 0, "--score", "additive", "--shape", "1,1,1024,32", "--json"
+    )
     ours, textbook = json.loads("\n".join(done.out))["tables"][0]["rows"]
     assert ours["memory"] < 128 < textbook["memory"]  # MiB of the textbook's one table
 
@@ -59,7 +68,12 @@ def test_training(attent) -> None:
     assert done.code == 0
     assert "made-up sentences" in done.out[0]
     sides = [line.split("|")[1].strip() for line in done.out if line.startswith("| ")][2:]
-    assert sides == ["attent, float32", "attent, bfloat16", "nn.Transformer, float32", "nn.Transformer, bfloat16 autocast"]
+    assert sides == [
+        "attent, float32",
+        "attent, bfloat16",
+        "nn.Transformer, float32",
+        "nn.Transformer, bfloat16 autocast",
+    ]
     assert done.err[0] == "making up sentences"
 
 
@@ -80,13 +94,18 @@ def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
     done = attent("bench", "translate", run_folder, tmp_path / "lines.txt", "--rounds", 1, "--alone", 1)
     assert done.code == 0
     assert done.out[0] == "## 2 lines translated"
-    assert [line for line in done.out if line.endswith("per second:")] == ["greedy, lines per second:", "beam 5, lines per second:"]
+    assert [line for line in done.out if line.endswith("per second:")] == [
+        "greedy, lines per second:",
+        "beam 5, lines per second:",
+    ]
     assert sum(line.startswith("| attent |") for line in done.out) == 3
     assert [line.split()[0] for line in done.out if "left out" in line] == ["ctranslate2", "onnx"]
 
 
 def test_generation(attent, generating_folder: Path) -> None:
-    done = attent("bench", "generate", generating_folder, "--max-new-tokens", 3, "--batch", 1, "--batch", 2, "--rounds", 1)
+    done = attent(
+        "bench", "generate", generating_folder, "--max-new-tokens", 3, "--batch", 1, "--batch", 2, "--rounds", 1
+    )
     assert done.code == 0
     assert done.out[0] == "## Text generation, Transformer 1 × 8, 3 tokens a text"
     assert "greedy, new tokens per second:" in done.out

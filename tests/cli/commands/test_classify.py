@@ -28,7 +28,9 @@ threads = 1
 
 
 def made(folder: Path, table: str, model: str = "") -> Path:
-    follow(parse(SMALL.format(table=table, model=model), "small.toml"), folder / "run", progress=Progress(io.StringIO()))
+    follow(
+        parse(SMALL.format(table=table, model=model), "small.toml"), folder / "run", progress=Progress(io.StringIO())
+    )
     return folder / "run"
 
 
@@ -106,13 +108,22 @@ def test_a_line_for_each_line(of_texts: Path, tmp_path: Path, capsys: pytest.Cap
     assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["name"], len(one["best"])) for one in found] == [("text 3", 1), ("", 0), ("text 4", 1)]
-    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--row", "1", "--attention", str(tmp_path / "a.png")]) == 2
+    assert (
+        command(
+            ["classify", str(of_texts), str(tmp_path / "in.txt"), "--row", "1", "--attention", str(tmp_path / "a.png")]
+        )
+        == 2
+    )
     assert "--attention draws an example, and the line is empty or too long" in capsys.readouterr().err
 
 
 def test_a_line_that_is_too_long_is_named_and_stays_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    made(tmp_path, f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"', 'position = "learned"\nmaximum_length = 12')
+    made(
+        tmp_path,
+        f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"',
+        'position = "learned"\nmaximum_length = 12',
+    )
     (tmp_path / "in.txt").write_text(f"{'t' * 11}\n{'t' * 12}\ntext\n")
     assert command(["classify", str(tmp_path / "run"), str(tmp_path / "in.txt")]) == 2
     out, error = capsys.readouterr()
@@ -127,10 +138,17 @@ def test_where_it_looked_is_drawn(of_texts: Path, tmp_path: Path, capsys: pytest
     (tmp_path / "in.txt").write_text("text 3\ntext 4\n")
     assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--attention", str(tmp_path / "a.png")]) == 2
     assert "--attention draws one example, got 2: --row says which" in capsys.readouterr().err
-    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--attention", str(tmp_path / "a.png"), "--row", "1"]) == 0
+    assert (
+        command(
+            ["classify", str(of_texts), str(tmp_path / "in.txt"), "--attention", str(tmp_path / "a.png"), "--row", "1"]
+        )
+        == 0
+    )
 
 
-def test_vectors_are_classified_and_others_refused(of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_are_classified_and_others_refused(
+    of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(["classify", str(of_vectors), str(tmp_path / "v.npz"), "--row", "7"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     np.savez(tmp_path / "wide.npz", x=np.random.rand(2, 5, 4))
@@ -196,7 +214,9 @@ def test_a_text_is_shown_as_a_page(of_texts: Path, tmp_path: Path) -> None:
     assert '"labels":["CLS","t","e","x","t"," ","3"]' in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
-def test_a_run_of_vectors_says_what_shows_it(of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_vectors_says_what_shows_it(
+    of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(["show", str(of_vectors), "text"]) == 2
     assert "attent classify RUN FILE.npz --row N --attention FILE" in capsys.readouterr().err
     vectors = str(tmp_path / "v.npz")

@@ -33,7 +33,10 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
         (("scores", "--data", tmp_path), "attent: --data is the folder of --train"),
         (("scores", "--train", "-"), "attent: standard input can be read once"),
         (("scores", "--train", tmp_path / "no.tsv"), f"attent: {tmp_path}/no.tsv cannot be read"),
-        (("scores", "--train-source", tmp_path / "file"), "attent: text: train takes one file of pairs (train), or two"),
+        (
+            ("scores", "--train-source", tmp_path / "file"),
+            "attent: text: train takes one file of pairs (train), or two",
+        ),
     ):
         done = attent("compare", *arguments, "--out", tmp_path / "new")
         assert (done.code, len(done.err)) == (2, 1)
@@ -52,7 +55,10 @@ def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_fo
     done = attent("compare", "runs", run_folder, copy, *files, "--beam", 2)
     assert done.code == 0
     assert done.out[0] == "## Runs"
-    assert [line.split(" | ")[0] for line in done.out if line.startswith(f"| {tmp_path.root}")] == [f"| {run_folder}", f"| {copy}"]
+    assert [line.split(" | ")[0] for line in done.out if line.startswith(f"| {tmp_path.root}")] == [
+        f"| {run_folder}",
+        f"| {copy}",
+    ]
     assert {"runs.md", "runs.json"} <= {path.name for path in out.iterdir()}
     assert "tok:13a" in (out / "runs.json").read_text(encoding="utf-8")
     assert attent("compare", "runs", run_folder, copy, *files, "--target-language", "zh").code == 0
@@ -84,4 +90,6 @@ def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkey
     command = f"`attent compare scores --scores 'dot, local-m' --minutes 0.5 --out {out} --copy {copy}`"
     assert command in done.out
     assert command in (copy / "scores.md").read_text(encoding="utf-8").splitlines()
-    assert {path.name for path in out.iterdir()} == {path.name for path in copy.iterdir()} == {"scores.md", "scores.json"}
+    assert (
+        {path.name for path in out.iterdir()} == {path.name for path in copy.iterdir()} == {"scores.md", "scores.json"}
+    )

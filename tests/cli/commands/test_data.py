@@ -34,15 +34,29 @@ def test_dates_are_labelled_with_their_language(tmp_path: Path, capsys: pytest.C
 def test_stories_come_with_their_supporting_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--stories", "11", "--held-out", "5"]
     assert run(["data", "stories", "--out", str(tmp_path / "new"), "--kinds", "one, count", *few]) == 0
-    assert capsys.readouterr().out == f"11 stories to train on, 5 to validate on and 5 to judge by, in {tmp_path / 'new'}\n"
+    assert (
+        capsys.readouterr().out
+        == f"11 stories to train on, 5 to validate on and 5 to judge by, in {tmp_path / 'new'}\n"
+    )
     (*_, last) = (tmp_path / "new" / "test.jsonl").read_text(encoding="utf-8").splitlines()
     story = json.loads(last)
     assert story["kind"] == "one"
     assert story["answer"] in story["sentences"][story["support"][0]]
-    assert (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()[-1].endswith(f"{story['question']}\t{story['answer']}")
-    assert run(["data", "stories", "--out", str(tmp_path / "new"), "--kinds", "one, count", "--with-support", *few]) == 0
+    assert (
+        (tmp_path / "new" / "test.tsv")
+        .read_text(encoding="utf-8")
+        .splitlines()[-1]
+        .endswith(f"{story['question']}\t{story['answer']}")
+    )
+    assert (
+        run(["data", "stories", "--out", str(tmp_path / "new"), "--kinds", "one, count", "--with-support", *few]) == 0
+    )
     support, answer = story["sentences"][story["support"][0]], story["answer"]
-    assert (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").endswith(f"{story['question']}\t{support} {answer}\n")
+    assert (
+        (tmp_path / "new" / "test.tsv")
+        .read_text(encoding="utf-8")
+        .endswith(f"{story['question']}\t{support} {answer}\n")
+    )
     capsys.readouterr()
     assert run(["data", "stories", "--out", str(tmp_path), "--kinds", "four"]) == 2
     assert "unknown kind of question 'four'" in capsys.readouterr().err

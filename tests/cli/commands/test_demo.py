@@ -12,7 +12,10 @@ LAST_LINE = re.compile(r"exact match \d+\.\d % held-out dates, \d+\.\d % held-ou
 
 @pytest.fixture(autouse=True)
 def small(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo, with settings that take less than a second, and few dates: a model that has learnt nothing answers at length."""
+    """The demo, with settings that take less than a second, and few dates.
+
+    A model that has learnt nothing answers at length.
+    """
     monkeypatch.setattr("attent.cli.commands.demo.DATES", ("fr | 3 mars 2026", "1/2/1999"))
     monkeypatch.setattr("attent.cli.commands.demo.DRAWN", ("fr | 3 mars 2026", "1/2/1999"))
     monkeypatch.setattr(settings, "demo", lambda: settings.read(settings_file))

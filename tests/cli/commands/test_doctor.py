@@ -12,7 +12,9 @@ TITLES = ["attent", "required", "extras", "missing", "devices", "extension", "pr
 
 def doctor(code: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     command = f"{code}\nfrom attent.cli.app import run\nraise SystemExit(run(['doctor']))"
-    return subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False, env={**os.environ, **environment})
+    return subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
 
 
 def test_it_fits_a_screen_and_names_what_it_finds(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,8 @@ def test_an_old_torch_is_broken_and_all_else_is_said() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == [*TITLES[:4], "data"]
     assert done.stdout.splitlines()[-1].endswith("/nowhere (ATTENT_DATA), which is no folder")
     assert done.stderr == (
-        "broken: attent cannot compute here: attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade 'torch>=2.11'\n"
+        "broken: attent cannot compute here: attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade "
+        "'torch>=2.11'\n"
     )
 
 
@@ -66,10 +69,15 @@ def test_that_torch_is_too_old_is_said_once() -> None:
     old = "import importlib.metadata, torch\ninstalled = importlib.metadata.version\ntorch.__version__ = '2.4.0'\n"
     old += "importlib.metadata.version = lambda package: '2.4.0' if package == 'torch' else installed(package)"
     done = doctor(old)
-    assert (done.returncode, done.stderr) == (2, "broken: torch 2.4.0 is too old: pip install --upgrade 'torch>=2.11'\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "broken: torch 2.4.0 is too old: pip install --upgrade 'torch>=2.11'\n",
+    )
 
 
-OPTIONAL = [pytest.param(library, marks=pytest.mark.slow) for library in ("babel", "sacrebleu", "sentencepiece", "transformers")]
+OPTIONAL = [
+    pytest.param(library, marks=pytest.mark.slow) for library in ("babel", "sacrebleu", "sentencepiece", "transformers")
+]
 
 
 @pytest.mark.parametrize("library", ["torch", "numpy", "rich", *OPTIONAL])
@@ -96,5 +104,7 @@ def test_what_is_not_installed_or_too_old_is_named(attent, monkeypatch: pytest.M
     assert done.out[1].endswith(", nowhere-to-be-had missing")
     assert done.out[2].split(maxsplit=1) == ["extras", "plot"]
     assert done.out[3].split(maxsplit=2)[:2] == ["missing", "onnx"]
-    assert done.err[0].startswith("broken: torch 2") and done.err[0].endswith(" is too old: pip install --upgrade 'torch>=99.1'")
+    assert done.err[0].startswith("broken: torch 2") and done.err[0].endswith(
+        " is too old: pip install --upgrade 'torch>=99.1'"
+    )
     assert done.err[1] == "broken: nowhere-to-be-had is not installed: pip install --upgrade 'nowhere-to-be-had>=1.2'"

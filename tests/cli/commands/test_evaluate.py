@@ -41,7 +41,9 @@ def test_numbers_stand_below_each_other() -> None:
 
 def test_the_bleu_of_few_pairs_has_its_interval() -> None:
     scores = {"pairs": 10, "translated": 10, "loss": 2.0, "chrF2": 41.0, "BLEU": 22.8, "BLEU interval": 12.34}
-    assert result_lines({"validation": scores}) == ["validation  BLEU  22.8 ± 12.3  chrF2  41.0  loss 2.000 nats per token  (10 pairs)"]
+    assert result_lines({"validation": scores}) == [
+        "validation  BLEU  22.8 ± 12.3  chrF2  41.0  loss 2.000 nats per token  (10 pairs)"
+    ]
     assert result_lines({"validation": scores | {"BLEU interval": 0.0}})[0].startswith("validation  BLEU  22.8  chrF2")
 
 
@@ -79,7 +81,9 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     assert 0 <= measured["bleu"] <= 100
     assert 0 < measured["chrf"] < 100
     scores = load(run_folder).score(list(zip(SOURCES, target.read_text(encoding="utf-8").split("\n"), strict=True)))
-    assert measured["loss"] == pytest.approx(-sum(one.log_probability for one in scores) / sum(one.tokens for one in scores))
+    assert measured["loss"] == pytest.approx(
+        -sum(one.log_probability for one in scores) / sum(one.tokens for one in scores)
+    )
     done = attent("evaluate", run_folder, *options)
     assert [line.split("  ")[0] for line in done.out] == ["BLEU", "chrF2", "exact match", "loss"]
     assert done.err == [f"translating 3 lines of {source}"]
@@ -88,7 +92,9 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
 def test_a_file_is_compared_in_small_letters(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
     files[1].write_text(files[1].read_text(encoding="utf-8").upper().replace("X", "x"), encoding="utf-8")
     options = ("--source", files[0], "--target", files[1], "--beam", 2, "--tokenize", "char", "--json")
-    as_they_are, small = (json.loads("\n".join(attent("evaluate", run_folder, *options, *more).out)) for more in ((), ("--lowercase",)))
+    as_they_are, small = (
+        json.loads("\n".join(attent("evaluate", run_folder, *options, *more).out)) for more in ((), ("--lowercase",))
+    )
     assert "case:lc" in small["bleu_signature"]
     assert small["bleu"] >= as_they_are["bleu"]
     assert "case:lc" in small["chrf_signature"]
@@ -123,7 +129,9 @@ def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]
         (["--source", "SOURCE", "--target", "SOURCE", "--tokenize", "nine"], "did you mean 'none'"),
     ],
 )
-def test_what_cannot_be_judged(attent, run_folder: Path, files: tuple[Path, Path], options: list[object], says: str) -> None:
+def test_what_cannot_be_judged(
+    attent, run_folder: Path, files: tuple[Path, Path], options: list[object], says: str
+) -> None:
     (files[0].parent / "short.txt").write_text("one")
     names = {"SOURCE": files[0], "SHORT": files[0].parent / "short.txt"}
     done = attent("evaluate", run_folder, *(names.get(str(option), option) for option in options))
@@ -133,7 +141,11 @@ def test_what_cannot_be_judged(attent, run_folder: Path, files: tuple[Path, Path
 
 def test_files_of_different_numbers_of_lines_are_named(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
     (short := files[0].parent / "shorter.txt").write_text("one")
-    assert attent("evaluate", run_folder, "--source", files[0], "--target", short).err[-1].endswith(f"references ({files[0]}, {short})")
+    assert (
+        attent("evaluate", run_folder, "--source", files[0], "--target", short)
+        .err[-1]
+        .endswith(f"references ({files[0]}, {short})")
+    )
 
 
 def test_an_option_for_a_run_of_another_task_is_refused_with_what_the_run_does(attent, run_folder: Path) -> None:
@@ -146,7 +158,9 @@ def test_an_option_for_a_run_of_another_task_is_refused_with_what_the_run_does(a
 def own_pairs(tmp_path: Path) -> tuple[Path, RunSettings]:
     """Pairs of one's own, and settings of a run on them."""
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"{'ab' * (row % 7 + 1)} {row}\t{'c' * (row % 5 + 1)}\n" for row in range(60)) + "a" * 99 + "\tb\n")
+    file.write_text(
+        "".join(f"{'ab' * (row % 7 + 1)} {row}\t{'c' * (row % 5 + 1)}\n" for row in range(60)) + "a" * 99 + "\tb\n"
+    )
     tables = toml(
         {
             "text": {"train": str(file), "tokenizer": "char", "maximum_length": 30},
@@ -168,7 +182,9 @@ def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_p
     done = attent("evaluate", tmp_path / "run", "--json")
     assert done.code == 0
     judged = json.loads("\n".join(done.out))["validation"]
-    assert judged == pytest.approx({name: score for name, score in results["validation"].items() if name != "BLEU interval"})
+    assert judged == pytest.approx(
+        {name: score for name, score in results["validation"].items() if name != "BLEU interval"}
+    )
     assert judged["pairs"] == (2 if has_file else 3)
     assert any("1 dropped: longer than the maximum length (line 61)" in line for line in done.err)
     assert attent("evaluate", tmp_path / "run").out[0].startswith("validation  BLEU ")
@@ -200,7 +216,10 @@ def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_p
     file.write_text("ab\tcc\n" * 2 + whole)
     done = attent("evaluate", tmp_path / "run")
     assert done[:2] == (2, [])
-    assert "has changed, and the run may have learnt what it would be judged by; --source FILE --target FILE judges it" in done.err[0]
+    assert (
+        "has changed, and the run may have learnt what it would be judged by; --source FILE --target FILE judges it"
+        in done.err[0]
+    )
     file.unlink()
     done = attent("evaluate", tmp_path / "run")
     assert done[:2] == (2, [])

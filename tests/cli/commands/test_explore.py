@@ -41,13 +41,19 @@ def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, aske
     assert [run["task"] for run in asked[0]["runs"]] == ["translate"]
 
 
-def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_two_side_by_side(
+    attent: Any, run_folder: Path, filling_folder: Path, asked: list[dict[str, Any]], tmp_path: Path
+) -> None:
     assert attent("explore", run_folder, run_folder, "--port", 0, "--no-open").code == 0
     assert attent("explore", run_folder, "--normalizer", "entmax15", "--port", 0, "--no-open").code == 0
     file = tmp_path / "long.txt"
     file.write_text("the dog was [MASK] .\nthe cat ran .\n", encoding="utf-8")
     assert attent("explore", filling_folder, "--file", file, "--port", 0, "--no-open").code == 0
-    assert [[run["name"] for run in about["runs"]] for about in asked] == [["small"] * 2, ["small", "small · normalizer entmax15"], ["run"]]
+    assert [[run["name"] for run in about["runs"]] for about in asked] == [
+        ["small"] * 2,
+        ["small", "small · normalizer entmax15"],
+        ["run"],
+    ]
     assert asked[2]["text"] == "the dog was [MASK] . the cat ran ."
 
 
@@ -66,7 +72,9 @@ def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, a
         (["RUN", "--text", "a", "--file", "FILE"], "two texts to begin with"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(attent: Any, run_folder: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_is_said_in_one_line(
+    attent: Any, run_folder: Path, tmp_path: Path, arguments: list[str], said: str
+) -> None:
     (tmp_path / "text.txt").write_text("some text\n", encoding="utf-8")
     named = {"RUN": run_folder, "FILE": tmp_path / "text.txt"}
     done = attent("explore", *(named.get(argument, argument) for argument in arguments), "--no-open")

@@ -22,14 +22,20 @@ def test_an_export_is_compared_and_translates(attent, run_folder: Path, tmp_path
     assert (done.code, done.err) == (0, [f"writing {run_folder} for ctranslate2, and comparing"])
     # two updates leave a model undecided, and rounding may decide
     assert done.out[0] == f"compared on 2 lines of {sample}"
-    assert [line.split(" of ")[1] for line in done.out[1:-1] if line[0] != " "] == ["2 lines differ from attent's own"] * 2
+    assert [line.split(" of ")[1] for line in done.out[1:-1] if line[0] != " "] == [
+        "2 lines differ from attent's own"
+    ] * 2
     assert done.out[-1] == str(tmp_path / "there")
-    translated = attent("translate", run_folder, sample, "--engine", "ctranslate2", "--exported", tmp_path / "there", "--max-length", 5)
+    translated = attent(
+        "translate", run_folder, sample, "--engine", "ctranslate2", "--exported", tmp_path / "there", "--max-length", 5
+    )
     assert translated.out == attent("translate", run_folder, sample, "--max-length", 5).out
 
 
 @pytest.mark.usefixtures("_ctranslate2")
-def test_weights_in_eight_bits_are_judged_beside_our_own_on_the_validation(attent, run_folder: Path, tmp_path: Path) -> None:
+def test_weights_in_eight_bits_are_judged_beside_our_own_on_the_validation(
+    attent, run_folder: Path, tmp_path: Path
+) -> None:
     done = attent("export", run_folder, "--to", "ctranslate2", "--quantization", "int8", "--out", tmp_path / "there")
     assert done.out[0] == "compared on 8 lines of the run's validation"
     scores = [line for line in done.out if line.startswith("  attent: BLEU ")]
@@ -39,7 +45,9 @@ def test_weights_in_eight_bits_are_judged_beside_our_own_on_the_validation(atten
     sample.write_text(LINES, encoding="utf-8")
     references.write_text("2026-03-03\n1-1-1\n", encoding="utf-8")
     named = ("--source", sample, "--target", references)
-    done = attent("export", run_folder, "--to", "ctranslate2", "--quantization", "int8", "--out", tmp_path / "there", *named)
+    done = attent(
+        "export", run_folder, "--to", "ctranslate2", "--quantization", "int8", "--out", tmp_path / "there", *named
+    )
     assert done.out[0] == f"compared on 2 lines of {sample} and {references}"
     comparison = json.loads((tmp_path / "there" / "export.json").read_text(encoding="utf-8"))["comparison"]
     assert comparison["lines"] == 2
@@ -63,7 +71,10 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
     [
         (["--to", "tensorrt"], "'ctranslate2', 'onnx'"),
         ([], "Missing option '--to'"),
-        (["--to", "onnx", "--target", "nowhere.txt"], "references go with lines to translate: --source FILE --target FILE"),
+        (
+            ["--to", "onnx", "--target", "nowhere.txt"],
+            "references go with lines to translate: --source FILE --target FILE",
+        ),
         (["--to", "onnx", "--quantization", "int8"], "in float32 alone; quantization is for --to ctranslate2"),
         (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),
     ],

@@ -26,7 +26,9 @@ def test_json_has_every_weight(attent, filling_folder: Path) -> None:
     assert sum(look["weight"] for look in found["blanks"][0]["looks"]) == pytest.approx(1, abs=1e-5)
 
 
-def test_lines_come_from_a_file_or_standard_input(attent, filling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_come_from_a_file_or_standard_input(
+    attent, filling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("the [MASK] slept\n\nthe dog [MASK]\n", encoding="utf-8")
     done = attent("fill", filling_folder, file, "--json")
@@ -69,7 +71,9 @@ def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) ->
         ([TEXT, "--head", "2"], "head must be from 0 to 1, got 2"),
     ],
 )
-def test_what_cannot_be_filled_is_said_in_one_line(attent, filling_folder: Path, arguments: list[str], says: str) -> None:
+def test_what_cannot_be_filled_is_said_in_one_line(
+    attent, filling_folder: Path, arguments: list[str], says: str
+) -> None:
     done = attent("fill", filling_folder, *arguments)
     assert (done.code, done.out, done.err) == (2, [], [f"attent: {says}"])
 

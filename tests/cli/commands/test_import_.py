@@ -25,11 +25,17 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> None:
-    done = attent("import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn")
+    done = attent(
+        "import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn"
+    )
     assert done.code == 0
     assert done.out == [f"model (transformers m2m_100, licence: not named): {tmp_path / 'run'}"]
-    assert done.err[-1].startswith(f"attent translate {tmp_path / 'run'} --beam 5 --length-penalty 1 --length-form length")
-    again = attent("import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn")
+    assert done.err[-1].startswith(
+        f"attent translate {tmp_path / 'run'} --beam 5 --length-penalty 1 --length-form length"
+    )
+    again = attent(
+        "import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn"
+    )
     assert (again.code, again.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
 
 
@@ -37,14 +43,18 @@ def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> No
     done = attent("import", model, "--out", tmp_path / "run")
     assert done.code == 2
     assert "--source-language" in done.err[-1]
-    assert attent("translate", model, LINE).err == [f"attent: {model} is a Hugging Face model and no run folder: {IMPORT}"]
+    assert attent("translate", model, LINE).err == [
+        f"attent: {model} is a Hugging Face model and no run folder: {IMPORT}"
+    ]
     assert not [*tmp_path.iterdir()]
 
 
 def test_every_command_takes_the_run(attent: Any, run: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text(f"{LINE}\tEin Hund läuft.\nL'été\tDer Sommer\n", "utf-8")
     (tmp_path / "lines.txt").write_text(f"{LINE}\nL'été\n", "utf-8")
-    translated = attent("translate", run, tmp_path / "lines.txt", "--beam", 4, "--length-form", "length", "--alignments")
+    translated = attent(
+        "translate", run, tmp_path / "lines.txt", "--beam", 4, "--length-form", "length", "--alignments"
+    )
     assert (translated.code, len(translated.out)) == (0, 2)
     assert attent("score", run, tmp_path / "pairs.tsv").code == 0
     assert attent("evaluate", run, "--source", tmp_path / "lines.txt", "--target", tmp_path / "lines.txt").code == 0

@@ -25,7 +25,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "bert"
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=6, num_hidden_layers=2, num_attention_heads=3, intermediate_size=5, max_position_embeddings=11
+        vocab_size=len(WORDS),
+        hidden_size=6,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=5,
+        max_position_embeddings=11,
     )
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     transformers.BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
@@ -38,7 +43,9 @@ def test_its_attention_is_shown(attent, folder: Path, tmp_path: Path) -> None:
     assert done.out[0] == "bert.encoder.layer.1.attention.self, mean over 3 heads"
     assert f"<title>{TEXT}</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     heads = attent("show", folder, TEXT, "--layer", 0, "--head", "all").out
-    assert [line for line in heads if "attention" in line] == [f"bert.encoder.layer.0.attention.self, head {head}" for head in range(3)]
+    assert [line for line in heads if "attention" in line] == [
+        f"bert.encoder.layer.0.attention.self, head {head}" for head in range(3)
+    ]
 
 
 def test_its_blanks_are_filled(attent, folder: Path) -> None:
@@ -67,7 +74,9 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
 def test_other_commands_say_which_take_it(attent, folder: Path, command: list[str]) -> None:
     done = attent(command[0], folder, *command[1:])
     assert done[:2] == (2, [])
-    assert done.err == [f"attent: {folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"]
+    assert done.err == [
+        f"attent: {folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +100,15 @@ def test_a_name_that_is_nowhere(attent, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
     done = attent(command, "no-such/model", TEXT)
     assert done[:2] == (2, [])
-    assert done.err == ["attent: no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"]
-    assert "no-such/model is no run folder, and cannot be fetched" in attent(command, "no-such/model", TEXT, "--download").err[0]
+    assert done.err == [
+        "attent: no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+    ]
+    assert (
+        "no-such/model is no run folder, and cannot be fetched"
+        in attent(command, "no-such/model", TEXT, "--download").err[0]
+    )
     (tmp_path / "empty").mkdir()
-    assert attent(command, tmp_path / "empty", TEXT).err == [f"attent: {tmp_path / 'empty'} is no run folder: it has no config.json"]
+    assert attent(command, tmp_path / "empty", TEXT).err == [
+        f"attent: {tmp_path / 'empty'} is no run folder: it has no config.json"
+    ]
     assert "nothing is no run folder: there is no such folder" in attent(command, tmp_path / "nothing", TEXT).err[0]

@@ -29,7 +29,9 @@ def test_a_line_is_a_pair(attent, run_folder: Path, tmp_path: Path, text: str, t
     assert done.err == [f"attent: {file}, line 2: must be source, tab, target, got {tabs} tabs"]
 
 
-def test_a_pair_that_is_too_long_is_named_by_its_line(attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_is_too_long_is_named_by_its_line(
+    attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(score, "LINES", 2)
     monkeypatch.setattr(Transformer, "longest", 16)
     file = tmp_path / "pairs.tsv"

@@ -22,7 +22,9 @@ def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
     done = attent("show", run_folder, TEXT, "--kind", "encoder", "--layer", 0, "--head", 1)
     assert done.out[0] == "encoder.layers.0.self_attention, head 1"
     both = attent("show", run_folder, TEXT, "--head", "all").out
-    assert [line for line in both if "_attention" in line] == [f"decoder.layers.1.cross_attention, head {head}" for head in (0, 1)]
+    assert [line for line in both if "_attention" in line] == [
+        f"decoder.layers.1.cross_attention, head {head}" for head in (0, 1)
+    ]
 
 
 @pytest.mark.parametrize("name", ["map.png", "map.svg"])
@@ -81,4 +83,7 @@ def test_another_translation_is_shown_where_given(attent, run_folder: Path, fill
     done = attent("show", run_folder, TEXT, "--translation", "2026-03-05")
     assert done.code == 0
     assert done.out == heat_map(panel_of(load(run_folder).map(TEXT, "2026-03-05"))).splitlines()
-    assert "--translation is for runs that translate" in attent("show", filling_folder, "a [MASK]", "--translation", "b").err[0]
+    assert (
+        "--translation is for runs that translate"
+        in attent("show", filling_folder, "a [MASK]", "--translation", "b").err[0]
+    )

@@ -9,7 +9,21 @@ import pytest
 
 def test_training_leaves_a_run_that_translates(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "mine"
-    done = attent("train", "--config", settings_file, "--out", out, "--updates", 3, "--seed", 5, "--threads", 1, "--set", "model.heads=4")
+    done = attent(
+        "train",
+        "--config",
+        settings_file,
+        "--out",
+        out,
+        "--updates",
+        3,
+        "--seed",
+        5,
+        "--threads",
+        1,
+        "--set",
+        "model.heads=4",
+    )
     assert done.code == 0
     assert done.out[0] == f"run: {out}"
     assert [line.split("  ")[0] for line in done.out[1:]] == ["held-out dates", "held-out combinations"]
@@ -30,7 +44,9 @@ def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: 
     assert attent("train", "--config", settings_file, "--out", out, "--replace").code == 0
 
 
-def test_runs_are_named_after_their_settings(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_named_after_their_settings(
+    attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = attent("train", "--config", settings_file)
     assert (done.code, done.out[0]) == (0, f"run: {Path('runs') / 'small'}")
@@ -40,7 +56,10 @@ def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     assert attent("train", "--config", settings_file, "--out", out, "--steps", 2, "--save-every", 1).code == 0
     finished = attent("train", "--resume", out)
-    assert (finished.code, finished.err[-1]) == (2, f"attent: {out} is finished; --updates or --minutes says for how long it shall go on")
+    assert (finished.code, finished.err[-1]) == (
+        2,
+        f"attent: {out} is finished; --updates or --minutes says for how long it shall go on",
+    )
     seeded = attent("train", "--resume", out, "--seed", 3)
     assert (seeded.code, seeded.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --seed"])
     done = attent("train", "--resume", out, "--steps", 4, "--threads", 1)
@@ -51,7 +70,9 @@ def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
 def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     assert attent("train", "--config", settings_file, "--out", out).code == 0
-    for updates, arguments in enumerate((["--out", out, "--resume"], ["--resume", "--out", out], ["--resume", out]), start=3):
+    for updates, arguments in enumerate(
+        (["--out", out, "--resume"], ["--resume", "--out", out], ["--resume", out]), start=3
+    ):
         done = attent("train", *arguments, "--steps", updates)
         assert (done.code, done.out[0], done.err[0]) == (0, f"run: {out}", f"going on with {out}")
         assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == updates
@@ -64,7 +85,9 @@ def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_
 
 
 def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Path, tmp_path: Path) -> None:
-    done = attent("train", "--config", settings_file, "--init-from", run_folder, "--out", tmp_path / "tuned", "--updates", 1)
+    done = attent(
+        "train", "--config", settings_file, "--init-from", run_folder, "--out", tmp_path / "tuned", "--updates", 1
+    )
     assert done.code == 0
 
 
@@ -97,7 +120,9 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
     ],
 )
 def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, options: list[str], says: str) -> None:
-    done = attent("train", "--config", settings_file, *(["--out", tmp_path / "run"] if "--out" not in options else []), *options)
+    done = attent(
+        "train", "--config", settings_file, *(["--out", tmp_path / "run"] if "--out" not in options else []), *options
+    )
     assert done[:2] == (2, [])
     assert says in done.err[-1]
     assert list(tmp_path.iterdir()) == []
@@ -116,7 +141,17 @@ def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggeste
 
 @pytest.mark.parametrize(
     "option",
-    ["--train", "--train-source", "--valid-target", "--text", "--valid-text", "--images", "--size", "--labelled", "--valid-labelled"],
+    [
+        "--train",
+        "--train-source",
+        "--valid-target",
+        "--text",
+        "--valid-text",
+        "--images",
+        "--size",
+        "--labelled",
+        "--valid-labelled",
+    ],
 )
 def test_a_run_that_goes_on_keeps_its_corpus(attent, tmp_path: Path, option: str) -> None:
     assert attent("train", "--resume", tmp_path, option, "a").err == [

@@ -90,7 +90,8 @@ def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor a text")]
+    ("name", "says"),
+    [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor a text")],
 )
 def test_a_file_that_is_not_there_is_no_text(attent, run_folder: Path, name: str, says: str) -> None:
     done = attent("translate", run_folder, name)
@@ -120,14 +121,30 @@ def test_a_damaged_run(attent, run_folder: Path, tmp_path: Path) -> None:
 def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("en | 3/3/2026\n\nen | 3/4/2026\n", encoding="utf-8")
-    done = attent("translate", run_folder, file, "--beam", 3, "--n-best", 2, "--max-length", 6, "--length-penalty", 1, "--batch", 1)
+    done = attent(
+        "translate",
+        run_folder,
+        file,
+        "--beam",
+        3,
+        "--n-best",
+        2,
+        "--max-length",
+        6,
+        "--length-penalty",
+        1,
+        "--batch",
+        1,
+    )
     assert done.code == NO_DATES
     fields = [line.split(" ||| ") for line in done.out]
     assert [one[0] for one in fields] == ["0", "0", "1", "2", "2"]
     for _, _, parts, score in fields:
         values = [float(part.split("=")[1]) for part in parts.split()]
         assert values[0] / values[1] == pytest.approx(float(score), abs=1e-5)
-    single = attent("translate", run_folder, file, "--beam", 3, "--max-length", 6, "--length-penalty", 1, "--batch-tokens", 40)
+    single = attent(
+        "translate", run_folder, file, "--beam", 3, "--max-length", 6, "--length-penalty", 1, "--batch-tokens", 40
+    )
     assert single.code == NO_DATES
     assert single.out == [fields[place][1] for place in (0, 2, 3)]
 
@@ -135,7 +152,19 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
 def test_a_json_object_a_line(attent, run_folder: Path) -> None:
     text = "en | 3/3/2026"
     done = attent(
-        "translate", run_folder, text, "--format", "jsonl", "--sample", "--n-best", 3, "--seed", 4, "--top-p", 0.9, "--alignments"
+        "translate",
+        run_folder,
+        text,
+        "--format",
+        "jsonl",
+        "--sample",
+        "--n-best",
+        3,
+        "--seed",
+        4,
+        "--top-p",
+        0.9,
+        "--alignments",
     )
     assert done.code == NO_DATES
     (written,) = map(json.loads, done.out)
@@ -147,7 +176,18 @@ def test_a_json_object_a_line(attent, run_folder: Path) -> None:
 
 
 def test_alignments_are_of_words(attent, run_folder: Path) -> None:
-    done = attent("translate", run_folder, "en | 3/3/2026", "--prefix", "20", "--max-length", 4, "--alignments", "--no-repeat-ngram", 2)
+    done = attent(
+        "translate",
+        run_folder,
+        "en | 3/3/2026",
+        "--prefix",
+        "20",
+        "--max-length",
+        4,
+        "--alignments",
+        "--no-repeat-ngram",
+        2,
+    )
     assert done.code == NO_DATES
     text, alignment = done.out[0].split(" ||| ")
     assert text.startswith("20")
@@ -199,7 +239,10 @@ def test_options_that_cannot_be_followed(attent, run_folder: Path, options: list
     [
         (["--engine", "onnx"], "holds no export; attent export "),
         (["--engine", "onnx", "--alignments"], "look at attention, which the engine onnx does not show"),
-        (["--engine", "ctranslate2", "--replace-unknown"], "look at attention, which the engine ctranslate2 does not show"),
+        (
+            ["--engine", "ctranslate2", "--replace-unknown"],
+            "look at attention, which the engine ctranslate2 does not show",
+        ),
         (["--exported", "there"], "--exported is for another engine than attent's own: give --engine"),
         (["--engine", "marian"], "'attent', 'ctranslate2', 'onnx'"),
     ],
@@ -210,7 +253,9 @@ def test_engines_that_cannot_do_it(attent, run_folder: Path, options: list[objec
     assert says in done.err[0]
 
 
-@pytest.mark.xfail(reason="callers respell texts for a vocabulary, and the library's `translate` is none of them", strict=True)
+@pytest.mark.xfail(
+    reason="callers respell texts for a vocabulary, and the library's `translate` is none of them", strict=True
+)
 def test_the_command_and_the_library_translate_alike(attent) -> None:
     text, folder = "ａ man in a ｂlue shirt", FROZEN / "bahdanau"
     assert attent("translate", folder, text).out == translator.load(folder).translate([text])

@@ -16,7 +16,9 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
     run = read_run(run_folder)
     characters = [character for character in run.source_tokenizer.entries if character.strip()]
     assert (done.code, done.out) == (0, [f"{len(characters)} words of 8 numbers: {out}"])
-    assert done.err[0].startswith(f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, ")
+    assert done.err[0].startswith(
+        f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, "
+    )
     found, embedding = read(out), run.model.embeddings["source"]
     assert found.words == characters
     for character in characters[:5]:
@@ -33,7 +35,10 @@ def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tm
     for arguments, said in (
         (["--out", tmp_path / "a.csv"], "attent: a file of word vectors is named .txt (glove), "),
         (["--out", tmp_path / "a.txt", "--side", "middle"], "attent: unknown side 'middle' (known: source, target)"),
-        (["--out", tmp_path / "nowhere" / "a.txt"], f"attent: {tmp_path / 'nowhere' / '.a.txt.part'} cannot be written: "),
+        (
+            ["--out", tmp_path / "nowhere" / "a.txt"],
+            f"attent: {tmp_path / 'nowhere' / '.a.txt.part'} cannot be written: ",
+        ),
         ([], "attent: Missing option '--out'"),
     ):
         done = attent("vectors", run_folder, *arguments)

@@ -14,10 +14,28 @@ from attent.views.walk_run import walk_run
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
     done = attent(
-        "walk", "a b c", "--heads", 2, "--score", "general", "--mask", "causal", "--seed", 3, "--width", 6, "--normalizer", "sparsemax"
+        "walk",
+        "a b c",
+        "--heads",
+        2,
+        "--score",
+        "general",
+        "--mask",
+        "causal",
+        "--seed",
+        3,
+        "--width",
+        6,
+        "--normalizer",
+        "sparsemax",
     )
     assert done.code == 0
-    assert done.out == str(walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normalizer="sparsemax")).splitlines()
+    assert (
+        done.out
+        == str(
+            walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normalizer="sparsemax")
+        ).splitlines()
+    )
 
 
 def test_a_position_a_mask_a_second_text_vectors_and_the_whole_layer(attent, tmp_path: Path) -> None:
@@ -55,7 +73,10 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
         (["The", "cat"], "there is no run folder The; a text of several words goes in quotes"),
         (["a b", "--heads", 3], "heads must divide the width, 4, got 3"),
         (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
-        (["a b", "--normalizer", "topk"], "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, "),
+        (
+            ["a b", "--normalizer", "topk"],
+            "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, ",
+        ),
         (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
         (["a b", "--mask", "padding"], "mask padding needs numbers: padding:5"),
         (["a b", "--mask", "selected"], "in Python: attent.walk(TEXT, mask=Selected(indices))"),

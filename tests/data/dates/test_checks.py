@@ -14,7 +14,9 @@ def test_no_text_of_the_corpus_is_refused() -> None:
     assert all(is_date(pair.target) for pair in corpus.train)
 
 
-@pytest.mark.parametrize("text", ["banana", "", "fr | mardi 3 mars 26", "3 mars 1799", "3 mars 2201", "20260303", "fr | 3 mars 20 26"])
+@pytest.mark.parametrize(
+    "text", ["banana", "", "fr | mardi 3 mars 26", "3 mars 1799", "3 mars 2201", "20260303", "fr | 3 mars 20 26"]
+)
 def test_a_text_without_a_whole_year_is_no_date(text: str) -> None:
     assert why_no_date(text) == f"{text!r} holds no year from 1800 to 2200 in four digits"
 
@@ -25,7 +27,8 @@ def test_a_year_counts_in_any_digits(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "right"), [("2026-03-03", True), ("2024-02-29", True), ("2026-02-29", False), ("20260303", False), ("", False)]
+    ("text", "right"),
+    [("2026-03-03", True), ("2024-02-29", True), ("2026-02-29", False), ("20260303", False), ("", False)],
 )
 def test_a_translation_is_a_day_of_the_calendar(text: str, right: bool) -> None:
     assert is_date(text) is right

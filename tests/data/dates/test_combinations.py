@@ -27,7 +27,9 @@ def all_words(lines: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", [0, 5, 23])
-def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(seed: int, demo: dict[str, list[DatePattern]]) -> None:
+def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(
+    seed: int, demo: dict[str, list[DatePattern]]
+) -> None:
     held = hold_out(demo, 12, Random(seed))
     assert len(set(held)) == 12
     assert all(pattern.spells_month for pattern in held)

@@ -161,7 +161,11 @@ def test_the_same_settings_give_the_same_pairs_in_every_process() -> None:
     paths = [str(Path(__file__).parent), *sys.path]
     answers = [
         subprocess.run(
-            [sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}
+            [sys.executable, "-c", code, *paths],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
         ).stdout.split()
         for seed in ("1", "2")
     ]
@@ -199,7 +203,9 @@ def test_no_tag_is_left_out_when_none_should_be() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_the_locales_own_digits_have_their_share(share: float) -> None:
-    settings = SMALL.model_copy(update={"locales": ("fa",), "held_out_combinations": 0, "native_digits": share, "training_pairs": 2003})
+    settings = SMALL.model_copy(
+        update={"locales": ("fa",), "held_out_combinations": 0, "native_digits": share, "training_pairs": 2003}
+    )
     train = dates(settings).train
     own = sum(any("۰" <= character <= "۹" for character in pair.source) for pair in train)
     latin = sum(any("0" <= character <= "9" for character in pair.source) for pair in train)
@@ -240,7 +246,9 @@ ISO = "2026-03-03"
 def pair(source: str, **fields: str) -> Pair:
     """A pair whose fields are these parts of the source."""
     spans = [range(start := source.index(fields[name]), start + len(fields[name])) for name in ("year", "month", "day")]
-    return Pair(source, ISO, tuple((s, t) for span, field in zip(spans, FIELDS, strict=True) for s in span for t in field))
+    return Pair(
+        source, ISO, tuple((s, t) for span, field in zip(spans, FIELDS, strict=True) for s in span for t in field)
+    )
 
 
 YEAR_AT_6 = {(6, 0), (7, 1), (8, 2), (9, 3)}
@@ -251,7 +259,9 @@ def test_worked_by_hand() -> None:
     # the day's only digit is its last; a month in letters has no sure link
     assert gold.sure == YEAR_AT_6 | {(0, 9)}
     assert gold.possible - gold.sure == (
-        {(s, t) for s in range(6, 10) for t in range(4)} - YEAR_AT_6 | {(s, t) for s in (2, 3, 4) for t in (5, 6)} | {(0, 8)}
+        {(s, t) for s in range(6, 10) for t in range(4)} - YEAR_AT_6
+        | {(s, t) for s in (2, 3, 4) for t in (5, 6)}
+        | {(0, 8)}
     )
 
 
@@ -273,7 +283,9 @@ def test_hyphens_are_no_words() -> None:
 
 @pytest.mark.parametrize("locales", [("en", "fr", "ja", "fa", "mr"), ("ar_EG", "zh", "ko", "ru")])
 def test_sure_links_join_equal_digits_and_every_link_stays_in_its_field(locales: tuple[str, ...]) -> None:
-    settings = DatesSettings(locales=locales, training_pairs=1, validation_pairs=1, held_out_dates=97, held_out_pairs=211)
+    settings = DatesSettings(
+        locales=locales, training_pairs=1, validation_pairs=1, held_out_dates=97, held_out_pairs=211
+    )
     for held_out in dates(settings.model_copy(update={"held_out_combinations": 2})).held_out.values():
         for one in held_out:
             gold = gold_links(one)

@@ -34,7 +34,9 @@ def test_no_other_language_writes_the_same(made: DateLanguages) -> None:
         return {text for pattern in date_patterns(locale) for text, _ in keys(pattern)}
 
     # the year stands for every other
-    texts = {label: {re.sub(r"\d{4}", "2000", text) for text, name in made.train if name == label} for label in ("nb", "da")}
+    texts = {
+        label: {re.sub(r"\d{4}", "2000", text) for text, name in made.train if name == label} for label in ("nb", "da")
+    }
     assert texts["nb"] <= written("nb")
     assert not texts["nb"] & written("da")
     assert not texts["da"] & written("nb")

@@ -12,7 +12,11 @@ from attent.errors import ArgumentError, UnknownNameError
 
 STYLES = ("full", "long", "medium", "short")
 # every month and every day of the week, both lengths of the day, both ends of the years
-SOME_DAYS = [date(1800, 1, 1), date(2200, 12, 31), *(date(1993 + 17 * month, month + 1, 1 + 5 * month % 28) for month in range(12))]
+SOME_DAYS = [
+    date(1800, 1, 1),
+    date(2200, 12, 31),
+    *(date(1993 + 17 * month, month + 1, 1 + 5 * month % 28) for month in range(12)),
+]
 NOT_LATIN = ("ar_EG", "fa", "mr", "bn", "ne", "my", "ckb", "dz", "nqo", "ff_Adlm")
 
 
@@ -25,7 +29,11 @@ def test_every_text_is_the_one_that_babel_writes(locale: str) -> None:
     for pattern in date_patterns(locale):
         for name in pattern.names:
             for day in SOME_DAYS:
-                babel = format_date(day, name, locale) if name in STYLES else format_skeleton(name, day, fuzzy=False, locale=locale)
+                babel = (
+                    format_date(day, name, locale)
+                    if name in STYLES
+                    else format_skeleton(name, day, fuzzy=False, locale=locale)
+                )
                 assert pattern.text(moment(day)) == babel, (name, day)
 
 

@@ -69,7 +69,10 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
         ({"x": VECTORS, "y": [0.5, 1.5]}, "y must be 2 whole numbers or texts, got float64"),
         ({"x": VECTORS, "y": [1, 2], "lengths": [0, 4]}, "lengths must be 2 whole numbers from 1 to 4"),
         ({"x": VECTORS, "y": [1, 2], "lengths": [1, 5]}, "lengths must be 2 whole numbers from 1 to 4"),
-        ({"x": np.where(VECTORS == 16, np.inf, VECTORS), "y": [1, 2]}, "vector 1 of example 1 has a value that is not finite"),
+        (
+            {"x": np.where(VECTORS == 16, np.inf, VECTORS), "y": [1, 2]},
+            "vector 1 of example 1 has a value that is not finite",
+        ),
         ({"images": VECTORS, "y": [1, 2]}, "floats from 0 to 1"),
         ({"images": np.full((2, 4, 3), 256), "y": [1, 2]}, "whole numbers from 0 to 255"),
         ({"images": np.full((2, 4, 3), np.nan), "y": [1, 2]}, "floats from 0 to 1"),
@@ -113,12 +116,15 @@ def with_header(path: Path, header: bytes) -> Path:
 def test_a_header_that_says_more_than_there_is_takes_no_memory(tmp_path: Path, shape: str) -> None:
     file = with_header(tmp_path / "a.npz", f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode())
     with pytest.raises(
-        DataError, match=r"a\.npz(: x is damaged: its header says -?[\d,]+ bytes, and it holds 16| is no \.npz, or a damaged)"
+        DataError,
+        match=r"a\.npz(: x is damaged: its header says -?[\d,]+ bytes, and it holds 16| is no \.npz, or a damaged)",
     ):
         read_npz(file)
 
 
-@pytest.mark.parametrize("header", [b"[" * 5000, b"{" * 200, b"9" * 6000, b"((((", b"\x00\xff", b"{'descr': " + b"(" * 900])
+@pytest.mark.parametrize(
+    "header", [b"[" * 5000, b"{" * 200, b"9" * 6000, b"((((", b"\x00\xff", b"{'descr': " + b"(" * 900]
+)
 def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
     with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
         read_npz(with_header(tmp_path / "a.npz", header))

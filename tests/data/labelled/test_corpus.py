@@ -28,7 +28,9 @@ def texts(folder: Path, **settings: object) -> LabelledCorpus:
     lines = [f"text {number}\t{'xy'[number % 2]}" for number in range(40)]
     (folder / "train.tsv").write_text("\n".join(lines) + "\n")
     (folder / "test.tsv").write_text("text 3\ty\nnew\tx\n")
-    return labelled_text_corpus(LabelledSettings(train=str(folder / "train.tsv"), test=str(folder / "test.tsv"), **settings))
+    return labelled_text_corpus(
+        LabelledSettings(train=str(folder / "train.tsv"), test=str(folder / "test.tsv"), **settings)
+    )
 
 
 def test_digits_are_divided_by_class() -> None:
@@ -110,13 +112,17 @@ def test_a_run_reads_what_it_was_trained_on() -> None:
     narrow = VectorInputs(mean=(0,), deviation=(1,))
     small = PictureInputs(height=4, width=4, colours="grey", patch=2, mean=(0,), deviation=(1,))
     check_inputs(inputs(wide), inputs(wide))
-    with pytest.raises(ArgumentError, match=r"the run tells 2 classes \(a, b\), and these examples are of 4 classes \(a, b, c, …\)"):
+    with pytest.raises(
+        ArgumentError, match=r"the run tells 2 classes \(a, b\), and these examples are of 4 classes \(a, b, c, …\)"
+    ):
         check_inputs(inputs(wide), inputs(wide, *"abcd"))
     with pytest.raises(ArgumentError, match="the run reads vectors, and these are texts"):
         check_inputs(inputs(wide), inputs(TextInputs()))
     with pytest.raises(ArgumentError, match="the run reads vectors of 2 numbers, and these have 1"):
         check_inputs(inputs(wide), inputs(narrow))
-    with pytest.raises(ArgumentError, match="reads pictures of 4 x 4 pixels in grey, and these have 8 x 4 pixels in grey"):
+    with pytest.raises(
+        ArgumentError, match="reads pictures of 4 x 4 pixels in grey, and these have 8 x 4 pixels in grey"
+    ):
         check_inputs(inputs(small), inputs(small.model_copy(update={"height": 8})))
 
 
@@ -130,6 +136,8 @@ def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str
     first = found(examples, classes)
     examples[first.train] /= 2
     assert found(examples, classes).held_out_digest == first.held_out_digest
-    assert found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out_digest != first.held_out_digest
+    assert (
+        found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out_digest != first.held_out_digest
+    )
     examples[first.validation[0]] /= 2
     assert found(examples, classes).held_out_digest != first.held_out_digest

@@ -6,7 +6,14 @@ import torch
 
 from attent.data.batches import BatchSize, Sequences
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.examples import LabelledExamples, PictureRows, TextRows, VectorRows, open_examples, save_examples
+from attent.data.labelled.examples import (
+    LabelledExamples,
+    PictureRows,
+    TextRows,
+    VectorRows,
+    open_examples,
+    save_examples,
+)
 from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.labelled.pictures import Augmentation, Pictures
 from attent.data.labelled.settings import ImagesSettings
@@ -14,7 +21,9 @@ from attent.data.labelled.settings import ImagesSettings
 VARIED = Augmentation(shift=1, turn=10, seed=3)
 
 
-def examples(pictures: Pictures, augmentation: Augmentation | None = None, chosen: np.ndarray | None = None) -> LabelledExamples:
+def examples(
+    pictures: Pictures, augmentation: Augmentation | None = None, chosen: np.ndarray | None = None
+) -> LabelledExamples:
     inputs = PictureInputs.of(pictures, np.arange(40), ImagesSettings(source="x", patch=2))
     return LabelledExamples(PictureRows(pictures, inputs, augmentation), pictures.classes, chosen)
 
@@ -70,7 +79,9 @@ def test_another_process_opens_the_same(kind: str, pictures: Pictures, tmp_path:
         how = PictureInputs.of(pictures, chosen, SETTINGS)
         rows = PictureRows(pictures, how, SETTINGS.augmentation)
     elif kind == "vectors":
-        vectors = VectorSequences(np.random.rand(40, 5, 3).astype(np.float32), np.arange(40) % 5 + 1, classes, ("a", "b"))
+        vectors = VectorSequences(
+            np.random.rand(40, 5, 3).astype(np.float32), np.arange(40) % 5 + 1, classes, ("a", "b")
+        )
         how = VectorInputs.of(vectors, chosen)
         rows = VectorRows(vectors, how)
     else:

@@ -34,7 +34,9 @@ def test_bytes_and_floats_are_the_same(pictures: Pictures) -> None:
     whole = (255 * pictures.pixels.clip(0, 1)).astype(np.uint8)
     settings = ImagesSettings(source="x", patch=2)
     one = PictureInputs.of(Pictures(whole, pictures.classes, pictures.labels), ROWS, settings)
-    other = PictureInputs.of(Pictures(whole.astype(np.float32) / 255, pictures.classes, pictures.labels), ROWS, settings)
+    other = PictureInputs.of(
+        Pictures(whole.astype(np.float32) / 255, pictures.classes, pictures.labels), ROWS, settings
+    )
     assert one.mean == pytest.approx(other.mean)
     assert one.deviation == pytest.approx(other.deviation)
 
@@ -62,13 +64,17 @@ def test_the_mean_needs_little_memory_beside_the_pictures() -> None:
     assert inputs.deviation == pytest.approx((*expected.std(0)[:2], 1))
 
 
-@pytest.mark.parametrize(("height", "width", "patch"), [(8, 8, 2), (28, 28, 4), (32, 32, 4), (64, 64, 8), (224, 224, 28), (6, 9, 3)])
+@pytest.mark.parametrize(
+    ("height", "width", "patch"), [(8, 8, 2), (28, 28, 4), (32, 32, 4), (64, 64, 8), (224, 224, 28), (6, 9, 3)]
+)
 def test_a_patch_is_found(height: int, width: int, patch: int) -> None:
     assert suitable_patch(height, width) == patch
 
 
 def test_where_none_divides_one_is_asked_for(pictures: Pictures) -> None:
-    with pytest.raises(ArgumentError, match=r"no patch cuts 29 x 31 pixels into 4 to 64: give another --size, or images\.patch"):
+    with pytest.raises(
+        ArgumentError, match=r"no patch cuts 29 x 31 pixels into 4 to 64: give another --size, or images\.patch"
+    ):
         suitable_patch(29, 31)
     with pytest.raises(ArgumentError, match=r"must divide .* 4 x 6 pixels, got 3"):
         PictureInputs.of(pictures, ROWS, ImagesSettings(source="x", patch=3))
@@ -96,7 +102,15 @@ def test_a_file_gives_back_the_same(pictures: Pictures) -> None:
     ],
 )
 def test_numbers_that_no_picture_has_are_damage(changes: dict[str, object]) -> None:
-    how = {"kind": "pictures", "height": 4, "width": 4, "colours": "grey", "patch": 2, "mean": [0.5], "deviation": [0.3]}
+    how = {
+        "kind": "pictures",
+        "height": 4,
+        "width": 4,
+        "colours": "grey",
+        "patch": 2,
+        "mean": [0.5],
+        "deviation": [0.3],
+    }
     Inputs.read(json.dumps({"labels": ["a"], "inputs": how}))
     with pytest.raises(DataError, match=r"inputs\.json is damaged: inputs\.pictures"):
         Inputs.read(json.dumps({"labels": ["a"], "inputs": how | changes}))

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data.labelled.pictures import Augmentation, load_digits, open_picture, read_folder, read_pixels, to_unit_range
+from attent.data.labelled.pictures import (
+    Augmentation,
+    load_digits,
+    open_picture,
+    read_folder,
+    read_pixels,
+    to_unit_range,
+)
 from attent.errors import ArgumentError, DataError
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -147,7 +154,9 @@ def test_a_whole_shift_moves_pixels() -> None:
 def test_a_right_angle_turns() -> None:
     pictures = torch.rand(1, 5, 5, 1)
     turned = Augmentation(turn=90)(pictures, parameters(turn=1.0))
-    torch.testing.assert_close(turned[0], torch.rot90(pictures[0], -1 if turned[0, 0, 0].isclose(pictures[0, 4, 0]) else 1))
+    torch.testing.assert_close(
+        turned[0], torch.rot90(pictures[0], -1 if turned[0, 0, 0].isclose(pictures[0, 4, 0]) else 1)
+    )
 
 
 def test_a_turn_keeps_distances_in_pictures_that_are_not_square() -> None:
@@ -187,4 +196,6 @@ def test_what_is_drawn_is_a_function_of_seed_epoch_and_row() -> None:
 def test_a_picture_does_not_depend_on_its_neighbours() -> None:
     pictures, augmentation = torch.rand(6, 5, 5, 1), Augmentation(shift=1, turn=10, scale=0.1)
     numbers = augmentation.sample(6, 0)
-    torch.testing.assert_close(augmentation(pictures[2:3], numbers[2:3]), augmentation(pictures, numbers)[2:3], rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        augmentation(pictures[2:3], numbers[2:3]), augmentation(pictures, numbers)[2:3], rtol=0, atol=1e-6
+    )

@@ -6,7 +6,9 @@ from pydantic import ValidationError
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 
 
-@pytest.mark.parametrize(("given", "size"), [(32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)])
+@pytest.mark.parametrize(
+    ("given", "size"), [(32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)]
+)
 def test_a_size_is_height_and_width(given: Any, size: tuple[int, int] | None) -> None:
     assert ImagesSettings(source="digits", size=given).size == size
 

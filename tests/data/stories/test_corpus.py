@@ -97,7 +97,13 @@ def test_held_out_combinations_are_in_the_test_alone(made: Stories) -> None:
 
     assert not [story for story in (*made.train, *made.validation) if any(map(has_held_out, story.sentences))]
     assert all(any(has_held_out(story.sentences[number]) for number in story.support) for story in made.test)
-    assert sum(is_held_out("Anna", place) for place in ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")) == 1
+    assert (
+        sum(
+            is_held_out("Anna", place)
+            for place in ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
+        )
+        == 1
+    )
 
 
 def test_the_seed_decides_and_no_story_is_told_twice(made: Stories) -> None:
@@ -126,7 +132,10 @@ def test_supporting_sentences_that_name_what_is_asked_for_precede_the_others_and
     said = ("Ben went to the hall.", "Ben went to the attic.", "Ben took the hat.", "Ben hurried to the office.")
     three = Story("three", said, "Where was the hat before the office?", "attic", (1, 2, 3))
     assert three.supported_answer == "Ben took the hat. Ben hurried to the office. Ben went to the attic. attic"
-    assert Story("two", said[:3], "Where is the hat?", "attic", (1, 2)).supported_answer == "Ben took the hat. Ben went to the attic. attic"
+    assert (
+        Story("two", said[:3], "Where is the hat?", "attic", (1, 2)).supported_answer
+        == "Ben took the hat. Ben went to the attic. attic"
+    )
     held = Story("list", said, "What does Ben hold?", "hat", (2,))
     assert held.supported_answer == "Ben took the hat. hat"
     Stories([three], [held], []).write(tmp_path, with_support=True)
@@ -140,4 +149,8 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValidationError, match="kinds must be distinct"):
         StoriesSettings(kinds=("one", "one"))
     with pytest.raises(ArgumentError, match="no story of 6 sentences with 6 distracting ones"):
-        stories(StoriesSettings(kinds=("one",), shortest=6, longest=6, distracting=6, training_stories=1, held_out_stories=1))
+        stories(
+            StoriesSettings(
+                kinds=("one",), shortest=6, longest=6, distracting=6, training_stories=1, held_out_stories=1
+            )
+        )

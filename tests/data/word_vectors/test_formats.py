@@ -54,7 +54,10 @@ def test_lines_that_are_none_are_dropped_and_numbered() -> None:
 def test_a_header_that_lies_is_said() -> None:
     found, report = read_text("7 5\na 1 2 3\nb 4 5 6\n")
     assert found == {"a": [1, 2, 3], "b": [4, 5, 6]}
-    assert report.remarks == ["the first line says 7 words, and 2 lines follow", "the first line says 5 numbers a word, and lines have 3"]
+    assert report.remarks == [
+        "the first line says 7 words, and 2 lines follow",
+        "the first line says 5 numbers a word, and lines have 3",
+    ]
 
 
 def test_a_header_decides_where_lines_are_at_odds() -> None:
@@ -69,7 +72,9 @@ def test_vectors_of_one_number_are_no_header() -> None:
 
 def test_only_lines_of_wanted_words_are_read() -> None:
     lines = [f"w{n} {n} 1" for n in range(2000)]
-    found, report = read_text("\n".join([*lines, ". . 3 4", "w7 broken", "w8 broken"]), {"w1999", "w8", ". .", "nowhere"})
+    found, report = read_text(
+        "\n".join([*lines, ". . 3 4", "w7 broken", "w8 broken"]), {"w1999", "w8", ". .", "nowhere"}
+    )
     assert found == {"w8": [8, 1], "w1999": [1999, 1], ". .": [3, 4]}
     assert (report.lines, report.skipped, dropped(report)) == (2003, 1999, {OTHER_WIDTH: [2003]})
 
@@ -115,7 +120,11 @@ def written(words: dict[str, list[float]], count: int | None = None, end: bytes 
 def read_binary(content: bytes, wanted: set[str] | None = None) -> tuple[dict[str, list[float]], VectorsReport]:
     report = VectorsReport("x")
     blocks = list(binary_blocks(io.BytesIO(content), report, wanted))
-    found = {word.decode(): vector for block in blocks for word, vector in zip(block.words, block.vectors.tolist(), strict=True)}
+    found = {
+        word.decode(): vector
+        for block in blocks
+        for word, vector in zip(block.words, block.vectors.tolist(), strict=True)
+    }
     return found, report
 
 
@@ -153,7 +162,9 @@ def test_a_binary_header_that_lies_is_said() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 13, 15])
 def test_a_file_that_is_cut_off_is_an_error(cut: int) -> None:
-    with pytest.raises(DataError, match=r"^x is cut off or damaged: it holds 2 of 3 words, and another that is not whole$"):
+    with pytest.raises(
+        DataError, match=r"^x is cut off or damaged: it holds 2 of 3 words, and another that is not whole$"
+    ):
         read_binary(written(WORDS, end=b"")[:-cut])
 
 

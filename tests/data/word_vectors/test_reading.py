@@ -102,9 +102,18 @@ def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
     [
         (b"", "glove: empty"),
         (b"once upon a time\nthere was a cat\n", "glove: none of the first 2 lines is a word and its vector"),
-        (b"a nan\nb nan\n", "no word vectors: .*glove: 2 lines read, 0 vectors of 1 numbers kept; 2 dropped: not a finite"),
-        (b"\xba\x16\x4f\x2f\x0c\x00", "glove holds no word vectors: it is a fastText model; its vectors are in the .vec beside it"),
-        (pickle.dumps({}), "glove holds no word vectors: it is a pickle, as gensim saves its own; save_word2vec_format writes one"),
+        (
+            b"a nan\nb nan\n",
+            "no word vectors: .*glove: 2 lines read, 0 vectors of 1 numbers kept; 2 dropped: not a finite",
+        ),
+        (
+            b"\xba\x16\x4f\x2f\x0c\x00",
+            "glove holds no word vectors: it is a fastText model; its vectors are in the .vec beside it",
+        ),
+        (
+            pickle.dumps({}),
+            "glove holds no word vectors: it is a pickle, as gensim saves its own; save_word2vec_format writes one",
+        ),
         (b"\x00\x01\x02\x03\n\x00\x00", "glove holds no word vectors: it is neither text nor word2vec's binary form"),
         ("a 1 2\n".encode("utf-16"), "glove holds no word vectors: it is neither text nor word2vec's binary form"),
         (gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "glove is cut off or damaged: "),
@@ -199,7 +208,9 @@ def test_pieces_make_one_whatever_the_sizes_of_blocks(monkeypatch: pytest.Monkey
     for one in blocks:
         gathered.add(one)
     assert list(gathered.rows) == ["a", "b", *map(str, range(11)), "c"]
-    torch.testing.assert_close(gathered.vectors(), torch.from_numpy(np.concatenate([one.vectors for one in blocks])), rtol=0, atol=0)
+    torch.testing.assert_close(
+        gathered.vectors(), torch.from_numpy(np.concatenate([one.vectors for one in blocks])), rtol=0, atol=0
+    )
 
 
 def test_the_first_of_a_words_vectors_is_kept_and_none_that_is_not_finite() -> None:

@@ -8,7 +8,9 @@ from attent.data.word_vectors import WordVectors, read, write
 from attent.data.word_vectors.writing import is_writable
 from attent.errors import ArgumentError, DataError, UnknownNameError
 
-FOUND = WordVectors(["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]]))
+FOUND = WordVectors(
+    ["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]])
+)
 
 
 @pytest.mark.parametrize("ending", [".txt", ".vec", ".bin", ".txt.gz", ".vec.gz", ".bin.gz"])
@@ -44,7 +46,8 @@ def test_words_with_spaces_are_written_where_they_can_be_read(tmp_path: Path) ->
 
 def test_the_name_must_say_the_format(tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match=r"is named \.txt \(glove\), \.vec \(word2vec\), \.bin \(binary\), perhaps followed by \.gz; got "
+        ArgumentError,
+        match=r"is named \.txt \(glove\), \.vec \(word2vec\), \.bin \(binary\), perhaps followed by \.gz; got ",
     ):
         write(tmp_path / "a.csv", FOUND)
     with pytest.raises(UnknownNameError, match="unknown format of word vectors 'bin'"):

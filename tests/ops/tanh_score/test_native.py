@@ -181,7 +181,9 @@ def test_any_layout_in_memory_serves(way: ModuleType) -> None:
     query, key, v, gradient = sides((2, 3, 1, 5, 7, 4))
     turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
     torch.testing.assert_close(way.scores(*turned, v.expand(3, 4)), way.scores(query, key, v))
-    for ours, theirs in zip(way.gradients(*turned, v, gradient.mT.contiguous().mT), way.gradients(query, key, v, gradient), strict=True):
+    for ours, theirs in zip(
+        way.gradients(*turned, v, gradient.mT.contiguous().mT), way.gradients(query, key, v, gradient), strict=True
+    ):
         torch.testing.assert_close(ours, theirs)
 
 

@@ -44,7 +44,9 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.no_cover
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, of any operator
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf"
+)  # PyTorch's own, of any operator
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
     inputs = given(dtype)
@@ -59,11 +61,14 @@ def test_forward_mode_takes_the_plain_formula() -> None:
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(query, tangent)
         found = [
-            forward_ad.unpack_dual(attend(dual, key, value, score=score, implementation=name)).tangent for name in ("tanh", "reference")
+            forward_ad.unpack_dual(attend(dual, key, value, score=score, implementation=name)).tangent
+            for name in ("tanh", "reference")
         ]
     assert found[0].any()
     torch.testing.assert_close(*found)
-    through = torch.func.jvp(lambda some: attend(some, key, value, score=score, implementation="tanh"), (query,), (tangent,))[1]
+    through = torch.func.jvp(
+        lambda some: attend(some, key, value, score=score, implementation="tanh"), (query,), (tangent,)
+    )[1]
     torch.testing.assert_close(through, found[1])
 
 
@@ -97,5 +102,7 @@ def test_compiled_graphs_hold_it_whole() -> None:
 
     whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(whole(query, key, value), loss(query, key, value))
-    found, expected = (torch.autograd.grad(one(query, key, value), (query, key, value, *score.parameters())) for one in (whole, loss))
+    found, expected = (
+        torch.autograd.grad(one(query, key, value), (query, key, value, *score.parameters())) for one in (whole, loss)
+    )
     torch.testing.assert_close(found, expected)

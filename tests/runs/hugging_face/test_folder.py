@@ -80,10 +80,16 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "many layers": (config(encoder_layers=3), "model.encoder.layers.2.* is missing in its weights"),
     "endless layers": (config(encoder_layers=10**12), "encoder_layers must be"),
     "few layers": (config(decoder_layers=1), "has no place in its model"),
-    "lying vocabulary": (config(vocab_size=10, decoder_vocab_size=10), "vocabulary has ids up to|must be an id below 10"),
+    "lying vocabulary": (
+        config(vocab_size=10, decoder_vocab_size=10),
+        "vocabulary has ids up to|must be an id below 10",
+    ),
     "no number": (config(encoder_ffn_dim="48"), "encoder_ffn_dim must be a whole number"),
     "another activation": (config(activation_function="tanh"), "activation_function must be one of .*, got 'tanh'"),
-    "heads that differ": (config(decoder_attention_heads=2), "encoder_attention_heads and decoder_attention_heads must be equal"),
+    "heads that differ": (
+        config(decoder_attention_heads=2),
+        "encoder_attention_heads and decoder_attention_heads must be equal",
+    ),
     "pre-norm": (config(normalize_before=True), "normalize_before"),
     "an end that is none": (
         lambda folder: (config(eos_token_id=9)(folder), (folder / "generation_config.json").unlink()),
@@ -93,9 +99,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
         tensors(lambda given: given | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
         r"a recurrent decoder \(SSRU\)",
     ),
-    "whole numbers": (tensors(lambda given: given | {SHARED: given[SHARED].to(torch.int8)}), "must hold floating-point numbers"),
+    "whole numbers": (
+        tensors(lambda given: given | {SHARED: given[SHARED].to(torch.int8)}),
+        "must hold floating-point numbers",
+    ),
     "not finite": (tensors(lambda given: given | {SHARED: given[SHARED] / 0}), "not finite"),
-    "untied": (tensors(lambda given: given | {"lm_head.weight": given[SHARED] + 1}), "differs from model.shared.weight"),
+    "untied": (
+        tensors(lambda given: given | {"lm_head.weight": given[SHARED] + 1}),
+        "differs from model.shared.weight",
+    ),
     "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name files of safetensors in the folder"),
     "index without its file": (indexed({SHARED: "model-1.safetensors"}), "model-1.safetensors is missing"),
     "ids that are none": (text("vocab.json", '{"a": "b"}'), "must map pieces to ids"),
@@ -182,7 +194,11 @@ def test_several_files_are_one_model(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("card", "licence"),
-    [("---\nlicense: apache-2.0\ntags:\n- x\n---\n", "apache-2.0"), ("# A model\n", None), ("---\ntags: x\n---\nlicense: mit\n", None)],
+    [
+        ("---\nlicense: apache-2.0\ntags:\n- x\n---\n", "apache-2.0"),
+        ("# A model\n", None),
+        ("---\ntags: x\n---\nlicense: mit\n", None),
+    ],
 )
 def test_the_licence_is_the_cards(model: Path, tmp_path: Path, card: str, licence: str | None) -> None:
     shutil.copy(model / "config.json", tmp_path)

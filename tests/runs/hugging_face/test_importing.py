@@ -1,7 +1,7 @@
 """Imported models against transformers: the same logits, and the same translations by its own search.
 
-Its beam search stops early unless early_stopping is "never", which ours is; at the longest length it takes what has not ended, where
-ours ends it: by beam search, translations that reach that length are left out.
+Its beam search stops early unless early_stopping is "never", which ours is; at the longest length it takes what has not
+ended, where ours ends it: by beam search, translations that reach that length are left out.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,11 @@ MARIAN = {
     "learned": {"learned": True},
     "unscaled": {"scale_embedding": False, "activation_function": "relu", "encoder_layers": 1, "decoder_layers": 3},
 }
-M2M100 = {"m2m100": {}, "nllb": {"nllb": True}, "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"}}
+M2M100 = {
+    "m2m100": {},
+    "nllb": {"nllb": True},
+    "nllb-untied": {"nllb": True, "tie_word_embeddings": False, "activation_function": "swish"},
+}
 LANGUAGES = {"m2m100": ("en", "fr"), "nllb": ("eng_Latn", "fra_Latn"), "nllb-untied": ("eng_Latn", "deu_Latn")}
 SOURCES = random_translators.sources(24)
 LIMIT = 30
@@ -70,9 +74,16 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     languages = LANGUAGES.get(name, (None, None))
     run = read(folder, *languages)
     source = FAMILIES[theirs.config.model_type](SourceFolder(folder), *languages)
-    ids = [[side.special.pad, side.special.unk, side.special.start, side.special.eos, *side.ordinary] for side in source.vocabularies]
+    ids = [
+        [side.special.pad, side.special.unk, side.special.start, side.special.eos, *side.ordinary]
+        for side in source.vocabularies
+    ]
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-    marks = [mark for mark in (languages[1], f"__{languages[1]}__") if languages[1] and mark in source.vocabularies[1].names.values()]
+    marks = [
+        mark
+        for mark in (languages[1], f"__{languages[1]}__")
+        if languages[1] and mark in source.vocabularies[1].names.values()
+    ]
     forced = tokenizer.convert_tokens_to_ids(marks[0]) if marks else None
     return Both(theirs, tokenizer, of_run(run), *ids, forced)
 
@@ -140,7 +151,9 @@ def test_translations_are_the_same(both: Both, beam: int) -> None:
     compared = list(translations(both, beam))
     assert len(compared) >= (1 if beam > 1 else len(SOURCES))
     different = [
-        (theirs, ours) for theirs, ours, *scores in compared if theirs != ours and (beam == 1 or abs(scores[0] - scores[1]) > MARGIN)
+        (theirs, ours)
+        for theirs, ours, *scores in compared
+        if theirs != ours and (beam == 1 or abs(scores[0] - scores[1]) > MARGIN)
     ]
     assert not different
     for theirs, ours, score, ours_score in compared:

@@ -28,7 +28,14 @@ Serve = Callable[..., TestClient]
 def untrained(seed: int) -> Translator:
     torch.manual_seed(seed)
     source, target = CharTokenizer(LETTERS), CharTokenizer("0123456 ")
-    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
     return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
 
 

@@ -1,4 +1,7 @@
-"""What holds for every route: a full queue refuses before anything is read, bodies and paths are bounded, nobody waits for long texts."""
+"""What holds for every route.
+
+A full queue refuses before anything is read, bodies and paths are bounded, nobody waits for long texts.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,13 @@ def test_a_full_queue_refuses_before_a_body_is_read(serve: Serve, path: str) -> 
         await asyncio.to_thread(blocked.is_running.wait, 30)
         second = asyncio.ensure_future(client.batcher.submit(["y"], blocked))
         await asyncio.sleep(0)
-        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [(b"content-length", b"1000")]}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"content-length", b"1000")],
+        }
         await client.app(scope, receive, send)
         blocked.may_end.set()
         assert await asyncio.gather(first, second) == [["x"], ["y"]]
@@ -54,7 +63,9 @@ def test_a_full_queue_refuses_before_a_body_is_read(serve: Serve, path: str) -> 
         blocked.may_end.set()
     start, body = messages
     headers = dict(start["headers"])
-    assert start["status"] == 429 and int(headers[b"retry-after"]) >= 1 and headers[b"access-control-allow-origin"] == b"*"
+    assert (
+        start["status"] == 429 and int(headers[b"retry-after"]) >= 1 and headers[b"access-control-allow-origin"] == b"*"
+    )
     error = json.loads(body["body"])["error"]
     assert "busy" in (error["message"] if path == "/v1/translations" else error)
     assert f'attent_requests_total{{endpoint="{path.rstrip("/")}",status="429"}} 1.0' in client.get("/metrics").text
@@ -75,8 +86,21 @@ class Client:
     """A client that sends a body, piece by piece, through the application's own interface, and records answers."""
 
     def __init__(self, app: Callable, path: str, *headers: tuple[bytes, bytes], address: str = "a") -> None:
-        self.pieces, self.status, self.answer, self.taken, self.is_waiting = asyncio.Queue[bytes | None](), 0, b"", 0, False
-        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers, "client": (address, 1)}
+        self.pieces, self.status, self.answer, self.taken, self.is_waiting = (
+            asyncio.Queue[bytes | None](),
+            0,
+            b"",
+            0,
+            False,
+        )
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "client": (address, 1),
+        }
         self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
 
     async def _receive(self) -> dict:
@@ -115,9 +139,13 @@ def test_a_body_is_as_long_as_its_path_allows(serve: Serve, path: str) -> None:
         assert f"at most {too_large - 1:,} bytes" in told.answer.decode()
         if path in ("/suggest", "/health", "/nowhere"):
             return
-        grown = Client(app, path, (b"content-type", b"multipart/form-data; boundary=x" if path == "/translate_file" else b"a/b"))
+        grown = Client(
+            app, path, (b"content-type", b"multipart/form-data; boundary=x" if path == "/translate_file" else b"a/b")
+        )
         if path == "/translate_file":
-            grown.pieces.put_nowait(begin := b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n')
+            grown.pieces.put_nowait(
+                begin := b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+            )
             too_large -= len(begin)
         assert await grown.send(too_large - 1) == 0
         assert await grown.send(1) == 413
@@ -129,7 +157,10 @@ def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
     most = ServerSettings().max_texts
 
     async def run() -> None:
-        app, clients = serve(has_files=False, body_limit=3 * most, address_body_limit=most + most // 2).app, list[Client]()
+        app, clients = (
+            serve(has_files=False, body_limit=3 * most, address_body_limit=most + most // 2).app,
+            list[Client](),
+        )
 
         async def send(size: int, address: str = "a") -> int:
             clients.append(Client(app, "/translate", address=address))
@@ -156,7 +187,9 @@ def test_a_path_is_short(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("options", [{"format": "html"}, {}, {"stream": True}])
-def test_long_texts_are_prepared_beside_the_event_loop(serve: Serve, options: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_prepared_beside_the_event_loop(
+    serve: Serve, options: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, threads, prepare = serve(), list[str](), TranslationService._prepare
 
     def watched(*arguments: object) -> object:
@@ -165,5 +198,7 @@ def test_long_texts_are_prepared_beside_the_event_loop(serve: Serve, options: di
 
     monkeypatch.setattr(TranslationService, "_prepare", watched)
     for texts in (["<!-- -->..." * 400] * 50, ["A dog."]):
-        assert client.post("/translate", json={"q": texts, "source": "en", "target": "de", **options}).status_code == 200
+        assert (
+            client.post("/translate", json={"q": texts, "source": "en", "target": "de", **options}).status_code == 200
+        )
     assert threads[0].startswith("attent-texts") and not threads[1].startswith("attent-texts")

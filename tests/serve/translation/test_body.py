@@ -34,7 +34,9 @@ def test_what_is_no_number_is_said(value: object) -> None:
 
 
 def test_flags() -> None:
-    assert [flag_of({"alignment": value}, "alignment") for value in (True, "true", "1", False, "false", "")] == [True] * 3 + [False] * 3
+    assert [flag_of({"alignment": value}, "alignment") for value in (True, "true", "1", False, "false", "")] == [
+        True
+    ] * 3 + [False] * 3
     assert not flag_of({}, "alignment")
 
 
@@ -68,7 +70,9 @@ def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
         shown = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
         assert answer.status_code == 200 and shown == f"{unquote_plus(text)} is not supported"
     # bytes that are not escaped are UTF-8 too
-    assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {"translatedText": "…"}
+    assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {
+        "translatedText": "…"
+    }
 
 
 def test_a_form_takes_little_memory() -> None:
@@ -111,7 +115,10 @@ def test_a_legal_batch_passes_however_it_is_written(serve: Serve) -> None:
     client, json_type = serve(), {"Content-Type": "application/json"}
     content = json.dumps(ASK | {"q": ["\U0001f600" * 5_000] * 50})
     assert len(content) > 3_000_000
-    assert client.post("/translate", content=content, headers=json_type).json()["translatedText"][49] == "\U0001f600" * 5_000
+    assert (
+        client.post("/translate", content=content, headers=json_type).json()["translatedText"][49]
+        == "\U0001f600" * 5_000
+    )
     # signs of JSON within texts are text
     for text in ('"[{,:}]' * 700, "\\" * 5_000, '\\"' * 2_500):
         texts = [f"{text}\N{EM DASH}"[-5_000:]] * 50

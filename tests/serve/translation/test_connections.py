@@ -14,7 +14,15 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from attent.serve.translation import connections
-from attent.serve.translation.connections import MAX_FIELDS, MAX_HEAD, MAX_PIPELINED, REFUSAL, TOO_LARGE, BoundedProtocol, share_listener
+from attent.serve.translation.connections import (
+    MAX_FIELDS,
+    MAX_HEAD,
+    MAX_PIPELINED,
+    REFUSAL,
+    TOO_LARGE,
+    BoundedProtocol,
+    share_listener,
+)
 from attent.serve.translation.limits import AddressLimits
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
@@ -49,7 +57,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/late":
         await asyncio.sleep(2 * SECONDS)
     body = bytes(LONG) if scope["path"] == "/long" else body
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]}
+    )
     await send({"type": "http.response.body", "body": body})
 
 
@@ -62,7 +72,9 @@ async def served(
     limits = AddressLimits(limit, address_limit, exempt)
 
     def protocol() -> BoundedProtocol:
-        return BoundedProtocol(config=config, server_state=state, app_state={}, limits=limits, seconds=(seconds, seconds, seconds))
+        return BoundedProtocol(
+            config=config, server_state=state, app_state={}, limits=limits, seconds=(seconds, seconds, seconds)
+        )
 
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     yield server.sockets[0].getsockname()[1], state
@@ -92,7 +104,8 @@ def test_a_connection_that_sends_too_many_requests_at_once_is_ended(waiting: int
         async with served() as (port, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(
-                (REQUEST * waiting).replace(b"POST / ", b"POST /late ", 1) + REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+                (REQUEST * waiting).replace(b"POST / ", b"POST /late ", 1)
+                + REQUEST.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
             )
             try:
                 return await asyncio.wait_for(reader.read(), 10)

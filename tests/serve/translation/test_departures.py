@@ -28,18 +28,22 @@ SECONDS = 30
 
 def json_request(**values: object) -> bytes:
     body = json.dumps({"q": TEXT, "source": "fr", "target": "de", **values}).encode()
-    head = f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
 def document_request() -> bytes:
     fields = "".join(
-        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in (("source", "fr"), ("target", "de"))
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in (("source", "fr"), ("target", "de"))
     )
     body = f'{fields}--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
     body = f"{body}{TEXT}\r\n--x--\r\n".encode()
     head = (
-        f"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(body)}\r\n\r\n"
+        "POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -86,7 +90,9 @@ REQUESTS = {"text": (json_request(), 3), "events": (json_request(stream=True), 3
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_client_that_leaves_takes_its_sentences_out(catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_client_that_leaves_takes_its_sentences_out(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.setattr(document_translator, "MAX_DOCUMENTS", 1)
     settings, blocked = ServerSettings(window=0.0, batch=1), Blocked()
     batcher, (request, count) = Batcher(settings), REQUESTS[kind]
@@ -118,7 +124,9 @@ def test_a_client_that_leaves_amid_events_takes_the_rest_out(
     settings, blocked, search = ServerSettings(window=0.0, batch=1), Blocked(), translators["fr:de"].search
     batcher = Batcher(settings)
     monkeypatch.setattr(
-        translators["fr:de"], "search", lambda texts, *rest: search(texts if texts == ["A dog runs."] else blocked(texts), *rest)
+        translators["fr:de"],
+        "search",
+        lambda texts, *rest: search(texts if texts == ["A dog runs."] else blocked(texts), *rest),
     )
 
     async def leave() -> None:

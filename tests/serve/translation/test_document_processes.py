@@ -48,7 +48,10 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="the system bounds no proc
 
 def answering(frames: bytes) -> tuple[str, ...]:
     """Return the command of a process that answers with these bytes, whatever it is sent."""
-    program = f"import sys, time\nsys.stdout.buffer.write({HEADER.pack(b'D', 0) + frames!r})\nsys.stdout.flush()\ntime.sleep(1000)"
+    program = (
+        f"import sys, time\nsys.stdout.buffer.write({HEADER.pack(b'D', 0) + frames!r})\nsys.stdout.flush()\n"
+        "time.sleep(1000)"
+    )
     return (sys.executable, "-c", program)
 
 
@@ -64,7 +67,9 @@ def processes() -> Iterator[DocumentProcesses]:
     documents.close()
 
 
-async def read(documents: DocumentProcesses, content: bytes = b"A dog. Two men.", limit: int = 9) -> DocumentText | None:
+async def read(
+    documents: DocumentProcesses, content: bytes = b"A dog. Two men.", limit: int = 9
+) -> DocumentText | None:
     return await documents.read(io.BytesIO(content), ".txt", lambda text: "en", limit)
 
 
@@ -86,7 +91,10 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
             assert text == DocumentText("en", [(False, "A dog."), (False, "Two men.")])
             seen.append(processes._spare.pid)
             rendered = await processes.render(
-                io.BytesIO(b"A dog. Two men."), ".txt", "en", [(6, 0, "Ein", []), (3, 1, "Zwei", []), (4, 0, "Männer", [])]
+                io.BytesIO(b"A dog. Two men."),
+                ".txt",
+                "en",
+                [(6, 0, "Ein", []), (3, 1, "Zwei", []), (4, 0, "Männer", [])],
             )
             assert rendered.decode() == "Ein Zwei Männer"
             seen.append(processes._spare.pid)
@@ -116,7 +124,9 @@ def test_documents_that_end_their_process_are_refused_and_the_next_is_read(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("executing")
-def test_a_document_that_stands_still_is_given_up(processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_stands_still_is_given_up(
+    processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert asyncio.run(read(processes)) is not None
     monkeypatch.setattr(document_processes, "DEADLINE", 10)
     with pytest.raises(DataError, match=TOO_MUCH):
@@ -137,7 +147,9 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_what_a_process_answers_is_checked(processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_what_a_process_answers_is_checked(
+    processes: DocumentProcesses, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
     monkeypatch.setattr(document_processes, "COMMAND", answering(ANSWERS[answer]))
     monkeypatch.setattr(document_processes, "MAX_ANSWER", 2**15)
     with pytest.raises(DataError) as caught:

@@ -26,7 +26,10 @@ def test_documents_take_a_bounded_share_of_the_queue_and_leave_it_with_their_cli
     async def ask() -> list[int]:
         service = TranslationService(settings, catalog, batcher)
         translator = DocumentTranslator(service)
-        documents = [asyncio.create_task(translator.translate(io.BytesIO(texts + end), ".txt", "en", "de")) for end in (b"a", b"b")]
+        documents = [
+            asyncio.create_task(translator.translate(io.BytesIO(texts + end), ".txt", "en", "de"))
+            for end in (b"a", b"b")
+        ]
         waiting = list[int]()
         while not any(document.done() for document in documents):
             waiting.append(batcher.waiting + batcher.running)
@@ -81,7 +84,9 @@ def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
         _fit("a", Unable())
 
 
-def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # a process that starts, and does nothing
     program = "import sys, time\nsys.stdout.buffer.write(b'D' + bytes(4))\nsys.stdout.flush()\ntime.sleep(1000)"
     monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", program))

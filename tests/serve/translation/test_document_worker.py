@@ -32,7 +32,9 @@ except OSError:
 """
 
 
-def serve(content: bytes, *after: bytes, program: str = PROGRAM, **environment: str) -> tuple[list[tuple[bytes, bytes]], list[str]]:
+def serve(
+    content: bytes, *after: bytes, program: str = PROGRAM, **environment: str
+) -> tuple[list[tuple[bytes, bytes]], list[str]]:
     """Return the frames that a process answers with, after the one that it has started, and the lines of its log."""
     request = io.BytesIO()
     for payload in (b".html", content):
@@ -42,7 +44,11 @@ def serve(content: bytes, *after: bytes, program: str = PROGRAM, **environment: 
         write_frame(request, DATA, payload)
     write_frame(request, END)
     result = subprocess.run(
-        [sys.executable, "-c", program], input=request.getvalue(), capture_output=True, check=True, env={**os.environ, **environment}
+        [sys.executable, "-c", program],
+        input=request.getvalue(),
+        capture_output=True,
+        check=True,
+        env={**os.environ, **environment},
     )
     answer, frames = io.BytesIO(result.stdout), list[tuple[bytes, bytes]]()
     while answer.tell() < len(result.stdout):
@@ -58,7 +64,12 @@ def test_a_document_is_cut_and_put_together_without_torch() -> None:
     assert frames == [(DATA, b"A dog runs. Two men sit.\nIt rains."), (DATA, sentences), (END, b"")]
     assert modules == [""]
     # the second sentence in two pieces; men, its second word, is the first of the translation
-    rows = [[11, 0, "Ein Hund.", []], [3, 1, "deux", [0, 3, 0, 4]], [8, 0, "hommes assis", [0, 3, 0, 6]], [9, 0, "Regen", []]]
+    rows = [
+        [11, 0, "Ein Hund.", []],
+        [3, 1, "deux", [0, 3, 0, 4]],
+        [8, 0, "hommes assis", [0, 3, 0, 6]],
+        [9, 0, "Regen", []],
+    ]
     frames, modules = serve(content, b"render en", json.dumps(rows[:3]).encode(), json.dumps(rows[3:]).encode())
     assert frames[1:] == [(DATA, b"<p>Ein Hund. deux <b>hommes</b> assis</p><p>Regen</p>"), (END, b"")]
     assert modules == [""]

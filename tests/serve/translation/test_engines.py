@@ -36,15 +36,24 @@ from attent.serve.translation.engines import RunCatalog
 from attent.serve.translation.settings import ServerSettings
 from attent.serve.translation_server import TranslationServer
 
-SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=64, feed_forward=64, heads=2, share_embeddings="none")
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=1, width=64, feed_forward=64, heads=2, share_embeddings="none"
+)
 LETTERS = "abcdefghijklmnopqrstuvwxyz .!?"
 TEXTS = ["the dog", "a cat sat.", "who?", "no!", "it rains today", "yes", "two men walk", "q"]
-# Times that a run is replaced under load, and seconds within which a whole one is served: wider than promised, for a busy machine.
-REPLACEMENTS, LIMIT = int(os.environ.get("ATTENT_REPLACEMENTS", "200")), float(os.environ.get("ATTENT_RELOAD_LIMIT", "20"))
+# Times that a run is replaced under load, and seconds within which a whole one is served: wider than promised, for a
+# busy machine.
+REPLACEMENTS, LIMIT = (
+    int(os.environ.get("ATTENT_REPLACEMENTS", "200")),
+    float(os.environ.get("ATTENT_RELOAD_LIMIT", "20")),
+)
 
 
 def write_run(path: Path, seed: int, dtype: str = "float32", target: str = "de") -> Path:
-    """Write an untrained run, whose vocabularies have the size of any other's: only digests tell that files are of two runs."""
+    """Write an untrained run, whose vocabularies have the size of any other's.
+
+    Only digests tell that files are of two runs.
+    """
     torch.manual_seed(seed)
     letters = random.Random(seed).sample(LETTERS, len(LETTERS))
     source, target_tokenizer = CharTokenizer("".join(letters)), CharTokenizer("".join(reversed(letters)))
@@ -89,7 +98,9 @@ def change(path: Path) -> None:
     (path / "new.json").replace(path / "config.json")
 
 
-def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(tmp_path: Path, translators: dict[str, Translator]) -> None:
+def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
+    tmp_path: Path, translators: dict[str, Translator]
+) -> None:
     (tmp_path / "config.json").write_text("{}")
     errors, tries, lines = list[Exception](), list[Path](), list[str]()
 
@@ -107,7 +118,8 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(tmp_path: Pat
         catalog.reload(lines.append)
     assert catalog.runs == [served] and len(tries) == 2
     says = (
-        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run that was loaded before goes on"
+        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run that was "
+        "loaded before goes on"
     )
     assert lines == [says]
     (tmp_path / "config.json").unlink()
@@ -120,7 +132,9 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(tmp_path: Pat
     assert catalog.runs != [served] and lines[2:] == [f"{tmp_path} has changed, and was loaded again"]
 
 
-def test_looks_at_runs_and_documents_go_on_after_a_failure(catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_at_runs_and_documents_go_on_after_a_failure(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
     server = TranslationServer(catalog, ServerSettings(), lambda line: None)
     looks, has_ended = list[str](), threading.Event()
@@ -142,7 +156,9 @@ def test_looks_at_runs_and_documents_go_on_after_a_failure(catalog: RunCatalog, 
     assert looks[:6] == ["runs", "documents"] * 3
 
 
-def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "FIRST_DELAY", 0.01)
     first, second, run = write_run(tmp_path / "first", 1), write_run(tmp_path / "second", 2), tmp_path / "run"
     names = ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"]
@@ -179,7 +195,9 @@ def test_a_run_that_changes_while_it_is_loaded_is_loaded_again(tmp_path: Path) -
     assert len(loads) == 3 and lines == [f"{run} has changed, and was loaded again"] * 2
 
 
-def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, tries, now = write_run(tmp_path / "run", 1), list[float](), [0.0]
     catalog, lines = RunCatalog([run], [None], lambda path: tries.append(now[0]) or load(path)), list[str]()
     monkeypatch.setattr(engines.time, "monotonic", lambda: now[0])
@@ -200,7 +218,9 @@ def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(tmp_path: Path,
     assert lines[-1] == f"{run} has changed, and was loaded again"
 
 
-def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engines, "QUIET", 1.0)
     first, second = (without_digests(write_run(tmp_path / str(seed), seed)) for seed in (1, 2))
     run, lines = Path(shutil.copytree(first, tmp_path / "run")), list[str]()
@@ -211,7 +231,9 @@ def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(tmp
         catalog.reload(lines.append)
         assert catalog.runs[0].translator.translate(TEXTS) == expected[0] and not lines
     reload_until(catalog, lambda: bool(lines), lines)
-    assert catalog.runs[0].translator.translate(TEXTS) == expected[1] and lines == [f"{run} has changed, and was loaded again"]
+    assert catalog.runs[0].translator.translate(TEXTS) == expected[1] and lines == [
+        f"{run} has changed, and was loaded again"
+    ]
 
 
 def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: Path) -> None:
@@ -224,7 +246,8 @@ def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: 
         catalog.reload(lines.append)
     assert catalogs[0].runs == [before]
     assert lines[0] == (
-        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run that was loaded before goes on"
+        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run that was "
+        "loaded before goes on"
     )
     # the languages of the command hold whatever the config says
     assert catalogs[1].runs[0].translator.translate(TEXTS) == expected
@@ -250,7 +273,20 @@ def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> 
 @contextmanager
 def served(run: Path, log: Path, *options: str) -> Iterator[str]:
     """Serve a run in a process, which must end well and without a traceback; yield its address."""
-    words = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", "--threads", "1", "--queue-limit", "64", *options]
+    words = [
+        sys.executable,
+        "-m",
+        "attent",
+        "serve",
+        str(run),
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--queue-limit",
+        "64",
+        *options,
+    ]
     with log.open("w") as errors, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         try:
             yield process.stdout.readline().strip()

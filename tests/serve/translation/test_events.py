@@ -1,4 +1,7 @@
-"""Answers that are sent as they are made: events in order, whose pieces are the whole answer, and clients that leave."""
+"""Answers that are sent as they are made.
+
+Events in order, whose pieces are the whole answer, and clients that leave.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,20 @@ def events(answer: object) -> list[dict]:
     return [json.loads(part.removeprefix("data: ")) for part in answer.text.split("\n\n")[:-1]]
 
 
-@pytest.mark.parametrize("extra", [{}, {"alignment": True}, {"alternatives": 2}, {"format": "html"}, {"source": "auto"}])
+@pytest.mark.parametrize(
+    "extra", [{}, {"alignment": True}, {"alternatives": 2}, {"format": "html"}, {"source": "auto"}]
+)
 def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
     client, texts = serve(), [TEXT, "...", "a <b>dog</b> runs"]
     *pieces, done = events(client.post("/translate", json=ASK | {"q": texts} | extra))
     whole = client.post("/translate", json=ASK | {"q": texts, "stream": False} | extra).json()
     assert done == {"kind": "done", **whole}
-    assert [(piece["text"], piece["sentence"]) for piece in pieces] == sorted((piece["text"], piece["sentence"]) for piece in pieces)
-    assert ["".join(piece["piece"] for piece in pieces if piece["text"] == text) for text in range(3)] == whole["translatedText"]
+    assert [(piece["text"], piece["sentence"]) for piece in pieces] == sorted(
+        (piece["text"], piece["sentence"]) for piece in pieces
+    )
+    assert ["".join(piece["piece"] for piece in pieces if piece["text"] == text) for text in range(3)] == whole[
+        "translatedText"
+    ]
     assert len(pieces) == (3 if "format" in extra else 8)
 
 
@@ -60,7 +69,9 @@ def test_an_error_before_the_first_event_has_its_status(serve: Serve) -> None:
     assert serve().post("/translate", json=ASK | {"q": "a", "target": "zz"}).status_code == 400
 
 
-def test_an_error_after_the_first_event_is_the_last(serve: Serve, translators: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_first_event_is_the_last(
+    serve: Serve, translators: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
     search = translators["fr:de"].search
 
     def fail_later(texts: Sequence[str], *rest: object) -> object:
@@ -73,7 +84,11 @@ def test_an_error_after_the_first_event_is_the_last(serve: Serve, translators: d
     piece, error = events(serve().post("/translate", json=ASK | {"q": text}))
     assert (piece["kind"], piece["sentence"]) == ("piece", 0)
     assert error == {"kind": "error", "error": "The server is shutting down", "status": 503}
-    delta, error = events(serve().post("/v1/translations", json={"input": text, "target_language": "de", "model": "fr-de", "stream": True}))
+    delta, error = events(
+        serve().post(
+            "/v1/translations", json={"input": text, "target_language": "de", "model": "fr-de", "stream": True}
+        )
+    )
     assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
 
 
@@ -146,7 +161,13 @@ def test_a_connection_that_closes_amid_events_takes_its_sentences_out(
     batcher = Batcher(settings)
     app = application(TranslationService(settings, catalog, batcher), Metrics(lambda: 0, lambda: 0))
     requests = [{"type": "http.request", "body": json.dumps(ASK | {"q": TEXT}).encode()}]
-    scope = {"type": "http", "method": "POST", "path": "/translate", "query_string": b"", "asgi": {"spec_version": "2.3"}}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/translate",
+        "query_string": b"",
+        "asgi": {"spec_version": "2.3"},
+    }
     scope |= {"headers": [(b"content-type", b"application/json")]}
 
     def search_one(texts: Sequence[str], *rest: object) -> object:

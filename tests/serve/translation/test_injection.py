@@ -26,7 +26,13 @@ VALUES = [
     "{{7*7}}${7*7}%(x)s{0}",
     "<script>alert(1)</script>",
 ]
-PATHS = ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/translate/..%2f..%2fetc", "/download_file/..%2f..%2fetc%2fpasswd", "/%00"]
+PATHS = [
+    "/../../etc/passwd",
+    "/%2e%2e/%2e%2e/etc/passwd",
+    "/translate/..%2f..%2fetc",
+    "/download_file/..%2f..%2fetc%2fpasswd",
+    "/%00",
+]
 
 
 def test_a_value_comes_back_as_text_alone(serve: Serve) -> None:
@@ -61,7 +67,9 @@ def test_half_a_character_is_no_text(serve: Serve) -> None:
     }
 
 
-def test_a_key_is_compared_with_all_keys_in_constant_time(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_compared_with_all_keys_in_constant_time(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "keys"
     file.write_text("first\nsecond\nthird\n")
     client, compared = serve(keys_file=file, requires_key=True), list[int]()
@@ -79,8 +87,13 @@ def test_a_key_is_compared_with_all_keys_in_constant_time(serve: Serve, tmp_path
 
 def test_a_limit_holds_for_requests_at_the_same_time(serve: Serve) -> None:
     async def ask_all() -> Counter[int]:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(serve(request_limit=5).app), base_url="http://a") as client:
-            return Counter(answer.status_code for answer in await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23))))
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(serve(request_limit=5).app), base_url="http://a"
+        ) as client:
+            return Counter(
+                answer.status_code
+                for answer in await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23)))
+            )
 
     assert asyncio.run(ask_all()) == {200: 5, 429: 18}
 
@@ -89,6 +102,9 @@ def test_a_queue_takes_no_more_than_its_limit_at_the_same_time(serve: Serve) -> 
     async def ask_all() -> Counter[int]:
         app = serve(queue_limit=3, window=0.3, batch=64).app
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
-            return Counter(answer.status_code for answer in await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23))))
+            return Counter(
+                answer.status_code
+                for answer in await asyncio.gather(*(client.post("/translate", json=ASK) for _ in range(23)))
+            )
 
     assert asyncio.run(ask_all()) == {200: 3, 429: 20}

@@ -103,7 +103,10 @@ def test_an_address_is_believed_of_a_trusted_proxy_alone(serve: Serve) -> None:
     def statuses(**settings: object) -> list[int]:
         client = serve(request_limit=1, **settings)
         forwarded = ["1.1.1.1", "2.2.2.2", "9.9.9.9, 1.1.1.1"]
-        return [client.post("/translate", json=ASK, headers={"x-forwarded-for": address}).status_code for address in forwarded]
+        return [
+            client.post("/translate", json=ASK, headers={"x-forwarded-for": address}).status_code
+            for address in forwarded
+        ]
 
     assert statuses() == [200, 429, 429]
     # what a client writes before its proxy's word is not believed

@@ -26,15 +26,27 @@ def test_a_host_is_taken(host: str) -> None:
     assert address({"host": host}) == f"http://{host}"
 
 
-@pytest.mark.parametrize("host", ["", "a b", "a/b", "x@evil.org", "evil.org#", 'a"', "a\r\nb", "a:b", "-a", "a" * 300, "a:123456", "é.org"])
+@pytest.mark.parametrize(
+    "host", ["", "a b", "a/b", "x@evil.org", "evil.org#", 'a"', "a\r\nb", "a:b", "-a", "a" * 300, "a:123456", "é.org"]
+)
 def test_what_is_no_host_is_not(host: str) -> None:
     assert address({"host": host}) == "http://10.0.0.7:5000"
 
 
 def test_a_proxy_is_believed_where_it_is_trusted() -> None:
-    forwarded = {"host": "inner", "x-forwarded-proto": "https", "x-forwarded-host": "example.org", "x-forwarded-prefix": "/mt/"}
+    forwarded = {
+        "host": "inner",
+        "x-forwarded-proto": "https",
+        "x-forwarded-host": "example.org",
+        "x-forwarded-prefix": "/mt/",
+    }
     assert address(forwarded) == "http://inner"
     trusted = frozenset({"10.0.0.1"})
     assert address(forwarded, trusted) == "https://example.org/mt"
-    wrong = {"host": "inner", "x-forwarded-proto": "javascript", "x-forwarded-host": "a/b", "x-forwarded-prefix": "/../x"}
+    wrong = {
+        "host": "inner",
+        "x-forwarded-proto": "javascript",
+        "x-forwarded-host": "a/b",
+        "x-forwarded-prefix": "/../x",
+    }
     assert address(wrong, trusted) == "http://inner"

@@ -42,7 +42,9 @@ def test_what_is_too_long_for_single_weights_is_pooled_alone() -> None:
 
 
 def test_what_would_take_too_long_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"12 layers of 12 heads, 100,000 x 100,000 each, are too many weights.*attent explore"):
+    with pytest.raises(
+        ArgumentError, match=r"12 layers of 12 heads, 100,000 x 100,000 each, are too many weights.*attent explore"
+    ):
         plan_page(scene(100_000, 12, 12), 8 * MEBIBYTE)
 
 

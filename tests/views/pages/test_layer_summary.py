@@ -26,7 +26,9 @@ def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[LayerGro
 
 def test_whole_maps_are_the_maps() -> None:
     shown, dense, _ = group()
-    np.testing.assert_allclose(summarize_layer(shown, shown.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        summarize_layer(shown, shown.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6
+    )
 
 
 def test_pooled_is_the_mean_of_squares_cut_off_at_the_edge() -> None:
@@ -67,7 +69,9 @@ def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
 def test_figures_without_a_meaning_are_no_numbers() -> None:
     shown, _, _ = group(4, 6, kind="cross")
     figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics
-    assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(figures)
+    assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(
+        figures
+    )
     shown = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
     assert summarize_layer(shown, shown.layers[0], level=0, top=0).statistics == [dict.fromkeys(HEAD_STATISTICS)]
 

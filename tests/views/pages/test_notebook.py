@@ -24,7 +24,9 @@ class Formatter:
 
 def test_the_extension_says_how_maps_are_shown() -> None:
     formatter = Formatter()
-    attent.load_ipython_extension(SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter})))
+    attent.load_ipython_extension(
+        SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter}))
+    )
     assert set(formatter.kinds) == {attent.AttentionMap, watch, type(build_scene(torch.ones(1, 1)))}
 
 

@@ -56,7 +56,9 @@ def test_no_token_is_read_as_markup() -> None:
 
 
 def test_a_token_cut_within_a_character_is_written(tmp_path: Path) -> None:
-    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).save(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).save(tmp_path / "a.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_scene_is_shown_as_it_is(translator) -> None:
@@ -107,7 +109,11 @@ def test_what_cannot_be_shown() -> None:
         page(torch.ones(1, 1).expand(100_000, 100_000))
 
 
-MODULES = sorted(file.name.removesuffix(".js") for file in files("attent.views").joinpath("web").iterdir() if file.name.endswith(".js"))
+MODULES = sorted(
+    file.name.removesuffix(".js")
+    for file in files("attent.views").joinpath("web").iterdir()
+    if file.name.endswith(".js")
+)
 
 
 def test_what_is_imported_stands_before() -> None:
@@ -124,4 +130,6 @@ def test_modules_keep_to_what_is_understood(name: str) -> None:
     assert len(re.findall(r"^import\b", text, re.MULTILINE)) == len(IMPORT.findall(text))
     assert len(re.findall(r"^export\b", text, re.MULTILINE)) == len(EXPORT.findall(text))
     # no markup is made of text, and nothing is fetched from another host
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org/2000/svg)", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org/2000/svg)", text
+    )

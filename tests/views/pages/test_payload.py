@@ -42,7 +42,10 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
     exact = weights[1, 2 * step : 3 * step, 3 * step : 4 * step].mean().item()
     assert abs(shown - exact) <= about["maps"]["tops"][0][1] / 255
     largest = zlib.decompress(base64.b64decode(inside.packs["0.0.rows"]))
-    places, values = np.frombuffer(largest[: 5 * 300 * kept * 2], np.uint16), np.frombuffer(largest[5 * 300 * kept * 2 :], np.float16)
+    places, values = (
+        np.frombuffer(largest[: 5 * 300 * kept * 2], np.uint16),
+        np.frombuffer(largest[5 * 300 * kept * 2 :], np.float16),
+    )
     top = weights[0, 0].topk(kept)
     assert places[:kept].tolist() == top.indices.tolist()
     np.testing.assert_allclose(values[:kept], top.values.numpy(), rtol=1e-3)
@@ -82,7 +85,10 @@ def test_a_byte_has_a_sign_where_weights_have() -> None:
 
 def test_places_are_as_narrow_as_the_length_allows() -> None:
     places, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
-    assert unpacked(pack_top(places, weights, 4)) == np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
+    assert (
+        unpacked(pack_top(places, weights, 4))
+        == np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
+    )
     assert len(unpacked(pack_top(places, weights, 2**16 + 1))) == 12
 
 

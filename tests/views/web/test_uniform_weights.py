@@ -29,7 +29,9 @@ def opened(window: Any, folder: Path, shown: Scene) -> Any:
     return there
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="colors run from 0 to the largest weight of the map itself")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="colors run from 0 to the largest weight of the map itself"
+)
 def test_uniform_weights_are_not_as_dark_as_one_that_has_all(window: Any, tmp_path: Path) -> None:
     labels = [str(place) for place in range(12)]
     colors = []
@@ -46,12 +48,18 @@ def test_uniform_weights_are_said_to_be_nearly_uniform(window: Any, tmp_path: Pa
     assert "nearly uniform: entropy 2.485 of 2.485" in there.inner_text(".summary")
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the patch with the largest weight is covered, however small that is")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the patch with the largest weight is covered, however small that is"
+)
 def test_a_picture_is_seen_beneath_uniform_weights(window: Any, tmp_path: Path) -> None:
     pixels = np.zeros((8, 8, 3), np.uint8)
     pixels[:, 4:] = 255
-    there = opened(window, tmp_path, build_scene({"self": torch.full((1, 5, 5), 0.2)}, picture=Picture(pixels, (2, 2), "tokens")))
+    there = opened(
+        window, tmp_path, build_scene({"self": torch.full((1, 5, 5), 0.2)}, picture=Picture(pixels, (2, 2), "tokens"))
+    )
     there.click("text=how CLS looks")
     there.locator(".picture .readout").filter(has_text="CLS").wait_for()
-    black, white = (np.array(there.evaluate(COLOR, [".picture canvas", 0.25, place]), np.int64) for place in (0.25, 0.75))
+    black, white = (
+        np.array(there.evaluate(COLOR, [".picture canvas", 0.25, place]), np.int64) for place in (0.25, 0.75)
+    )
     assert np.abs(white - black).max() > 60

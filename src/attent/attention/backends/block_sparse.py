@@ -13,11 +13,13 @@ from attent.attention import mask_info
 from attent.attention.backends import row_tiles
 from attent.attention.call import Call
 
-# Below so many numbers a tile costs less than one more tile would; and the pairs that a tile may hold for each visible one.
+# Below so many numbers a tile costs less than one more tile would; and the pairs that a tile may hold for each visible
+# one.
 LEAST, WASTE = 2**17, 1.5
 # From so many rows on it is worth asking a mask for bands of any size.
 ROWS = 256
-# Rows whose keys are gathered together where a mask scatters them; worth it if less than this share of the band's pairs is left.
+# Rows whose keys are gathered together where a mask scatters them; worth it if less than this share of the band's pairs
+# is left.
 GATHERED_ROWS, GATHERED = 64, 0.6
 
 
@@ -35,7 +37,9 @@ class Band(NamedTuple):
     def pairs_of(self, call: Call) -> tuple[Tensor, Tensor]:
         """Return the indices of its rows and of its keys, as `call.pairs` takes them."""
         rows = torch.arange(self.rows.start, self.rows.stop, device=call.device)
-        return rows, self.keys if isinstance(self.keys, Tensor) else torch.arange(self.keys.start, self.keys.stop, device=call.device)
+        return rows, self.keys if isinstance(self.keys, Tensor) else torch.arange(
+            self.keys.start, self.keys.stop, device=call.device
+        )
 
     @property
     def own(self) -> slice:
@@ -134,7 +138,10 @@ def _gather_visible_keys(call: Call, band: Band) -> list[Band]:
 
 
 def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return of each row the first key that any sequence or head sees and the end of its range; None where it is not worth asking."""
+    """Return of each row the first key that any sequence or head sees and the end of its range.
+
+    None where it is not worth asking.
+    """
     if (
         call.mask is None
         or row_tiles.per_row(call, 1) * call.queries <= LEAST

@@ -1,8 +1,8 @@
 """Dot forms under softmax on a CPU in C++, by tiles of keys.
 
-The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the context and gradients
-so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides, and holds no table of scores. A bias of
-offsets, such as ALiBi's, goes in as a vector for each head.
+The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the
+context and gradients so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides,
+and holds no table of scores. A bias of offsets, such as ALiBi's, goes in as a vector for each head.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class _OffsetBias(Position):
         return self.offset_bias[:, pairs.query_index[:, None] - pairs.key_index + self.keys - 1][None]
 
 
-def _plain(call: Call, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None) -> Tensor:
+def _plain(
+    call: Call, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None
+) -> Tensor:
     """Compute the context by steps that PyTorch differentiates."""
     call = replace(call, bias=bias, position=None if offset_bias is None else _OffsetBias(offset_bias, call.keys))
     prepared = Prepared(call, query, LoweredSide(key), value)

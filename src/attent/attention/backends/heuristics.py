@@ -1,7 +1,7 @@
-"""The choice between dense attention and PyTorch's by the processor: one table of measured rows. `attend` itself times nothing.
+"""The choice between dense attention and PyTorch's by the processor: one table of measured rows.
 
-A processor takes the row of its class. `attent bench --calibrate` measures instead and chooses among the rows; its choice is a small file
-in the user's cache folder, which may be read and removed.
+`attend` itself times nothing. A processor takes the row of its class. `attent bench --calibrate` measures instead and
+chooses among the rows; its choice is a small file in the user's cache folder, which may be read and removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from attent.ops.onednn import using_onednn
 
 @dataclass(frozen=True)
 class MachineRow:
-    """Measured thresholds of one class of processors: the largest number of keys for which dense attention is faster, None for any.
+    """Measured thresholds of one class of processors.
+
+    The largest number of keys for which dense attention is faster, None for any.
 
     Args:
         name: of the row.
@@ -34,10 +36,12 @@ class MachineRow:
         bfloat16_gradients: in bfloat16, with gradients.
         float16: in float16, without gradients.
         float16_gradients: in float16, with gradients.
-        table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of both limits holds.
+        table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of
+            both limits holds.
         table_gradients: the same with gradients.
         table_of_16_bits: the same in 16 bits without gradients, where the table is converted to float32 first.
-        onednn: whether float32 products in training take oneDNN; if None, as the processor prefers: AMD's with AVX-512 do, with AVX2 not.
+        onednn: whether float32 products in training take oneDNN; if None, as the processor prefers: AMD's with AVX-512
+            do, with AVX2 not.
     """
 
     name: str
@@ -70,16 +74,18 @@ class MachineRow:
 ROWS = {
     row.name: row
     for row in (
-        # Heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256 in float32 and 36 against 44 for all pairs in bfloat16, 32
-        # each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32, and in bfloat16 PyTorch from 64 keys on.
-        # float16 has float32's limits: it was not measured.
+        # Heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256 in float32 and 36 against 44 for all
+        # pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32, and in
+        # bfloat16 PyTorch from 64 keys on. float16 has float32's limits: it was not measured.
         MachineRow("amx", "Intel Xeon with AMX, 2 cores, torch 2.13", 1024, 256, 0, 256, 1024, 256, table=1024),
-        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 2.9 to 5.4 times in bfloat16. With a table it was level at 1,024
-        # keys while the table was copied and transposed before the kernel; without these copies no limit is left, as measured on AVX2.
+        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 2.9 to 5.4 times in bfloat16. With a table it was
+        # level at 1,024 keys while the table was copied and transposed before the kernel; without these copies no limit
+        # is left, as measured on AVX2.
         MachineRow("avx512", "AMD EPYC (Zen 5), 2 cores, torch 2.13"),
-        # Level with PyTorch's at 128 keys in float32, 1.04 to 1.15 times as fast from 512 to 2,048; from 512 on in bfloat16 1.1 to 6.9
-        # times, in float16 1.9 to 8.9 times. With a bias 1.06 to 1.11 times as fast in float32 at 1,024 to 4,096 keys, 4.3 times beside a
-        # causal mask, 1.7 times at 1,024 and 2,048 where it gets a gradient; in bfloat16 0.7 times at 4,096, with gradients 4.9 times.
+        # Level with PyTorch's at 128 keys in float32, 1.04 to 1.15 times as fast from 512 to 2,048; from 512 on in
+        # bfloat16 1.1 to 6.9 times, in float16 1.9 to 8.9 times. With a bias 1.06 to 1.11 times as fast in float32 at
+        # 1,024 to 4,096 keys, 4.3 times beside a causal mask, 1.7 times at 1,024 and 2,048 where it gets a gradient; in
+        # bfloat16 0.7 times at 4,096, with gradients 4.9 times.
         MachineRow("avx2", "AMD EPYC (Zen 3), 2 cores, torch 2.13"),
         MachineRow("baseline", "not measured: PyTorch's kernels have wider registers", 0, 0, 0, 0, 0, 0),
     )
@@ -106,7 +112,10 @@ def using_row(row: MachineRow) -> Iterator[None]:
 
 
 def calibration_file() -> Path:
-    """Return the file of the calibration, in the folder where PyTorch's caches lie too: $XDG_CACHE_HOME, or ~/.cache."""
+    """Return the file of the calibration, in the folder where PyTorch's caches lie too.
+
+    $XDG_CACHE_HOME, or ~/.cache.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "attent" / "machine.json"
 
 

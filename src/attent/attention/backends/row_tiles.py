@@ -13,8 +13,8 @@ from attent.attention.call import Call, lower_key
 from attent.attention.mask_info import visible_keys_of
 from attent.ops.eligibility import is_known_true
 
-# Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the size in tiles up to
-# which a table is computed at once, since tiles are computed twice.
+# Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the
+# size in tiles up to which a table is computed at once, since tiles are computed twice.
 TILE, WHOLE = 2**20, 4
 
 
@@ -48,20 +48,25 @@ def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered
     lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
     has_center = not call.lowered and type(call.score).center is not Score.center
     # a finite sum means that all numbers are finite, and then hidden keys cannot leak
-    is_finite = is_known_true(lambda: torch.isfinite(lowered_key.features.detach().sum() + value.detach().sum()), call.device)
+    is_finite = is_known_true(
+        lambda: torch.isfinite(lowered_key.features.detach().sum() + value.detach().sum()), call.device
+    )
     visible_keys = visible_keys_of(call) if has_center or not is_finite else None
     if visible_keys is not None:
         lowered_key, value = reference.zero_hidden_keys(visible_keys, lowered_key, value)
     if not call.lowered:
-        lowered_key = lower_key(call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys))
+        lowered_key = lower_key(
+            call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys)
+        )
     return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
 
 
 def dot_operands(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
-    """Return features of two lowered sides of a dot form, and the scale; the product times the scale is the score under softmax.
+    """Return features of two lowered sides of a dot form, and the scale.
 
-    The key's bias becomes one more feature, against a constant in the query: so it has a gradient and fits the fused kernel. The
-    query's bias shifts whole rows, which changes no weight.
+    The product times the scale is the score under softmax. The key's bias becomes one more feature, against a constant
+    in the query: so it has a gradient and fits the fused kernel. The query's bias shifts whole rows, which changes no
+    weight.
     """
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(query.features.shape[-1])

@@ -60,7 +60,9 @@ def choose(prepared: Prepared) -> select.Variant:
     is_causal = _causality(call) == "pytorch"
     keys = min(call.keys, call.queries) if is_causal else call.keys
     mask_needs_grad = call.bias is not None and call.bias.requires_grad
-    variant = sdpa.choose(call.queries * keys, call.device, needs_grad=_needs_grad(prepared), mask_needs_grad=mask_needs_grad)
+    variant = sdpa.choose(
+        call.queries * keys, call.device, needs_grad=_needs_grad(prepared), mask_needs_grad=mask_needs_grad
+    )
     return select.Variant(variant, partial(_run_all, variant=variant))
 
 
@@ -74,15 +76,25 @@ def _needs_grad(prepared: Prepared) -> bool:
     if type(call.score) in PLAIN:
         return False
     # a score from elsewhere may use tensors that are no parameters of it
-    return type(call.score) not in SCORES.values() or any(part.requires_grad for part in (*call.score.parameters(), *call.score.buffers()))
+    return type(call.score) not in SCORES.values() or any(
+        part.requires_grad for part in (*call.score.parameters(), *call.score.buffers())
+    )
 
 
 def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, variant: sdpa.Variant) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of all pairs at once."""
-    if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and key.bias is None:
+    if (
+        call.mask is None
+        and call.bias is None
+        and call.dtype == torch.float32
+        and isinstance(call.score, PLAIN)
+        and key.bias is None
+    ):
         # the commonest call has nothing to prepare
         scale = call.score.scale(call.query_width)
-        return sdpa.twice_differentiable(query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale, variant)
+        return sdpa.twice_differentiable(
+            query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale, variant
+        )
     key, value = call.repeat_kv_side(key), call.repeat_kv(value)
     causality = _causality(call)
     is_causal, allowed = causality == "pytorch", call.allowed(call.pairs()) if causality == "table" else None
@@ -110,13 +122,21 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
 
 def _lowered(call: Call, query: Tensor, key: LoweredSide, visible: Tensor | None) -> tuple[Tensor, Tensor, float]:
     """Lower both sides to features whose product times the scale, also returned, is the score."""
-    lowered_key = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, visible))
+    lowered_key = (
+        key
+        if call.lowered
+        else lower_key(call.score, key.features, call.heads, call.score.center(key.features, visible))
+    )
     return row_tiles.dot_operands(call, call.score.lower_query(query, lowered_key.center), lowered_key)
 
 
 def _is_slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
     """Return whether PyTorch's CPU kernel is slower in 16 bits than in 32 for these gradients."""
-    if call.device.type != "cpu" or call.dtype not in (torch.bfloat16, torch.float16) or call.keys >= select.SIXTEEN_BIT_GRADIENTS:
+    if (
+        call.device.type != "cpu"
+        or call.dtype not in (torch.bfloat16, torch.float16)
+        or call.keys >= select.SIXTEEN_BIT_GRADIENTS
+    ):
         return False
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
@@ -125,7 +145,12 @@ def _causality(call: Call) -> Literal["none", "pytorch", "table"]:
     """Return "pytorch" if PyTorch's causal mask is enough, "none" if nothing is hidden, else "table"."""
     if call.mask is None and call.bias is None:
         return "none"
-    if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and not select.has_open_sizes(call):
+    if (
+        isinstance(call.mask, Causal)
+        and call.bias is None
+        and isinstance(call.start, int)
+        and not select.has_open_sizes(call)
+    ):
         if call.start >= call.keys - 1:  # every query sees every key
             return "none"
         if call.start == 0:  # PyTorch counts from the first key, whatever the lengths
@@ -143,9 +168,15 @@ def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
 def sparse_bands(call: Call) -> list[Band] | None:
     """Return the bands to compute, none of them empty; None where all pairs at once are quicker, or the only way."""
     # for causality from the first key on, PyTorch skips hidden pairs itself
-    if call.mask is None or (isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0):
+    if call.mask is None or (
+        isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0
+    ):
         return None
-    if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
+    if (
+        call.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or (call.bias is not None and call.bias.requires_grad)
+    ):
         return None
     # transforms take PyTorch's own
     bands = None if is_transformed() else block_sparse.worthwhile_bands(call, select.SPARSE, select.MANY)
@@ -161,7 +192,10 @@ def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, ba
     *sides, scale = _lowered(call, query, key, visible)
     # the kernel takes keys and values of one width
     width = max(sides[0].shape[-1], value.shape[-1])
-    padded = [F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor for tensor in (*sides, value)]
+    padded = [
+        F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor
+        for tensor in (*sides, value)
+    ]
     return _BlockSparse.apply(*padded, _Bands(call, bands, scale))[..., : call.value_width]
 
 
@@ -182,7 +216,9 @@ class _Bands:
         for band in self.bands:
             if bounds is None or isinstance(band.keys, Tensor):
                 pairs = call.pairs(*band.pairs_of(call))
-                mask = additive_mask(call.allowed(pairs), None if call.bias is None else call.bias_at_pairs(pairs, call.bias), dtype)
+                mask = additive_mask(
+                    call.allowed(pairs), None if call.bias is None else call.bias_at_pairs(pairs, call.bias), dtype
+                )
                 last_name = b""
             else:
                 # in a window all bands but the first and last have the same mask
@@ -202,7 +238,9 @@ class _BlockSparse(torch.autograd.Function):
         context, sums = (value.new_empty if has_all_rows else value.new_zeros)(*query.shape[:3], value.shape[3]), []
         for band, term, fully_masked in work.with_mask_terms(query.dtype):
             parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
-            part, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, False, attn_mask=term, scale=work.scale)
+            part, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                *parts, 0.0, False, attn_mask=term, scale=work.scale
+            )
             context[:, :, band.own] = part if fully_masked is None else part.masked_fill(fully_masked, 0.0)
             sums.append(total)
         ctx.save_for_backward(query, key, value, context, *sums)

@@ -24,25 +24,31 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import is_transformed, needs_plain_torch
 
-# PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
-# on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
+# PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with
+# torch 2.13 on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45
+# against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
-# PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs, which repays the
-# further calls of the kernel if less than this share of the pairs is left, on a CPU and from so many pairs of all heads on.
+# PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs,
+# which repays the further calls of the kernel if less than this share of the pairs is left, on a CPU and from so many
+# pairs of all heads on.
 SPARSE, MANY = 0.5, 2**20
-# Where a mask scatters few keys, tiles of those repay against a table of all pairs if less than this share of the pairs is left, from so
-# many pairs of a head on: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and 130 against 987 and 1,119.
+# Where a mask scatters few keys, tiles of those repay against a table of all pairs if less than this share of the pairs
+# is left, from so many pairs of a head on: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and 130
+# against 987 and 1,119.
 SCATTERED, TABLE = 0.125, 2**24
-# The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
-# 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
+# The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences,
+# the formula took 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
 FEW = 4
-# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
-# without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
+# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured
+# on a CPU with and without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
 VARLEN_PADDING = {"dot": 2**18, "tanh": 2**21}
 
 
 def _dense_keys(call: Call) -> int | None:
-    """Return the largest number of keys for which dense attention is faster than PyTorch's on this machine; None for any number."""
+    """Return the largest number of keys for which dense attention is faster than PyTorch's on this machine.
+
+    None for any number.
+    """
     if call.dropout or call.soft_cap is not None or call.position is not None:
         # PyTorch computes a table for dropout, and has neither of the others
         return None
@@ -58,8 +64,8 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 
     Args:
         call: the call.
-        capabilities: of "normalizer" (other than softmax), "weighting", "score mod", "soft cap", "position bias", "bias",
-            "bias gradient", "dropout", "gpu".
+        capabilities: of "normalizer" (other than softmax), "weighting", "score mod", "soft cap", "position bias",
+            "bias", "bias gradient", "dropout", "gpu".
     """
     if not isinstance(call.normalizer, Softmax) and "normalizer" not in capabilities:
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
@@ -117,7 +123,10 @@ def _has_few_scattered_pairs(call: Call) -> bool:
 
 
 class Variant(NamedTuple):
-    """A leaf path of a backend: its name, and the function that computes the context of a call with what was prepared for the path."""
+    """A leaf path of a backend.
+
+    Its name, and the function that computes the context of a call with what was prepared for the path.
+    """
 
     name: str
     run: Callable[[Call, Tensor, LoweredSide, Tensor], Tensor]
@@ -125,7 +134,10 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The computation of a call: one variant of one backend, for the whole batch or for each sequence with the keys that it needs."""
+    """The computation of a call.
+
+    One variant of one backend, for the whole batch or for each sequence with the keys that it needs.
+    """
 
     backend: str
     # "varlen" if each sequence is computed alone, by a plan of its own
@@ -134,12 +146,15 @@ class Plan:
     reasons: Mapping[str, str]
 
 
-def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation: str = "auto", *, with_reasons: bool = False) -> Plan:
+def plan(
+    prepared: Prepared, backends: Mapping[str, ModuleType], implementation: str = "auto", *, with_reasons: bool = False
+) -> Plan:
     """Choose how to compute a call: `attend` runs the plan, `explain` prints it.
 
     Args:
         prepared: the call and its tensors.
-        backends: by name, in order of preference. One with several leaf paths chooses with `choose(prepared)`; the others have `run`.
+        backends: by name, in order of preference. One with several leaf paths chooses with `choose(prepared)`; the
+            others have `run`.
         implementation: a backend's name, or "auto".
         with_reasons: whether to say why the others do not run.
 
@@ -166,10 +181,22 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
 
 def varlen_key_counts(call: Call) -> list[int] | None:
     """Return the number of keys that each sequence needs; None if the batch is computed at once."""
-    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting or call.score_mod:
+    if (
+        call.mask is None
+        or call.batch < 2
+        or call.device.type != "cpu"
+        or call.dropout
+        or call.weighting
+        or call.score_mod
+    ):
         return None
     # a score or normalizer of the caller's own may depend on all pairs
-    if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
+    if (
+        call.score.form is None
+        or not isinstance(call.normalizer, Softmax)
+        or is_transformed()
+        or torch.compiler.is_compiling()
+    ):
         return None
     numbers, worth = row_tiles.per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
@@ -182,7 +209,9 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     return ends.tolist() if saved >= worth else None
 
 
-def _variant_of_backend(prepared: Prepared, backends: Mapping[str, ModuleType], backend: str, implementation: str) -> Variant:
+def _variant_of_backend(
+    prepared: Prepared, backends: Mapping[str, ModuleType], backend: str, implementation: str
+) -> Variant:
     if (key_counts := varlen_key_counts(prepared.call)) is not None:
 
         def run_sequence(sequence: Prepared) -> Tensor:

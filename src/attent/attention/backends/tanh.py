@@ -72,9 +72,9 @@ def _fused_unsupported(call: Call) -> str | None:
 
 
 def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:
-    """Return the first key of each query and the end of its range, int32 (B, H, Tq); None where a mask has gaps or does not know.
+    """Return the first key of each query and the end of its range, int32 (B, H, Tq).
 
-    A fully masked query has (Tk, 0).
+    None where a mask has gaps or does not know. A fully masked query has (Tk, 0).
     """
     shape = (call.batch, call.heads, call.queries)
     if call.mask is None:

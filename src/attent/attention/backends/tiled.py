@@ -1,8 +1,9 @@
-"""Any score in memory linear in the sequence, on any device: a tile of queries and keys at a time, recomputed for the backward.
+"""Any score in memory linear in the sequence, on any device.
 
-Only the lowered sides and the output are stored; the weights of a tile live while it is computed, and once more while its
-gradient is. Outputs and gradients are written into one tensor each, which takes a third of the memory of PyTorch's checkpoints
-of slices. Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
+A tile of queries and keys at a time, recomputed for the backward. Only the lowered sides and the output are stored; the
+weights of a tile live while it is computed, and once more while its gradient is. Outputs and gradients are written into
+one tensor each, which takes a third of the memory of PyTorch's checkpoints of slices. Rabe and Staats 2021,
+"Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
 """
 
 from __future__ import annotations
@@ -57,11 +58,19 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
     # a table of a few tiles is rather computed at once than twice
     is_small = row_tiles.per_row(call, per_pair) * call.queries <= table
     parts = bands(call, per_pair, table if is_small or call.score_mod is not None else row_tiles.TILE)
-    name = "single_tile" if len(parts) == 1 else "bands" if any(len(band.keys) < call.keys for band in parts) else "row_tiles"
+    name = (
+        "single_tile"
+        if len(parts) == 1
+        else "bands"
+        if any(len(band.keys) < call.keys for band in parts)
+        else "row_tiles"
+    )
     return Variant(name, partial(_run, bands=parts, score_lowered=score_lowered))
 
 
-def _run(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band], score_lowered: ScoreLowered | None) -> Tensor:
+def _run(
+    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band], score_lowered: ScoreLowered | None
+) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), band by band."""
 
     def tile_context(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
@@ -76,7 +85,9 @@ def _run(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: l
     if len(bands) == 1:
         # a single tile is within bounds with what autograd stores of it
         return tiles.context(lowered, bands[0])
-    return tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
+    return (
+        tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
+    )
 
 
 def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> Tensor:
@@ -96,7 +107,9 @@ def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> 
 
     tiles = Tiles(call, bands(call), tile_statistic)
     lowered = row_tiles.lower(call, *prepared[1:])
-    return (tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered))[..., 0]
+    return (
+        tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
+    )[..., 0]
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,10 @@ class Tiles:
         return context
 
     def checkpointed_context(self, lowered: Lowered) -> Tensor:
-        """Compute the context with PyTorch's checkpoints: gradients of every order, also of tensors that a score captured."""
+        """Compute the context with PyTorch's checkpoints.
+
+        Gradients of every order, also of tensors that a score captured.
+        """
         # vmap, through which functions of a pair go, has no checkpoints
         compute = self.context if self.call.score_mod is not None else partial(checkpointed, self.context)
         return torch.cat([compute(lowered, band) for band in self.bands], 2)
@@ -143,7 +159,9 @@ def _lowered(tensors: list[Any], center: Tensor | None) -> Lowered:
 
 class _InPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tiles: Tiles, center: Tensor | None, captured: list[Tensor], *tensors: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, tiles: Tiles, center: Tensor | None, captured: list[Tensor], *tensors: Tensor | None
+    ) -> Tensor:
         ctx.tiles, ctx.center, ctx.captured = tiles, center, captured
         ctx.save_for_backward(*tensors)
         return tiles.context_without_gradients(_lowered(list(tensors[:5]), center))
@@ -157,20 +175,33 @@ class _InPlace(torch.autograd.Function):
             def plain(*sides: Tensor | None) -> Tensor:
                 return ctx.tiles.checkpointed_context(_lowered(list(sides), ctx.center))
 
-            return None, None, None, *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:])
+            return (
+                None,
+                None,
+                None,
+                *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:]),
+            )
         return None, None, None, *_sum_tile_gradients(ctx, tensors, needs_grad, gradient)
 
 
-def _sum_tile_gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
+def _sum_tile_gradients(
+    ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor
+) -> list[Tensor | None]:
     """Sum each tile's gradients in the order of the tiles; the first five tensors are the sides, the others leaves."""
-    totals = [torch.zeros_like(tensor) if tensor is not None and needs else None for tensor, needs in zip(tensors, needs_grad, strict=True)]
+    totals = [
+        torch.zeros_like(tensor) if tensor is not None and needs else None
+        for tensor, needs in zip(tensors, needs_grad, strict=True)
+    ]
     others = [index for index in range(5, len(tensors)) if needs_grad[index]]
     # one computed before may depend on another: each gradient must stop at its own
     stand_ins = _stand_ins(ctx.captured)
     ends = [stand_ins.get(id(tensor), tensor) for tensor in ctx.captured]
     for band in ctx.tiles.bands:
         slices = [band.own, band.own, band.key_slice, band.key_slice, band.key_slice]
-        parts = [None if tensor is None else tensor.detach()[:, :, own] for tensor, own in zip(tensors[:5], slices, strict=True)]
+        parts = [
+            None if tensor is None else tensor.detach()[:, :, own]
+            for tensor, own in zip(tensors[:5], slices, strict=True)
+        ]
         sides = [index for index in range(5) if needs_grad[index] and parts[index] is not None]
         for index in sides:
             parts[index].requires_grad_()  # pyright: ignore[reportOptionalMemberAccess]
@@ -195,9 +226,10 @@ def _sum_tile_gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tupl
 
 
 def measure_numbers_per_pair(prepared: Prepared) -> int | None:
-    """Measure the numbers in memory per pair while a score is computed; None if the score says it, or it cannot be measured.
+    """Measure the numbers in memory per pair while a score is computed.
 
-    Counts what autograd stores for a backward: of three rows minus two, so that tensors made of the keys alone do not count.
+    None if the score says it, or it cannot be measured. Counts what autograd stores for a backward: of three rows minus
+    two, so that tensors made of the keys alone do not count.
     """
     call = prepared.call
     if call.score.form is not None or call.queries < 3 or not call.keys:
@@ -231,8 +263,8 @@ def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows
 def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
     """Find the leaves, other than the lowered sides, that a tile's gradients go to, by a trial of one row.
 
-    With a function of the scores, find the tensors computed of leaves before too. Otherwise return None where a second computation of
-    the tile would not do: a score captured such a tensor, or drew random numbers.
+    With a function of the scores, find the tensors computed of leaves before too. Otherwise return None where a second
+    computation of the tile would not do: a score captured such a tensor, or drew random numbers.
 
     Raises:
         ArgumentError: a function of the scores uses a tensor that gets no gradient.
@@ -244,7 +276,9 @@ def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> lis
         first_node = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
         with _restored_random_state(call.device) as has_drawn, torch.enable_grad():
             with mode:
-                context = tile(row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row)
+                context = tile(
+                    row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row
+                )
             return None if has_drawn() else _leaves(context, first_node, computed)
 
     if call.score_mod is None:
@@ -252,7 +286,10 @@ def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> lis
     captures = Captures()
     leaves = trial(captures, captures.by_edge)
     if leaves is None or trial(Replacement(_stand_ins(leaves)), {}) is None:
-        raise ArgumentError("score_mod uses a tensor whose gradient would be lost: compute it by PyTorch's functions of captured tensors")
+        raise ArgumentError(
+            "score_mod uses a tensor whose gradient would be lost: compute it by PyTorch's functions of captured "
+            "tensors"
+        )
     return leaves
 
 
@@ -262,7 +299,10 @@ def _stand_ins(captured: list[Tensor]) -> dict[int, Tensor]:
 
 
 def _leaves(context: Tensor, first_node: int, computed: Mapping[Edge, Tensor]) -> list[Tensor] | None:
-    """Return the leaves that a tensor was computed of, or the tensors computed before; None if one of these is not known."""
+    """Return the leaves that a tensor was computed of, or the tensors computed before.
+
+    None if one of these is not known.
+    """
     leaves: dict[int, Tensor] = {}
     stack: list[Edge] = [(context.grad_fn, context.output_nr)]
     visited = set[Edge]()

@@ -1,4 +1,7 @@
-"""Sequences of different lengths in one batch: each computed with its own keys, where the padding would cost more than it saves."""
+"""Sequences of different lengths in one batch.
+
+Each computed with its own keys, where the padding would cost more than it saves.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,13 @@ from attent.attention.call import Call, Prepared
 
 
 def run(
-    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, key_counts: list[int], run_sequence: Callable[[Prepared], Tensor]
+    call: Call,
+    query: Tensor,
+    key: LoweredSide,
+    value: Tensor,
+    *,
+    key_counts: list[int],
+    run_sequence: Callable[[Prepared], Tensor],
 ) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of each sequence alone, with the keys that it needs."""
     contexts = []
@@ -25,7 +34,9 @@ def run(
             contexts.append(values.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
             continue
         side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
-        contexts.append(run_sequence(Prepared(_call_for_sequence(call, sequence, keys), queries, side, values[:, :, :keys])))
+        contexts.append(
+            run_sequence(Prepared(_call_for_sequence(call, sequence, keys), queries, side, values[:, :, :keys]))
+        )
     return torch.cat(contexts)
 
 

@@ -61,12 +61,17 @@ class Snapshot(NamedTuple):
             StaleMapError: it was changed in place since the call.
         """
         if self.version is not None and self.tensor._version != self.version:
-            raise StaleMapError("a tensor of this map was changed in place after the call; read the map before the change")
+            raise StaleMapError(
+                "a tensor of this map was changed in place after the call; read the map before the change"
+            )
         return self.tensor
 
 
 def may_be_overwritten(tensor: Tensor) -> bool:
-    """Return whether the model may write to a tensor: it did before, or the tensor is a parameter or part of a larger buffer."""
+    """Return whether the model may write to a tensor.
+
+    It did before, or the tensor is a parameter or part of a larger buffer.
+    """
     if tensor.is_inference() or tensor._version:
         # inference mode does not count writes
         return True
@@ -152,7 +157,9 @@ class ConcatenatedMap(AttentionMap):
 
     def _weights(self, rows: Tensor) -> Tensor:
         call, begin = self.call, 0
-        weights = torch.zeros(call.batch, call.heads, len(rows), call.keys, dtype=call.accumulation_dtype, device=call.device)
+        weights = torch.zeros(
+            call.batch, call.heads, len(rows), call.keys, dtype=call.accumulation_dtype, device=call.device
+        )
         for part in self._maps:
             is_own = (rows >= begin) & (rows < begin + part.call.queries)
             if is_own.any():
@@ -191,7 +198,8 @@ def prepare_scaled_dot_product(
     Args:
         query: (…, H, Tq, D); more than one leading axis is flattened to one batch.
         key: (…, G, Tk, D).
-        mask: a mask of ours, or a tensor that broadcasts to (…, H, Tq, Tk): boolean, True where a query may attend, or a float term.
+        mask: a mask of ours, or a tensor that broadcasts to (…, H, Tq, Tk): boolean, True where a query may attend, or
+            a float term.
         is_causal: query i sees the keys up to i, counted from the first key.
         scale: the factor on qᵀk; 1/√D if not given.
         is_grouped: query heads share key heads.
@@ -218,7 +226,8 @@ def prepare_scaled_dot_product(
         normalizer=BareSoftmax() if has_nan_rows else Softmax(),
         mask=mask if not is_causal else Causal() if mask is None else mask & Causal(),
         bias=bias,
-        # PyTorch's causal mask counts from the first key; ours aligns the last query with the last key, as a cache needs
+        # PyTorch's causal mask counts from the first key; ours aligns the last query with the last key, as a cache
+        # needs
         query_start=0 if is_causal else None,
         dropout=dropout,
         seed=torch.randint(2**31 - 1, ()) if dropout else None,

@@ -24,7 +24,9 @@ Keywords = dict[str, Any]
 FUSED_MODULE = nn.MultiheadAttention
 
 
-def with_heads(frame: FrameType, query: Tensor, mask: Tensor | None, is_grouped: bool) -> tuple[Tensor, Tensor | None, bool]:
+def with_heads(
+    frame: FrameType, query: Tensor, mask: Tensor | None, is_grouped: bool
+) -> tuple[Tensor, Tensor | None, bool]:
     """Return queries (…, H, Tq, D), their mask, and whether heads share key heads."""
     if frame.f_code.co_name == "sdpa_attention_forward" and query.shape[2] > 1 and frame.f_locals.get("q_length") == 1:
         # Hugging Face's decoding passes the heads that share a key head as queries: (B, G, H/G, D)
@@ -58,14 +60,22 @@ def _changed_attention(
 ) -> Tensor:
     if result.is_nested:
         if concerned(running_modules(frame)):
-            raise ArgumentError("heads cannot be changed where F.scaled_dot_product_attention gets nested tensors: pad them")
+            raise ArgumentError(
+                "heads cannot be changed where F.scaled_dot_product_attention gets nested tensors: pad them"
+            )
         return result
     query, mask, is_grouped = with_heads(frame, query, attn_mask, enable_gqa)
     heads = query.shape[-3] if query.dim() > 3 else 1
     context = result.reshape(-1, heads, query.shape[-2], result.shape[-1])
 
     def prepare() -> Prepared:
-        options = {"is_causal": is_causal, "scale": scale, "is_grouped": is_grouped, "value": value, "dropout": dropout_p}
+        options = {
+            "is_causal": is_causal,
+            "scale": scale,
+            "is_grouped": is_grouped,
+            "value": value,
+            "dropout": dropout_p,
+        }
         return prepare_scaled_dot_product(query, key, mask, **options)
 
     changed = change_context(running_modules(frame), context, prepare)
@@ -78,7 +88,10 @@ def is_own(frame: FrameType) -> bool:
 
 
 def change_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> Tensor:
-    """Return the product of weights and values of `nn.MultiheadAttention` with interventions; remember the call at its scores."""
+    """Return the product of weights and values of `nn.MultiheadAttention` with interventions.
+
+    Remember the call at its scores.
+    """
     return change_baddbmm(frame, (None, *args), keywords, result)
 
 
@@ -102,7 +115,9 @@ def change_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result
 _score_calls: dict[int, Callable[[], Prepared]] = {}
 
 
-def _prepare_call(heads: int, value: Tensor, dropout: float, mask: Tensor | None, query: Tensor, key: Tensor) -> Prepared:
+def _prepare_call(
+    heads: int, value: Tensor, dropout: float, mask: Tensor | None, query: Tensor, key: Tensor
+) -> Prepared:
     """Prepare a call of scaled queries (B·H, Tq, D), transposed keys (B·H, D, Tk) and values (B·H, Tk, Dv)."""
     bias = None if mask is None else mask.expand(len(query), -1, -1).unflatten(0, (-1, heads))
     query, key, value = (tensor.unflatten(0, (-1, heads)) for tensor in (query, key.mT, value))
@@ -129,7 +144,10 @@ def plain_multi_head(frame: FrameType) -> Any:
     `torch._native_multi_head_attention` is not called.
     """
     names = frame.f_locals
-    layer, options = names["self"], {name: names[name] for name in ("need_weights", "attn_mask", "average_attn_weights", "is_causal")}
+    layer, options = (
+        names["self"],
+        {name: names[name] for name in ("need_weights", "attn_mask", "average_attn_weights", "is_causal")},
+    )
     weights: list[Tensor | None] = []
 
     def forward(query: Tensor, padding: Tensor | None) -> Tensor:
@@ -141,7 +159,10 @@ def plain_multi_head(frame: FrameType) -> Any:
 
 
 def _forward(forward: Callable[[Tensor, Tensor | None], Tensor], features: Tensor, padding: Tensor | None) -> Tensor:
-    """Compute a forward of features and their padding mask, True where hidden; nested features are padded and nested again."""
+    """Compute a forward of features and their padding mask, True where hidden.
+
+    Nested features are padded and nested again.
+    """
     with _without_fast_path():
         if not features.is_nested:
             return forward(features, padding)

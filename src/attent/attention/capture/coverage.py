@@ -1,7 +1,7 @@
 """Attention modules that were not captured, and advice; most of it read from the code of their classes.
 
-No flag of a Hugging Face class says whether it calls the `AttentionInterface`: `_supports_attention_backend` is False for BART, and
-`_supports_sdpa` for Gemma 2.
+No flag of a Hugging Face class says whether it calls the `AttentionInterface`: `_supports_attention_backend` is False
+for BART, and `_supports_sdpa` for Gemma 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ UNSUPPORTED = {
 }
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 # Modules that are parts of attention and carry its name.
-PARTS = re.compile(r"adapter|dropout|norm|mask|output|projection|pool|bias|embedding|cache|rotary|structure|loss", re.IGNORECASE)
+PARTS = re.compile(
+    r"adapter|dropout|norm|mask|output|projection|pool|bias|embedding|cache|rotary|structure|loss", re.IGNORECASE
+)
 # Functions of PyTorch's that are attention by themselves.
 FUNCTIONS = {"flex_attention", "scaled_dot_product_attention"}
 # Files whose classes are no layers of a model: PyTorch's, and the base class of all models.
@@ -86,7 +88,9 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
     implementation = next((name for config in configs if (name := getattr(config, "_attn_implementation", None))), None)
     if implementation == "flex_attention" or "flex_attention" in used_globals(kind):
         remedy = (
-            'model.set_attn_implementation("sdpa")' if implementation else "F.scaled_dot_product_attention or attent.attend in its place"
+            'model.set_attn_implementation("sdpa")'
+            if implementation
+            else "F.scaled_dot_product_attention or attent.attend in its place"
         )
         return f"FlexAttention keeps queries and keys inside its kernel: use {remedy}"
     if isinstance(module, torch.jit.ScriptModule):
@@ -106,8 +110,14 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
         if has_sdpa and "scaled_dot_product_attention" in used_globals(kind):
             return f'{runs}: loading the model with attn_implementation="sdpa" makes it visible'
     if models and (is_hidden or not can_dispatch):
-        return "it computes its weights itself: where the model takes output_attentions=True, attent.views.page shows what it returns"
-    return "it was not called, or computes its weights by itself: F.scaled_dot_product_attention or attent.attend would be seen"
+        return (
+            "it computes its weights itself: where the model takes output_attentions=True, attent.views.page shows "
+            "what it returns"
+        )
+    return (
+        "it was not called, or computes its weights by itself: F.scaled_dot_product_attention or attent.attend would "
+        "be seen"
+    )
 
 
 def is_attention(kind: type, name: str = "") -> bool:
@@ -116,31 +126,40 @@ def is_attention(kind: type, name: str = "") -> bool:
     The name is the class's own or the given one.
     """
     name = name or kind.__name__
-    return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(FUNCTIONS & used_globals(kind).keys())
+    return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(
+        FUNCTIONS & used_globals(kind).keys()
+    )
 
 
 def is_dispatching(kind: type) -> bool:
     """Return whether a class takes its attention function from an `AttentionInterface`, by its configuration."""
     values = used_globals(kind).values()
-    return any(base.__name__ == "AttentionInterface" for value in values if value is not None for base in type(value).__mro__)
+    return any(
+        base.__name__ == "AttentionInterface" for value in values if value is not None for base in type(value).__mro__
+    )
 
 
 def needs_unsupported(kind: type) -> bool:
     """Return whether a class calls attention functions with features that `attend` does not have."""
     # the keyword names of a call are a constant of the function that calls
-    constants = (constant for method in _methods(kind) for code in _nested_codes(method.__code__) for constant in code.co_consts)
+    constants = (
+        constant for method in _methods(kind) for code in _nested_codes(method.__code__) for constant in code.co_consts
+    )
     return any(isinstance(constant, tuple) and not UNSUPPORTED.keys().isdisjoint(constant) for constant in constants)
 
 
 def dispatching_and_computing_classes(kind: type) -> tuple[list[type], list[type]]:
-    """Return the attention classes that a model may be built from: those that dispatch, and those that compute attention themselves.
+    """Return the attention classes that a model may be built from.
 
-    Models that a model creates by name, such as `AutoModel.from_config`, are not followed.
+    Those that dispatch, and those that compute attention themselves. Models that a model creates by name, such as
+    `AutoModel.from_config`, are not followed.
     """
     classes = _reachable_layers(kind)
     dispatching = [layer for layer in classes if is_dispatching(layer)]
     # a class that contains another's attention, such as BertAttention, computes nothing
-    computing = [layer for layer in classes if is_attention(layer) and not any(map(is_dispatching, _reachable_layers(layer)))]
+    computing = [
+        layer for layer in classes if is_attention(layer) and not any(map(is_dispatching, _reachable_layers(layer)))
+    ]
     return dispatching, [layer for layer in computing if not set(computing) & set(_reachable_layers(layer)) - {layer}]
 
 
@@ -151,7 +170,8 @@ def _reachable_layers(kind: type) -> list[type]:
     while stack:
         reached[layer := stack.pop()] = None
         for value in used_globals(layer).values():
-            # a dict is such as GPTJ_ATTENTION_CLASSES, by implementation; AutoModel's mappings are no dicts, and would import all models
+            # a dict is such as GPTJ_ATTENTION_CLASSES, by implementation; AutoModel's mappings are no dicts, and would
+            # import all models
             values = value.values() if type(value) is dict else (value,)
             stack += [item for item in values if _is_layer(item) and item not in reached]
     return list(reached)

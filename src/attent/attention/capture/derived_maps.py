@@ -1,4 +1,7 @@
-"""Maps made of those that `watch` saw, by the same paths: norms, for which output projections are found, gradients and rollout."""
+"""Maps made of those that `watch` saw, by the same paths.
+
+Norms, for which output projections are found, gradients and rollout.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from attent.errors import ArgumentError, UnseenError
 
 # A layer's number in the path of a module.
 LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
-# GPT-2's and Transformer-XL's relatives, Llama's, T5's, DistilBERT's, BART's and PyTorch's, GPT-NeoX' and Falcon's, vision models'.
+# GPT-2's and Transformer-XL's relatives, Llama's, T5's, DistilBERT's, BART's and PyTorch's, GPT-NeoX' and Falcon's,
+# vision models'.
 NAMES = ("c_proj", "o_proj", "o", "out_lin", "out_proj", "dense", "proj", "output", "to_out", "wo")
 # Modules and parameters that change the contexts before they are projected.
 BETWEEN = re.compile(r"gate|sub_?norm|sub_?ln|lambda|inner_attn_ln", re.IGNORECASE)
@@ -40,7 +44,9 @@ class DerivedMaps(Mapping[str, AttentionMap]):
     def __getitem__(self, path: str) -> AttentionMap:
         if path not in self._cache:
             if path not in self._paths:
-                raise UnseenError(f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}")
+                raise UnseenError(
+                    f"no {self._name} of {path!r}; there are maps of {', '.join(map(repr, self._paths)) or 'nothing'}"
+                )
             self._cache[path] = self._derive(path)
         return self._cache[path]
 
@@ -74,12 +80,18 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
         ArgumentError: see `watch.gradients`.
     """
     if not keeps_gradients:
-        raise ArgumentError("gradients need the graph of each call, which is kept by attent.watch(model, gradients=True)")
+        raise ArgumentError(
+            "gradients need the graph of each call, which is kept by attent.watch(model, gradients=True)"
+        )
     if not isinstance(output, Tensor) or output.numel() != 1 or not output.requires_grad:
         description = (
-            f"{tuple(output.shape)}, requires_grad={output.requires_grad}" if isinstance(output, Tensor) else type(output).__name__
+            f"{tuple(output.shape)}, requires_grad={output.requires_grad}"
+            if isinstance(output, Tensor)
+            else type(output).__name__
         )
-        raise ArgumentError(f"gradients are those of a single number with its graph, such as a loss or one logit, got {description}")
+        raise ArgumentError(
+            f"gradients are those of a single number with its graph, such as a loss or one logit, got {description}"
+        )
     contexts = {path: context for path, weights in maps.items() if (context := _context(weights)) is not None}
     flat = [part for parts in contexts.values() for part in parts]
     gradients = iter(torch.autograd.grad(output.sum(), flat, retain_graph=True, allow_unused=True) if flat else ())
@@ -88,8 +100,8 @@ def gradient_maps(maps: Mapping[str, AttentionMap], output: Tensor, *, keeps_gra
     def derive(path: str) -> AttentionMap:
         if path not in by_path:
             raise ArgumentError(
-                f"{path or 'the model itself'} ran without gradients, or keeps its contexts to itself: run it with gradients enabled, "
-                f"without need_weights"
+                f"{path or 'the model itself'} ran without gradients, or keeps its contexts to itself: run it with "
+                "gradients enabled, without need_weights"
             )
         weights, parts = maps[path], by_path[path]
         assert weights.outputs is not None
@@ -122,7 +134,9 @@ def rollout_maps(maps: Mapping[str, AttentionMap]) -> DerivedMaps:
     def derive(path: str) -> AttentionMap:
         layers = [name for name in maps if pattern(name) == pattern(path)]
         if "#" in path and layers == [path]:
-            raise ArgumentError(f"there is no rollout of {path}: which of the calls of one module lies below which is not known")
+            raise ArgumentError(
+                f"there is no rollout of {path}: which of the calls of one module lies below which is not known"
+            )
         return RolloutMap([maps[name] for name in layers[: layers.index(path) + 1]])
 
     return DerivedMaps("rollout", maps, derive)
@@ -153,14 +167,18 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
     if isinstance(module, ProjectsContexts):
         weight = module.context_projection
         if isinstance(weight, nn.Module):
-            raise ArgumentError(f"norms of {name} are not known: its output is {type(weight).__name__}, no linear layer")
+            raise ArgumentError(
+                f"norms of {name} are not known: its output is {type(weight).__name__}, no linear layer"
+            )
         return weight
     advice = "give it as norms({path: layer})"
     for part, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
         if BETWEEN.search(part):
             raise ArgumentError(f"norms of {name} are not known: {part!r} changes what is projected")
     if "sigmoid" in used_globals(type(module)):
-        raise ArgumentError(f"norms of {name} are not known: its code takes a sigmoid, which may gate what is projected")
+        raise ArgumentError(
+            f"norms of {name} are not known: its code takes a sigmoid, which may gate what is projected"
+        )
     layers = [layer for attribute in NAMES if (layer := _weight(getattr(module, attribute, None))) is not None]
     if not layers and path:
         # BERT and its relatives: a sibling of the self-attention
@@ -173,14 +191,18 @@ def output_projection(module: nn.Module, path: str, parents: Mapping[str, nn.Mod
 
 
 def as_weight(layer: Projection) -> Tensor | None:
-    """Return the weight (E, H·Dv) of a projection that a caller gives: a linear layer, its weight, or None for contexts as they are.
+    """Return the weight (E, H·Dv) of a projection that a caller gives.
+
+    A linear layer, its weight, or None for contexts as they are.
 
     Raises:
         ArgumentError: it is none of these.
     """
     weight = layer if isinstance(layer, Tensor) else _weight(layer)
     if layer is not None and (weight is None or weight.dim() != 2):
-        raise ArgumentError(f"an output projection is a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}")
+        raise ArgumentError(
+            f"an output projection is a linear layer, its weight (E, H·Dv) or None, got {type(layer).__name__}"
+        )
     return weight
 
 

@@ -1,4 +1,7 @@
-"""intervene(): change what heads of a model contribute while it runs; head_means(): the means that a change may need."""
+"""intervene(): change what heads of a model contribute while it runs.
+
+head_means(): the means that a change may need.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ class _ModelIntervention(Intervention):
         super().__init__(module_paths(model))
         self._name = type(model).__name__
         if any(map(is_compiled, self.paths)) and not _is_forced_eager():
-            reason = 'is compiled, and would run as before: give the model itself, or run it in torch.compiler.set_stance("force_eager")'
+            reason = (
+                "is compiled, and would run as before: give the model itself, or run it in "
+                'torch.compiler.set_stance("force_eager")'
+            )
             raise ArgumentError(f"{name}: {self._name} {reason}")
 
     def __enter__(self) -> Self:
@@ -42,7 +48,9 @@ class _ModelIntervention(Intervention):
         PATCHER.patch(self.paths)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         INTERVENTIONS.remove(self)
         PATCHER.restore()
 
@@ -52,39 +60,51 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
 
     The context of a changed head, α(q, D) v for each query, is replaced before the output projection:
 
-    - `"zero"`: by 0 (Michel et al. 2019, §2.3, ξ_h = 0, arXiv:1905.10650; Voita et al. 2019, §6.1, a closed gate, arXiv:1905.09418);
+    - `"zero"`: by 0 (Michel et al. 2019, §2.3, ξ_h = 0, arXiv:1905.10650; Voita et al. 2019, §6.1, a closed gate,
+      arXiv:1905.09418);
     - `"uniform"`: by the mean of the values that the mask lets the query see (Kovaleva et al. 2019, arXiv:1908.08593);
     - `"mean"`: by the head's mean context over data, of `means` (mean ablation: Wang et al. 2022, arXiv:2211.00593);
-    - a function of the weights: it gets some rows of them, (B, n, Tk) in float32 at least, and returns new ones of that shape, each row
-      by itself; values are mixed by them as they are, so that a function normalizes where it wants to. It comes before dropout.
+    - a function of the weights: it gets some rows of them, (B, n, Tk) in float32 at least, and returns new ones of that
+      shape, each row by itself; values are mixed by them as they are, so that a function normalizes where it wants to.
+      It comes before dropout.
 
-    It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any PyTorch model
-    that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's, also under `generate`. Names are those of `watch`; all
-    calls of a module are changed. Heads that are not named keep the model's own path and, in their layer, their bits; without a
-    change the whole result does. Maps show the weights as the model computes them, before the change. Gradients flow through it; under
-    gradient checkpointing, which computes layers again, call backward() inside the context. A function and `"uniform"` are computed by
-    tiles, in memory linear in the sequence.
+    It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any
+    PyTorch model that calls `F.scaled_dot_product_attention`, such as most of Hugging Face's, also under `generate`.
+    Names are those of `watch`; all calls of a module are changed. Heads that are not named keep the model's own path
+    and, in their layer, their bits; without a change the whole result does. Maps show the weights as the model computes
+    them, before the change. Gradients flow through it; under gradient checkpointing, which computes layers again, call
+    backward() inside the context. A function and `"uniform"` are computed by tiles, in memory linear in the sequence.
 
     Contexts may be nested; a head is changed by one of them alone. While one is open its changes hold in every thread.
 
     Example:
-        >>> with attent.intervene(model, {"encoder.layer.5.attention.self": {11: "zero", 3: lambda weights: weights.roll(1, -1)}}):
+        >>> with attent.intervene(
+        ...     model, {"encoder.layer.5.attention.self": {11: "zero", 3: lambda weights: weights.roll(1, -1)}}
+        ... ):
         ...     model(**inputs)
 
     Args:
         model: the model, or any part of it.
-        changes: by the path of an attention module, and by the index of a query head, "zero", "uniform", "mean" or a function.
+        changes: by the path of an attention module, and by the index of a query head, "zero", "uniform", "mean" or a
+            function.
         means: the contexts of "mean" by path, (H, Dv) each, such as `attent.head_means` collects.
 
     Raises:
-        ArgumentError: it is no model, or it is compiled; a head is no index; "mean" without means; a head is changed already (when the
-            context is entered), or the module has fewer heads (when it runs); an argument has another form.
+        ArgumentError: it is no model, or it is compiled; a head is no index; "mean" without means; a head is changed
+            already (when the context is entered), or the module has fewer heads (when it runs); an argument has another
+            form.
         UnknownNameError: the model has no such module, or there is no such change.
-        UnseenError: a module ran, but computed no attention that could be changed (when it runs); or one of PyTorch's attention modules
-            may have run compiled (when the context ends).
+        UnseenError: a module ran, but computed no attention that could be changed (when it runs); or one of PyTorch's
+            attention modules may have run compiled (when the context ends).
     """
 
-    def __init__(self, model: nn.Module, changes: Mapping[str, Mapping[int, Change]], *, means: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        changes: Mapping[str, Mapping[int, Change]],
+        *,
+        means: Mapping[str, Tensor] | None = None,
+    ) -> None:
         super().__init__(model)
         modules = {path: module for module, path in self.paths.items()}
         self._changes: dict[nn.Module, dict[int, HeadChange]] = {}
@@ -108,15 +128,21 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
         for outer in (intervention for intervention in INTERVENTIONS if isinstance(intervention, intervene)):
             for module, heads in self._changes.items():
                 if twice := heads.keys() & outer._changes.get(module, {}).keys():
-                    raise ArgumentError(f"head {min(twice)} of {self.paths[module]} is changed already by a context around this one")
+                    raise ArgumentError(
+                        f"head {min(twice)} of {self.paths[module]} is changed already by a context around this one"
+                    )
         self._calls.clear()
         self._applied.clear()
         super().__enter__()
         # a copy of the model has a copy of a method, but the same function
-        self._hooks = [module.register_forward_hook(lambda module, *_: self._check_call(module)) for module in self._changes]
+        self._hooks = [
+            module.register_forward_hook(lambda module, *_: self._check_call(module)) for module in self._changes
+        ]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         super().__exit__(kind, error, trace)
         for hook in self._hooks:
             hook.remove()
@@ -124,7 +150,9 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
             # what was compiled before calls no hook of PyTorch's own modules
             for module in self._changes:
                 if isinstance(module, FUSED_MODULE) and module not in self._applied:
-                    raise UnseenError(f"no head of {_shown(self.paths[module])} could be changed: it was not called, or ran compiled")
+                    raise UnseenError(
+                        f"no head of {_shown(self.paths[module])} could be changed: it was not called, or ran compiled"
+                    )
 
     def concerns(self, module: nn.Module) -> bool:
         """Return whether heads of this module are changed."""
@@ -141,11 +169,16 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
     def _check_call(self, module: nn.Module) -> None:
         """Raise after a forward of a changed module during which no attention was captured."""
         if getattr(module, "_is_replica", False):
-            raise UnseenError(f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model itself")
+            raise UnseenError(
+                f"heads of {type(module).__name__} cannot be changed in replicas of nn.DataParallel: run the model "
+                "itself"
+            )
         if self._calls.pop(module, 0) or module not in self._changes:
             return
         path = self.paths[module]
-        inner = [name for name in attention_paths(self.paths) if name.startswith(f"{path}." if path else "") and name != path]
+        inner = [
+            name for name in attention_paths(self.paths) if name.startswith(f"{path}." if path else "") and name != path
+        ]
         models = [owner for owner in self.paths if hasattr(owner, "set_attn_implementation")]
         reason = f"its attention is in {', '.join(inner)}" if inner else advice(module, models)
         raise UnseenError(f"no head of {_shown(path)} could be changed: {reason}")
@@ -235,12 +268,17 @@ def _checked_change(path: str, head: int, change: Any, means: Mapping[str, Tenso
     if not isinstance(change, str):
         if callable(change):
             return cast(RowFunction, change)
-        raise ArgumentError(f"head {head} of {path} is changed to {' or '.join(CHANGES)}, or by a function of its weights, got {change!r}")
+        raise ArgumentError(
+            f"head {head} of {path} is changed to {' or '.join(CHANGES)}, or by a function of its weights, got "
+            f"{change!r}"
+        )
     check_known("change of a head", change, CHANGES)
     if change != "mean":
         return "zero" if change == "zero" else "uniform"
     if means is None or path not in _checked_mapping("means", "{path: (H, Dv)}", means):
-        raise ArgumentError(f'head {head} of {path}: "mean" needs means={{{path!r}: (H, Dv)}}, which attent.head_means collects')
+        raise ArgumentError(
+            f'head {head} of {path}: "mean" needs means={{{path!r}: (H, Dv)}}, which attent.head_means collects'
+        )
     mean = means[path]
     if not isinstance(mean, Tensor) or mean.dim() != 2:
         form = tuple(mean.shape) if isinstance(mean, Tensor) else type(mean).__name__

@@ -1,6 +1,7 @@
 """Interventions that are on, and the contexts of the heads that they change.
 
-The model computes every head as before; the contexts of changed heads are then computed anew and put into the place of its own.
+The model computes every head as before; the contexts of changed heads are then computed anew and put into the place of
+its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from attent.ops.eligibility import without_autocast
 
 # New rows (B, n, Tk) of a head's weights from n of its rows.
 RowFunction = Callable[[Tensor], Tensor]
-# What becomes of a head: nothing, the mean of the values that it may see, one context (Dv,) for all, or the mix by other weights.
+# What becomes of a head: nothing, the mean of the values that it may see, one context (Dv,) for all, or the mix by
+# other weights.
 HeadChange = Literal["zero", "uniform"] | Tensor | RowFunction
 
 
@@ -71,8 +73,14 @@ def concerned(modules: Iterable[nn.Module]) -> list[tuple[Intervention, nn.Modul
         modules: the running modules, innermost first.
     """
     modules = list(modules)
-    owners = [(intervention, next(filter(intervention.paths.__contains__, modules), None)) for intervention in INTERVENTIONS]
-    return [(intervention, module) for intervention, module in owners if module is not None and intervention.concerns(module)]
+    owners = [
+        (intervention, next(filter(intervention.paths.__contains__, modules), None)) for intervention in INTERVENTIONS
+    ]
+    return [
+        (intervention, module)
+        for intervention, module in owners
+        if module is not None and intervention.concerns(module)
+    ]
 
 
 def change_context(modules: Iterable[nn.Module], context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
@@ -105,12 +113,16 @@ def _changed(context: Tensor, head: int, change: HeadChange, prepare: Callable[[
     """Return the new context (B, Tq, Dv) of one head."""
     if isinstance(change, Tensor):
         if change.shape != context.shape[-1:]:
-            raise ShapeError(f"the mean of head {head} must be (Dv,) = ({context.shape[-1]},), got {tuple(change.shape)}")
+            raise ShapeError(
+                f"the mean of head {head} must be (Dv,) = ({context.shape[-1]},), got {tuple(change.shape)}"
+            )
         return change.to(context).expand_as(context)
     if change == "zero" or not context.numel():
         return torch.zeros_like(context)
     mix = _HeadMix(prepare(), head)
-    return mix.context(mix.uniform_weights if change == "uniform" else partial(mix.weights_by, change)).to(context.dtype)
+    return mix.context(mix.uniform_weights if change == "uniform" else partial(mix.weights_by, change)).to(
+        context.dtype
+    )
 
 
 class _HeadMix:
@@ -154,7 +166,9 @@ class _HeadMix:
         if len(parts) == 1:
             return tiles.context(self.lowered, parts[0])[:, 0]
         is_differentiable = torch.is_grad_enabled()
-        return (tiles.differentiable_context if is_differentiable else tiles.context_without_gradients)(self.lowered)[:, 0]
+        return (tiles.differentiable_context if is_differentiable else tiles.context_without_gradients)(self.lowered)[
+            :, 0
+        ]
 
     def uniform_weights(self, pairs: Pairs, *_: LoweredSide) -> Tensor:
         """Return equal weights on all keys that a row's mask and bias let it see; 0 for a row that sees none."""
@@ -184,12 +198,19 @@ class _HeadMix:
         allowed = self.call.allowed(pairs)
         if allowed is not None and not _has_parts_of_heads(self.call):
             allowed = _of_head(allowed, self.head)[:, None]
-        weights = reference.steps_to_weights(self.part, pairs, query, key, allowed, lowered=True)["weights"][:, self.own]
+        weights = reference.steps_to_weights(self.part, pairs, query, key, allowed, lowered=True)["weights"][
+            :, self.own
+        ]
         rows = function(weights)
         if not isinstance(rows, Tensor):
-            raise ArgumentError(f"the function of head {self.head} must return a tensor of weights, got {type(rows).__name__}")
+            raise ArgumentError(
+                f"the function of head {self.head} must return a tensor of weights, got {type(rows).__name__}"
+            )
         if rows.shape != weights.shape:
-            raise ShapeError(f"the function of head {self.head} must return (B, n, Tk) = {tuple(weights.shape)}, got {tuple(rows.shape)}")
+            raise ShapeError(
+                f"the function of head {self.head} must return (B, n, Tk) = {tuple(weights.shape)}, got "
+                f"{tuple(rows.shape)}"
+            )
         return rows.to(weights.dtype)
 
 

@@ -1,9 +1,9 @@
 """PyTorch's attention functions, patched while anybody watches or intervenes, and the maps of their calls.
 
-A patch calls PyTorch's own function unchanged and captures its arguments; the map is computed when it is read, and contexts that an
-intervention changes are put into the result. PyTorch's modes would
-see the same calls, but a `TorchFunctionMode` turns off the fused path of `nn.TransformerEncoderLayer`, which changes results and speed,
-and a `TorchDispatchMode` passes every operator of the model through Python.
+A patch calls PyTorch's own function unchanged and captures its arguments; the map is computed when it is read, and
+contexts that an intervention changes are put into the result. PyTorch's modes would see the same calls, but a
+`TorchFunctionMode` turns off the fused path of `nn.TransformerEncoderLayer`, which changes results and speed, and a
+`TorchDispatchMode` passes every operator of the model through Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from torch.nn import functional as F
 
 from attent.attention.call import Prepared
 from attent.attention.capture import changed_calls
-from attent.attention.capture.captured_maps import DeferredMap, Snapshot, pad_nested, padding_mask, prepare_scaled_dot_product
+from attent.attention.capture.captured_maps import (
+    DeferredMap,
+    Snapshot,
+    pad_nested,
+    padding_mask,
+    prepare_scaled_dot_product,
+)
 from attent.attention.capture.interventions import INTERVENTIONS, concerned
 from attent.attention.capture.running import first_argument, running_modules
 from attent.attention.maps.attention_map import AttentionMap
@@ -45,7 +51,9 @@ class CapturedCall(NamedTuple):
     context: Tensor | Sequence[Tensor] | None = None
 
 
-def capture_scaled_dot_product_attention(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
+def capture_scaled_dot_product_attention(
+    frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor
+) -> CapturedCall | None:
     """Capture `F.scaled_dot_product_attention`, except from our own backends, whose callers report."""
     if changed_calls.is_own(frame):
         return None
@@ -85,7 +93,9 @@ def _prepare_attention(
             queries, keys, padding_mask(query_lengths, queries.shape[-2], key_lengths), is_causal=is_causal, scale=scale
         )
     mask_tensor = None if mask is None else mask.get()
-    return prepare_scaled_dot_product(query.get(), key.get(), mask_tensor, is_causal=is_causal, scale=scale, is_grouped=is_grouped)
+    return prepare_scaled_dot_product(
+        query.get(), key.get(), mask_tensor, is_causal=is_causal, scale=scale, is_grouped=is_grouped
+    )
 
 
 def capture_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
@@ -96,13 +106,17 @@ def capture_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: T
 def capture_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
     """Capture `torch.baddbmm` where it computes the masked scores of `nn.MultiheadAttention`."""
     # the second product in that function is weights · values
-    if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in (variables := frame.f_locals):
+    if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in (
+        variables := frame.f_locals
+    ):
         return None
     heads, value, dropout = (variables[name] for name in ("num_heads", "v", "dropout_p"))
     return CapturedCall(running_modules(frame), lambda: _scores_map(heads, value, dropout, *args, **keywords))
 
 
-def _scores_map(heads: int, value: Tensor, dropout: float, mask: Tensor | None, query: Tensor, key: Tensor) -> AttentionMap:
+def _scores_map(
+    heads: int, value: Tensor, dropout: float, mask: Tensor | None, query: Tensor, key: Tensor
+) -> AttentionMap:
     """Return the map of scaled queries (B·H, Tq, D) and transposed keys (B·H, D, Tk); the values are (B·H, Tk, D)."""
     mask_snapshot = None if mask is None else Snapshot.of(mask)
     weights = DeferredMap(_prepare_scores, heads, Snapshot.of(query), Snapshot.of(key), mask_snapshot)
@@ -117,13 +131,17 @@ def _prepare_scores(heads: int, query: Snapshot, key: Snapshot, mask: Snapshot |
 
 
 def capture_encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> CapturedCall | None:
-    """Capture the fused path of `nn.TransformerEncoderLayer`, which skips its attention module; the map still gets that module's path."""
+    """Capture the fused path of `nn.TransformerEncoderLayer`, which skips its attention module.
+
+    The map still gets that module's path.
+    """
     modules = running_modules(frame)
     layer = next(modules, None)
     if not isinstance(layer, nn.TransformerEncoderLayer):
         return None
     return CapturedCall(
-        itertools.chain((layer.self_attn, layer), modules), lambda: _encoder_layer_map(_padded_input_length(frame), *args, **keywords)
+        itertools.chain((layer.self_attn, layer), modules),
+        lambda: _encoder_layer_map(_padded_input_length(frame), *args, **keywords),
     )
 
 
@@ -173,8 +191,8 @@ def _projected_map(
         query: the features of the queries, (B, Tq, E).
         key: the features of the keys, (B, Tk, E).
         heads: H.
-        parameters: the weight (3·E, E) and bias (3·E,) that project to queries, keys and values, then the weight and bias of the layer
-            norm before them, if there is one.
+        parameters: the weight (3·E, E) and bias (3·E,) that project to queries, keys and values, then the weight and
+            bias of the layer norm before them, if there is one.
         mask: PyTorch's mask, not zero where it hides a pair.
         mask_type: 1 for a padding mask (B, Tk), else (Tq, Tk).
         epsilon: the layer norm's.
@@ -228,11 +246,15 @@ class PatchTarget(NamedTuple):
 
 
 TARGETS = (
-    PatchTarget(F, "scaled_dot_product_attention", capture_scaled_dot_product_attention, changed_calls.change_attention),
+    PatchTarget(
+        F, "scaled_dot_product_attention", capture_scaled_dot_product_attention, changed_calls.change_attention
+    ),
     # nn.MultiheadAttention calls these two when it returns its weights
     PatchTarget(torch, "bmm", capture_bmm, changed_calls.change_bmm),
     PatchTarget(torch, "baddbmm", capture_baddbmm, changed_calls.change_baddbmm),
-    PatchTarget(torch, "_transformer_encoder_layer_fwd", capture_encoder_layer, plain=changed_calls.plain_encoder_layer),
+    PatchTarget(
+        torch, "_transformer_encoder_layer_fwd", capture_encoder_layer, plain=changed_calls.plain_encoder_layer
+    ),
     PatchTarget(torch, "_native_multi_head_attention", capture_multi_head, plain=changed_calls.plain_multi_head),
 )
 
@@ -288,7 +310,9 @@ class Patcher:
         self._active.clear()
 
 
-def _patched(original: Callable[..., Any], target: PatchTarget, receive: Callable[[CapturedCall], None]) -> Callable[..., Any]:
+def _patched(
+    original: Callable[..., Any], target: PatchTarget, receive: Callable[[CapturedCall], None]
+) -> Callable[..., Any]:
     capture, change, plain = target.capture, target.change, target.plain
 
     @functools.wraps(original)

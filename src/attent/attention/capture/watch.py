@@ -19,7 +19,14 @@ from torch.fx import GraphModule
 
 from attent.attention.capture.captured_maps import ConcatenatedMap, Snapshot
 from attent.attention.capture.coverage import advice_for_uncaptured
-from attent.attention.capture.derived_maps import DerivedMaps, Projection, as_weight, gradient_maps, output_projection, rollout_maps
+from attent.attention.capture.derived_maps import (
+    DerivedMaps,
+    Projection,
+    as_weight,
+    gradient_maps,
+    output_projection,
+    rollout_maps,
+)
 from attent.attention.capture.patching import CapturedCall, Patcher
 from attent.attention.capture.running import running_modules
 from attent.attention.maps.attention_map import AttentionMap
@@ -32,13 +39,15 @@ WATCHERS: list[watch] = []
 class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: with attent.watch(model) as maps
     """An ordered mapping from a module's path in the model to its map, filled while the model runs.
 
-    It captures our own modules, and in any PyTorch model the calls of `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and
-    `nn.Transformer`, which most of Hugging Face's models use by default, also under `generate`. Printed, it lists the modules that
-    look like attention and were not captured too, with advice. Results stay the same, bit for bit.
+    It captures our own modules, and in any PyTorch model the calls of `F.scaled_dot_product_attention`,
+    `nn.MultiheadAttention` and `nn.Transformer`, which most of Hugging Face's models use by default, also under
+    `generate`. Printed, it lists the modules that look like attention and were not captured too, with advice. Results
+    stay the same, bit for bit.
 
-    A call belongs to the innermost module that is running. The further calls of a module are `name#2`, `name#3` and so on. Maps are
-    detached and show the call as the model made it: its masks, biases and scale, before dropout; the row of a query that may see
-    nothing is as in PyTorch. Maps hold queries, keys and values, copied only where the model may overwrite them.
+    A call belongs to the innermost module that is running. The further calls of a module are `name#2`, `name#3` and so
+    on. Maps are detached and show the call as the model made it: its masks, biases and scale, before dropout; the row
+    of a query that may see nothing is as in PyTorch. Maps hold queries, keys and values, copied only where the model
+    may overwrite them.
 
     A model under `torch.compile` runs as before, uncaptured, though PyTorch may compile it once more; within
     `torch.compiler.set_stance("force_eager")` its maps are captured.
@@ -72,7 +81,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         PATCHER.patch(self._paths)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         WATCHERS.remove(self)
         PATCHER.restore()
 
@@ -109,7 +120,11 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     def __str__(self) -> str:
         """Return a line for each module: the shapes of its maps, or the reason why it has none."""
-        lines = [f"{self._name}: {len(self)} {'map' if len(self) == 1 else 'maps'}" if self else f"{self._name}: nothing was seen"]
+        lines = [
+            f"{self._name}: {len(self)} {'map' if len(self) == 1 else 'maps'}"
+            if self
+            else f"{self._name}: nothing was seen"
+        ]
         lines += [f"  {path or '(the model itself)'}  {self._shapes(path)}" for path in self._calls]
         kinds = {path: type(module).__name__ for module, path in self._paths.items()}
         missing: dict[tuple[str, str], list[str]] = {}
@@ -123,8 +138,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     def concatenated(self, path: str) -> AttentionMap:
         """Return all calls of one module as one map, their queries one after the other: the steps of `generate()`, say.
 
-        The row of a step is zero at keys that came later. Where a search reorders its beams, a row belongs to the hypothesis that
-        stood there when the step was computed.
+        The row of a step is zero at keys that came later. Where a search reorders its beams, a row belongs to the
+        hypothesis that stood there when the step was computed.
 
         Raises:
             UnseenError: there is no map of this path.
@@ -222,7 +237,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         """Return the output projection of a module, or the reason why it is not known."""
         if path not in self._projections:
             try:
-                self._projections[path] = output_projection(module, path, {path: module for module, path in self._paths.items()})
+                self._projections[path] = output_projection(
+                    module, path, {path: module for module, path in self._paths.items()}
+                )
             except ArgumentError as error:
                 self._projections[path] = str(error)
         return self._projections[path]
@@ -246,7 +263,10 @@ def _call_name(path: str, call: int) -> str:
 
 
 def is_watched() -> bool:
-    """Return whether anybody watches; attention modules ask before they make a map. False while a model is being compiled."""
+    """Return whether anybody watches; attention modules ask before they make a map.
+
+    False while a model is being compiled.
+    """
     return not torch.compiler.is_compiling() and bool(WATCHERS)
 
 

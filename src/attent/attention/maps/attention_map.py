@@ -34,12 +34,12 @@ _STEPS: dict[str, tuple[str, ...]] = {
 class AttentionMap(LazyMatrix):
     """The weights α(qᵢ, kⱼ) of one call, as a lazy matrix (B, H, Tq, Tk).
 
-    It holds the queries and keys of the call, no copies, in memory linear in the sequence, and computes the rows that are read. It
-    raises StaleMapError if one of these tensors, or of the parts', was changed in place since (see `keep`). The weights are those
-    before dropout.
+    It holds the queries and keys of the call, no copies, in memory linear in the sequence, and computes the rows that
+    are read. It raises StaleMapError if one of these tensors, or of the parts', was changed in place since (see
+    `keep`). The weights are those before dropout.
 
-    The statistics are exact for every score, mask and normalizer, and computed by tiles of rows, in memory linear in the sequence.
-    They carry no gradient; rows do.
+    The statistics are exact for every score, mask and normalizer, and computed by tiles of rows, in memory linear in
+    the sequence. They carry no gradient; rows do.
 
     `call`, `query` and `key` are those of the call, with rotary positions applied.
 
@@ -73,7 +73,9 @@ class AttentionMap(LazyMatrix):
 
     def detach(self) -> AttentionMap:
         """Return the map without its graph."""
-        detached = AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), is_detached=True, versions=self._versions)
+        detached = AttentionMap(
+            self.call, self.query.detach(), self.key.map(Tensor.detach), is_detached=True, versions=self._versions
+        )
         detached.outputs = self.outputs
         return detached
 
@@ -91,17 +93,24 @@ class AttentionMap(LazyMatrix):
         return copied
 
     def norms(self) -> AttentionMap:
-        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to the output of a query, in the place of the weights; see `watch.norms`.
+        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to the output of a query, in the place of the weights.
+
+        See `watch.norms`.
 
         Raises:
             ArgumentError: the values or the output projection are not known; `watch` knows those of most models.
         """
         if self.outputs is None:
-            raise ArgumentError("norms need the values of a call and its output projection, which attent.watch finds in a model")
+            raise ArgumentError(
+                "norms need the values of a call and its output projection, which attent.watch finds in a model"
+            )
         return AttentionMap(self.outputs.norm_call(self.call), self.query, self.key, is_detached=True)
 
     def gradients(self, gradient: Tensor | Sequence[Tensor] | None) -> AttentionMap:
-        """Return the weights times the gradients of a number by them, given its gradient by the contexts; see `watch.gradients`."""
+        """Return the weights times the gradients of a number by them, given its gradient by the contexts.
+
+        See `watch.gradients`.
+        """
         assert self.outputs is not None
         return AttentionMap(self.outputs.gradient_call(self.call, gradient), self.query, self.key, is_detached=True)
 
@@ -109,15 +118,17 @@ class AttentionMap(LazyMatrix):
         """Return the scores of the weights, as a lazy matrix of the same shape.
 
         Args:
-            stage: "raw", from the score; "capped", after the soft cap; "biased", with every bias added; "masked", with −∞ where a
-                pair may not attend. If the call lacks a stage, the stage before it.
+            stage: "raw", from the score; "capped", after the soft cap; "biased", with every bias added; "masked", with
+                −∞ where a pair may not attend. If the call lacks a stage, the stage before it.
 
         Raises:
             UnknownNameError: an unknown stage.
         """
         if stage not in _STEPS:
             raise UnknownNameError("stage of the scores", stage, get_args(Stage))
-        return ScoreMap(self.call, self.query, self.key, stage=stage, is_detached=self._is_detached, versions=self._versions)
+        return ScoreMap(
+            self.call, self.query, self.key, stage=stage, is_detached=self._is_detached, versions=self._versions
+        )
 
     def argmax(self) -> Tensor:
         """Return the key of largest weight for each query, (…, Tq); the first of equals."""
@@ -140,9 +151,9 @@ class AttentionMap(LazyMatrix):
         return statistics.TopKeys(self.call.restore_axes(keys), self.call.restore_axes(weights))
 
     def entropy(self) -> Tensor:
-        """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query in nats, (…, Tq): 0 if one key has all the weight, log n if n keys share it equally.
+        """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query in nats, (…, Tq).
 
-        0 for a query that may see nothing.
+        0 if one key has all the weight, log n if n keys share it equally. 0 for a query that may see nothing.
 
         Raises:
             ArgumentError: the weights are no distribution.
@@ -168,7 +179,8 @@ class AttentionMap(LazyMatrix):
     def pooled(self, height: int, width: int, reduction: Literal["mean", "max"] = "mean") -> Tensor:
         """Return the map pooled to (…, height, width): the mean or the largest of the weights of each rectangle.
 
-        Row a pools the queries from ⌊a·Tq/height⌋ up to, but not including, ⌊(a+1)·Tq/height⌋; columns pool keys likewise.
+        Row a pools the queries from ⌊a·Tq/height⌋ up to, but not including, ⌊(a+1)·Tq/height⌋; columns pool keys
+        likewise.
 
         Raises:
             ShapeError: height is not from 1 to Tq, or width not from 1 to Tk.
@@ -181,9 +193,10 @@ class AttentionMap(LazyMatrix):
         return self._reduced(queries, keys, (reduction, reduction))
 
     def grouped(self, query_spans: Sequence[Span], key_spans: Sequence[Span]) -> Tensor:
-        """Return the map between groups, (…, len(query_spans), len(key_spans)): the sum over a group's keys, the mean over its queries.
+        """Return the map between groups, (…, len(query_spans), len(key_spans)).
 
-        This turns pieces into words, or words into sentences. Rows stay distributions if every key is in a group.
+        The sum over a group's keys, the mean over its queries. This turns pieces into words, or words into sentences.
+        Rows stay distributions if every key is in a group.
 
         Args:
             query_spans: (begin, end) of each group of queries, in tokens, the end excluded.
@@ -200,7 +213,9 @@ class AttentionMap(LazyMatrix):
     def tiles(
         self, rows: range | None = None, heads: range | None = None, sequences: range | None = None
     ) -> Iterator[Iterator[tile_stream.Tile]]:
-        """Iterate over tiles of the weights, without gradients. The buffer is reused: consume a tile before asking for the next.
+        """Iterate over tiles of the weights, without gradients.
+
+        The buffer is reused: consume a tile before asking for the next.
 
         Example:
             >>> with weights.tiles(range(0, 20_000, 64), range(3, 4)) as tiles:  # every 64th row of head 3
@@ -220,9 +235,14 @@ class AttentionMap(LazyMatrix):
 
     def __repr__(self) -> str:
         call = self.call
-        return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normalizer={type(call.normalizer).__name__})"
+        return (
+            f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, "
+            f"normalizer={type(call.normalizer).__name__})"
+        )
 
-    def _reduced(self, queries: list[Span], keys: list[Span], reductions: tuple[statistics.Reduction, statistics.Reduction]) -> Tensor:
+    def _reduced(
+        self, queries: list[Span], keys: list[Span], reductions: tuple[statistics.Reduction, statistics.Reduction]
+    ) -> Tensor:
         return self._statistic(lambda call, tiles: statistics.reduce_spans(call, tiles, queries, keys, reductions))
 
     def _statistic(self, function: Callable[[Call, Iterator[tile_stream.Tile]], Tensor]) -> Tensor:
@@ -245,8 +265,8 @@ class LabelledMap:
 
     Args:
         weights: (1, H, Tq, Tk).
-        rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece t), not
-            with the token that it reads (the piece before).
+        rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece
+            t), not with the token that it reads (the piece before).
         columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
         gradients: the weights times the gradients of the run's output by them, if these were asked for.
     """
@@ -263,7 +283,9 @@ class ScoreMap(LazyMatrix):
     Keys that no query sees may be zeroed, so that their scores mean nothing.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, stage: Stage, is_detached: bool, versions: Versions) -> None:
+    def __init__(
+        self, call: Call, query: Tensor, key: LoweredSide, *, stage: Stage, is_detached: bool, versions: Versions
+    ) -> None:
         super().__init__(call, query, key, is_detached=is_detached, versions=versions)
         self.stage = stage
 

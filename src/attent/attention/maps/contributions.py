@@ -1,7 +1,7 @@
 """The contribution of a key to an output beside its weight: the norm of what it adds, and the gradient by its weight.
 
-Both are weightings, so that a map of them is a map of weights like any other: rows, tiles and statistics are computed on demand, in
-memory linear in the sequence.
+Both are weightings, so that a map of them is a map of weights like any other: rows, tiles and statistics are computed
+on demand, in memory linear in the sequence.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ class HeadOutputs:
     """The values of a call, and what becomes of its contexts.
 
     Args:
-        value: returns the values, which reshape to (B, G, Tk, Dv), without a graph; raises StaleMapError if they were changed since.
+        value: returns the values, which reshape to (B, G, Tk, Dv), without a graph; raises StaleMapError if they were
+            changed since.
         dropout: of the weights in this call.
-        projection: returns W^O, (E, H·Dv), by which the merged contexts of all heads are multiplied; None if they are the output as
-            they are; a string that says why it is not known.
+        projection: returns W^O, (E, H·Dv), by which the merged contexts of all heads are multiplied; None if they are
+            the output as they are; a string that says why it is not known.
         context: the contexts with their graph, or those of each query; None unless gradients are to be computed.
     """
 
     value: Callable[[], Tensor]
     dropout: float = 0.0
-    projection: Callable[[], Tensor] | str | None = "norms need the output projection, which attent.watch finds in a model"
+    projection: Callable[[], Tensor] | str | None = (
+        "norms need the output projection, which attent.watch finds in a model"
+    )
     context: Tensor | Sequence[Tensor] | None = None
 
     def norm_call(self, call: Call) -> Call:
@@ -60,12 +63,19 @@ class HeadOutputs:
             ArgumentError: the weights were dropped out.
         """
         if self.dropout:
-            raise ArgumentError("gradients by weights that were dropped out say little: run the model after model.eval()")
+            raise ArgumentError(
+                "gradients by weights that were dropped out say little: run the model after model.eval()"
+            )
         if gradient is None:
-            gradient = torch.zeros((), dtype=call.accumulation_dtype, device=call.device).expand(call.batch, call.heads, call.queries, 1)
+            gradient = torch.zeros((), dtype=call.accumulation_dtype, device=call.device).expand(
+                call.batch, call.heads, call.queries, 1
+            )
         elif not isinstance(gradient, Tensor):
             gradient = torch.stack([*gradient], 1)
-        return replace(call, weighting=OutputGradients(call, self.value, gradient.reshape(call.batch, call.heads, call.queries, -1)))
+        return replace(
+            call,
+            weighting=OutputGradients(call, self.value, gradient.reshape(call.batch, call.heads, call.queries, -1)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +94,13 @@ class Contribution(Weighting):
     def values(self) -> Tensor:
         """The values of every head, (B, H, Tk, Dv); zeros at keys that nobody sees if these hold NaN or infinities."""
         call, value = self.call, self.value()
-        if value.shape[:-1].numel() not in (call.batch * call.key_heads * call.keys, call.batch * call.heads * call.keys):
-            raise ShapeError(f"values of {call.batch} sequences and {call.keys} keys have the shape {tuple(value.shape)}")
+        if value.shape[:-1].numel() not in (
+            call.batch * call.key_heads * call.keys,
+            call.batch * call.heads * call.keys,
+        ):
+            raise ShapeError(
+                f"values of {call.batch} sequences and {call.keys} keys have the shape {tuple(value.shape)}"
+            )
         value = call.repeat_kv(value.reshape(call.batch, -1, call.keys, value.shape[-1])).to(call.accumulation_dtype)
         visible = None if bool(value.sum().isfinite()) else mask_info.visible_keys_of(call)
         return value if visible is None else value.masked_fill(~visible[..., None], 0.0)
@@ -122,7 +137,9 @@ class ValueNorms(Contribution):
             heads, width = values.shape[1], values.shape[3]
             weight = self.projection()
             if weight.shape[1] != heads * width:
-                raise ShapeError(f"the output projection takes {weight.shape[1]} features, and {heads} heads have {width} each")
+                raise ShapeError(
+                    f"the output projection takes {weight.shape[1]} features, and {heads} heads have {width} each"
+                )
             weights = weight.detach().to(values.dtype).unflatten(1, (heads, width)).transpose(0, 1)  # (H, E, Dv)
             # W = QR, and Q changes no norm: nothing is as large as H · Tk · E
             values = values @ torch.linalg.qr(weights, mode="r").R.mT
@@ -137,7 +154,8 @@ class ValueNorms(Contribution):
 class OutputGradients(Contribution):
     """The gradient of a number y by each weight, ∂y/∂αᵢⱼ = ∂y/∂cᵢ · vⱼ, where cᵢ = Σⱼ αᵢⱼ vⱼ is the context of query i.
 
-    The gradients by the contexts are as large as these: the gradients by all pairs are computed by tiles, and never held.
+    The gradients by the contexts are as large as these: the gradients by all pairs are computed by tiles, and never
+    held.
 
     Args:
         gradient: ∂y/∂c, (B, H, Tq, Dv).

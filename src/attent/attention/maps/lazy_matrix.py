@@ -34,7 +34,15 @@ class LazyMatrix:
         versions: the versions of the tensors to compare with; the current ones if not given.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, is_detached: bool = False, versions: Versions | None = None) -> None:
+    def __init__(
+        self,
+        call: Call,
+        query: Tensor,
+        key: LoweredSide,
+        *,
+        is_detached: bool = False,
+        versions: Versions | None = None,
+    ) -> None:
         self.call, self.query, self.key, self._is_detached = call, query, key, is_detached
         self._versions = Versions(call, query, key) if versions is None else versions
         self._lowered: LoweredSide | None = None
@@ -88,10 +96,15 @@ class LazyMatrix:
         pairs = call.pairs(rows)
         query = call.score.lower_query(self.query[:, :, rows].to(call.accumulation_dtype), key.center)
         fast = partial(fused_scores, call.score) if isinstance(call.score, TanhScore) else None
-        return reference.steps_to_weights(call, pairs, query, key, call.allowed(pairs), lowered=True, score_lowered=fast)
+        return reference.steps_to_weights(
+            call, pairs, query, key, call.allowed(pairs), lowered=True, score_lowered=fast
+        )
 
     def key_side(self) -> LoweredSide:
-        """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed; stored if they carry no graph."""
+        """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed.
+
+        Stored if they carry no graph.
+        """
         self._versions.check()
         has_graph = torch.is_grad_enabled() and any(
             part.requires_grad for part in (*self.key, *self.call.score.parameters()) if part is not None
@@ -103,7 +116,10 @@ class LazyMatrix:
         return self._lowered
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._is_detached), without_autocast(self.call.device):
+        with (
+            torch.set_grad_enabled(torch.is_grad_enabled() and not self._is_detached),
+            without_autocast(self.call.device),
+        ):
             return [self.step(self.steps(rows)) for rows in runs]
 
     def _all(self) -> Tensor:
@@ -114,7 +130,9 @@ class LazyMatrix:
         dots = [position for position, item in enumerate(items) if item is Ellipsis]
         axes = len(self.shape)
         if len(dots) > 1 or len(items) - len(dots) > axes:
-            raise ShapeError(f"a map of shape {self.shape} takes up to {axes} indices and one ellipsis, got {len(items)}")
+            raise ShapeError(
+                f"a map of shape {self.shape} takes up to {axes} indices and one ellipsis, got {len(items)}"
+            )
         dot = dots[0] if dots else len(items)
         filled = items[:dot] + [slice(None)] * (axes - len(items) + len(dots)) + items[dot + len(dots) :]
         return [self._checked_index(item, axis) for axis, item in enumerate(filled)]
@@ -123,14 +141,22 @@ class LazyMatrix:
         length = self.shape[axis]
         if isinstance(item, list):
             item = torch.tensor(item, dtype=torch.int64 if not item else None, device=self.call.device)
-        if isinstance(item, bool) or not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):
+        if (
+            isinstance(item, bool)
+            or not isinstance(item, int | slice | Tensor)
+            or (isinstance(item, Tensor) and item.dim() > 1)
+        ):
             raise ArgumentError(f"a map is indexed by numbers, slices and lists, got {item!r}")
         if isinstance(item, slice):
             if item.step is not None and item.step < 1:
                 raise ArgumentError(f"a map's slices go forward, got a step of {item.step}")
             return item
-        if isinstance(item, Tensor) and (item.is_floating_point() or (item.dtype == torch.bool and tuple(item.shape) != (length,))):
-            raise ArgumentError(f"axis {axis} of a map of shape {self.shape} takes whole numbers or {length} booleans, got {item!r}")
+        if isinstance(item, Tensor) and (
+            item.is_floating_point() or (item.dtype == torch.bool and tuple(item.shape) != (length,))
+        ):
+            raise ArgumentError(
+                f"axis {axis} of a map of shape {self.shape} takes whole numbers or {length} booleans, got {item!r}"
+            )
         numbers = [item] if isinstance(item, int) else [] if item.dtype == torch.bool else item.reshape(-1).tolist()
         for number in numbers:
             if not -length <= number < length:
@@ -149,7 +175,9 @@ def _lower_keys(call: Call, key: LoweredSide) -> LoweredSide:
     side = reference.exact_keys(call, key)
     can_hide = call.mask is not None or call.bias is not None
     # a finite sum means that all numbers are finite, and then hidden keys cannot leak
-    is_finite = not can_hide or is_known_true(lambda: torch.isfinite(key.features.detach().sum(dtype=call.accumulation_dtype)), call.device)
+    is_finite = not can_hide or is_known_true(
+        lambda: torch.isfinite(key.features.detach().sum(dtype=call.accumulation_dtype)), call.device
+    )
     # but one large key changes how the kernel of tanh forms computes, and so the last bits
     needs_zeros = not is_finite or (can_hide and isinstance(call.score, TanhScore))
     has_center = not call.lowered and type(call.score).center is not Score.center

@@ -14,7 +14,18 @@ from torch.utils._pytree import tree_map_only
 from attent.attention.maps.attention_map import AttentionMap
 
 # what a tensor answers without its numbers
-_METHODS = "size", "dim", "ndimension", "numel", "nelement", "element_size", "__len__", "get_device", "is_floating_point", "is_complex"
+_METHODS = (
+    "size",
+    "dim",
+    "ndimension",
+    "numel",
+    "nelement",
+    "element_size",
+    "__len__",
+    "get_device",
+    "is_floating_point",
+    "is_complex",
+)
 _PROPERTIES = "shape", "ndim", "dtype", "device", "layout", "is_cuda", "is_sparse", "is_nested", "requires_grad"
 _METADATA = {
     torch.numel,
@@ -26,11 +37,11 @@ _METADATA = {
 
 
 class LazyTensor(Tensor):
-    """The weights of a map as a tensor (B, H, Tq, Tk): nothing of Tq · Tk is computed until an operation needs the numbers.
+    """The weights of a map as a tensor (B, H, Tq, Tk).
 
-    Shape, dtype and device cost nothing. An index that names some of the queries computes their rows; reading more rows than there
-    are queries, or any other operation, computes the whole tensor, once. Operations return plain tensors; gradients reach the queries
-    and keys.
+    Nothing of Tq · Tk is computed until an operation needs the numbers. Shape, dtype and device cost nothing. An index
+    that names some of the queries computes their rows; reading more rows than there are queries, or any other
+    operation, computes the whole tensor, once. Operations return plain tensors; gradients reach the queries and keys.
 
     `map` is the map: its statistics, such as `map.entropy()`, take memory linear in the sequence.
 
@@ -60,10 +71,18 @@ class LazyTensor(Tensor):
         batch, heads, queries, _ = weights.shape
         leading = [*([batch] if is_batched else []), *([] if is_averaged else [heads])]
         shape = (*leading, queries, weights.call.keys if keys is None else keys)
-        return Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=weights.call.device, requires_grad=has_graph)
+        return Tensor._make_wrapper_subclass(
+            cls, shape, dtype=dtype, device=weights.call.device, requires_grad=has_graph
+        )
 
     def __init__(
-        self, weights: AttentionMap, dtype: torch.dtype, keys: int | None = None, *, is_averaged: bool = False, is_batched: bool = True
+        self,
+        weights: AttentionMap,
+        dtype: torch.dtype,
+        keys: int | None = None,
+        *,
+        is_averaged: bool = False,
+        is_batched: bool = True,
     ) -> None:
         self._is_averaged, self._is_batched = is_averaged, is_batched
         self._has_graph = self.requires_grad
@@ -87,7 +106,9 @@ class LazyTensor(Tensor):
             return self
         if self._dense is not None:
             return self._dense.detach()
-        return LazyTensor(self.map.detach(), self.dtype, self.shape[-1], is_averaged=self._is_averaged, is_batched=self._is_batched)
+        return LazyTensor(
+            self.map.detach(), self.dtype, self.shape[-1], is_averaged=self._is_averaged, is_batched=self._is_batched
+        )
 
     def cpu(self, *args: Any, **options: Any) -> Tensor:
         """Return the weights in the memory of the processor: themselves, still not computed, if they are there."""
@@ -103,7 +124,11 @@ class LazyTensor(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Compute the tensors that an operation reads, and run it on plain ones."""
         if func in _METADATA:
@@ -127,7 +152,10 @@ class LazyTensor(Tensor):
             return F.pad(rows, (0, self.shape[-1] - rows.shape[-1]))
 
     def _part(self, index: Any) -> Tensor | None:
-        """Return the numbers at an index of numbers and slices that names some of the queries; None for any other index."""
+        """Return the numbers at an index of numbers and slices that names some of the queries.
+
+        None for any other index.
+        """
         items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
         if any(isinstance(item, bool) or not isinstance(item, int | slice | EllipsisType) for item in items):
             return None

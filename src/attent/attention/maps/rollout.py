@@ -20,9 +20,9 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
 
         R = Ã_L ··· Ã₂ Ã₁,  Ã_l = ½ A_l + ½ I
 
-    A_l is the mean over the heads of layer l, I the residual connection. Abnar and Zuidema 2020, "Quantifying Attention Flow
-    in Transformers", §3 (arXiv:2005.00928). Computes only the given rows of R, from the last layer down, by tiles; queries that
-    none of them reaches cost nothing. The result carries no gradient.
+    A_l is the mean over the heads of layer l, I the residual connection. Abnar and Zuidema 2020, "Quantifying Attention
+    Flow in Transformers", §3 (arXiv:2005.00928). Computes only the given rows of R, from the last layer down, by tiles;
+    queries that none of them reaches cost nothing. The result carries no gradient.
 
     Args:
         maps: a self-attention map of each layer, the first layer first, all of one shape (B, H, T, T).
@@ -43,7 +43,8 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
     shapes = {(layer.batch, layer.queries, layer.keys, layer.axes) for layer in calls}
     if len(shapes) > 1 or call.queries != call.keys:
         raise ShapeError(
-            f"rollout needs self-attention maps (B, H, T, T) of one shape, got {', '.join(str(weights.shape) for weights in maps)}"
+            "rollout needs self-attention maps (B, H, T, T) of one shape, got "
+            f"{', '.join(str(weights.shape) for weights in maps)}"
         )
     for weights in maps:
         weights.check_distribution("rollout")
@@ -102,7 +103,9 @@ class RolloutMap(AttentionMap):
             run = rows[begin : begin + step]
             pairs = self.call.pairs(torch.tensor([*run], device=self.call.device))
             weights = self._shares(pairs.query_index)[batches]
-            yield tiles.Tile(batches, slice(0, 1), slice(run.start, run.stop, run.step), slice(None), pairs, weights, None, None)
+            yield tiles.Tile(
+                batches, slice(0, 1), slice(run.start, run.stop, run.step), slice(None), pairs, weights, None, None
+            )
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
         return [self._shares(rows) for rows in runs]

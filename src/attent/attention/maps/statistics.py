@@ -56,7 +56,10 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
 
 
 def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
-    """Return the key of largest weight for each query, (B, H, Tq); the first of equals, and key 0 for a fully masked query."""
+    """Return the key of largest weight for each query, (B, H, Tq).
+
+    The first of equals, and key 0 for a fully masked query.
+    """
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=torch.int64, device=call.device)
     for tile in tiles:
         keys = _first_argmax(tile.weights) + (tile.columns.start or 0)
@@ -74,7 +77,9 @@ def entropy(call: Call, tiles: Iterable[Tile]) -> Tensor:
         # log α = s − log Σ exp s, whose sum follows from the largest weight: no logarithm of every weight
         log_sum = tile.scores.amax(-1) - tile.weights.amax(-1).log()
         entropies = (log_sum - tile.scores.mul_(tile.weights).sum(-1)).clamp(min=0.0)
-        result[tile.index] = entropies if tile.fully_masked is None else entropies.masked_fill(tile.fully_masked[..., 0], 0.0)
+        result[tile.index] = (
+            entropies if tile.fully_masked is None else entropies.masked_fill(tile.fully_masked[..., 0], 0.0)
+        )
     return result
 
 
@@ -111,8 +116,9 @@ def mean_distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
 class _ColumnDistances(NamedTuple):
     """Some columns of a tile, counted from its first, and their distances.
 
-    Between the rows, these are the distances from each row (b|1, 1, rows, n), without offsets. Elsewhere they are ones and the distances
-    from the nearest row, (2, n), and `row_offsets` the distance of each row from that row, (b|1, 1, rows).
+    Between the rows, these are the distances from each row (b|1, 1, rows, n), without offsets. Elsewhere they are ones
+    and the distances from the nearest row, (2, n), and `row_offsets` the distance of each row from that row, (b|1, 1,
+    rows).
     """
 
     columns: slice
@@ -138,12 +144,20 @@ def _column_distances(call: Call, tile: Tile) -> tuple[_ColumnDistances, ...]:
                 )
             )
     if within > before:
-        parts.append(_ColumnDistances(slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None))
+        parts.append(
+            _ColumnDistances(
+                slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None
+            )
+        )
     return tuple(parts)
 
 
 def reduce_spans(
-    call: Call, tiles: Iterable[Tile], queries: Sequence[Span], keys: Sequence[Span], reductions: tuple[Reduction, Reduction]
+    call: Call,
+    tiles: Iterable[Tile],
+    queries: Sequence[Span],
+    keys: Sequence[Span],
+    reductions: tuple[Reduction, Reduction],
 ) -> Tensor:
     """Reduce spans of queries by spans of keys to one number each, (B, H, len(queries), len(keys)).
 
@@ -158,7 +172,9 @@ def reduce_spans(
         _span_of_each_position(queries, call.queries, call.device),
         _span_of_each_position(keys, call.keys, call.device),
     )
-    pooler = SpanPooler((call.batch, call.heads), query_index, key_index, is_max=reductions[0] == "max", dtype=call.accumulation_dtype)
+    pooler = SpanPooler(
+        (call.batch, call.heads), query_index, key_index, is_max=reductions[0] == "max", dtype=call.accumulation_dtype
+    )
     for tile in tiles:
         pooler.add(tile.weights, tile.rows, tile.columns, tile.batches, tile.heads)
     # a further span is for what belongs to none
@@ -169,7 +185,9 @@ def reduce_spans(
         return result.clamp_(min=0.0) if is_nonnegative else result
     for axis, spans, reduction in ((-1, queries, reductions[0]), (0, keys, reductions[1])):
         if reduction == "mean":
-            lengths = torch.tensor([end - begin for begin, end in spans], dtype=call.accumulation_dtype, device=call.device)
+            lengths = torch.tensor(
+                [end - begin for begin, end in spans], dtype=call.accumulation_dtype, device=call.device
+            )
             result /= lengths[:, None] if axis == -1 else lengths
     return result
 
@@ -188,18 +206,34 @@ class SpanPooler:
     """
 
     def __init__(
-        self, leading: tuple[int, int], queries: Tensor, keys: Tensor, *, is_max: bool = False, dtype: torch.dtype = torch.float64
+        self,
+        leading: tuple[int, int],
+        queries: Tensor,
+        keys: Tensor,
+        *,
+        is_max: bool = False,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         self.queries, self.keys, self.is_max = queries, keys, is_max
         shape = (*leading, int(queries.max()) + 1, int(keys.max()) + 1)
         self.pooled = torch.full(shape, -torch.inf if is_max else 0.0, dtype=dtype, device=queries.device)
 
     def add(
-        self, weights: Tensor, rows: slice | Tensor, columns: slice = slice(None), batches: slice = slice(None), heads: slice = slice(None)
+        self,
+        weights: Tensor,
+        rows: slice | Tensor,
+        columns: slice = slice(None),
+        batches: slice = slice(None),
+        heads: slice = slice(None),
     ) -> None:
-        """Add a tile, (b, h, rows, columns) of the map; its columns, batches and heads are all of the map's unless given."""
+        """Add a tile, (b, h, rows, columns) of the map.
+
+        Its columns, batches and heads are all of the map's unless given.
+        """
         query_index, weights = _reduce_rows_by_span(self.queries[rows], weights, is_max=self.is_max)
-        reduced_keys = weights.new_full((*weights.shape[:-1], self.pooled.shape[-1]), -torch.inf if self.is_max else 0.0)
+        reduced_keys = weights.new_full(
+            (*weights.shape[:-1], self.pooled.shape[-1]), -torch.inf if self.is_max else 0.0
+        )
         key_index, part = self.keys[columns].expand(weights.shape), self.pooled[batches, heads]
         if self.is_max:
             reduced_keys.scatter_reduce_(-1, key_index, weights, "amax")
@@ -264,14 +298,19 @@ def _reduce_rows_by_span(row_spans: Tensor, weights: Tensor, *, is_max: bool) ->
 
 
 def _top_indices_and_values(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the index and value of the `count` largest of each row: first the best chunks, then the best within these."""
+    """Return the index and value of the `count` largest of each row.
+
+    First the best chunks, then the best within these.
+    """
     length = weights.shape[-1]
     chunks = length // CHUNK
     if chunks <= 2 * count:
         best = weights.topk(count, -1)
         return best.indices, best.values
     chunked = weights[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
-    best_chunks = chunked.amax(-1).topk(count, -1).indices  # the largest numbers lie in the chunks of the largest maxima
+    best_chunks = (
+        chunked.amax(-1).topk(count, -1).indices
+    )  # the largest numbers lie in the chunks of the largest maxima
     # copying whole chunks is faster than gathering single numbers
     row = torch.arange(best_chunks[..., 0].numel(), device=weights.device).reshape(*best_chunks.shape[:-1], 1)
     picked = chunked.reshape(-1, CHUNK).index_select(0, (row * chunks + best_chunks).flatten())
@@ -284,7 +323,10 @@ def _top_indices_and_values(weights: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 def _first_argmax(weights: Tensor) -> Tensor:
-    """Return the index of the largest of each row, the first of equals: first the best chunk, then the best within it."""
+    """Return the index of the largest of each row, the first of equals.
+
+    First the best chunk, then the best within it.
+    """
     length = weights.shape[-1]
     if length % CHUNK or length < 4 * CHUNK:
         return weights.argmax(-1)
@@ -322,7 +364,11 @@ class HeadStatistics:
             return
         keys = weights.shape[-1]
         gaps = (query_positions[:, None] - torch.arange(keys)).abs().float()  # (rows, Tk)
-        sums = [torch.special.entr(weights).sum((1, 2)), torch.einsum("hij,ij->h", weights, gaps), weights[..., 0].sum(-1)]
+        sums = [
+            torch.special.entr(weights).sum((1, 2)),
+            torch.einsum("hij,ij->h", weights, gaps),
+            weights[..., 0].sum(-1),
+        ]
         for offset in (1, 0):
             index = query_positions - offset
             is_inside = (index >= 0) & (index < keys)
@@ -343,4 +389,7 @@ class HeadStatistics:
     def named(self) -> list[dict[str, float | None]]:
         """Return the means of each head by name; None, which JSON has, where a number has no meaning."""
         heads = self.means().tolist()
-        return [{name: None if math.isnan(mean) else mean for name, mean in zip(HEAD_STATISTICS, means, strict=True)} for means in heads]
+        return [
+            {name: None if math.isnan(mean) else mean for name, mean in zip(HEAD_STATISTICS, means, strict=True)}
+            for means in heads
+        ]

@@ -45,7 +45,9 @@ class Tile:
         return self.batches, self.heads, self.rows
 
 
-def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = None, sequences: range | None = None) -> Iterator[Tile]:
+def tiles(
+    weights: LazyMatrix, rows: range | None = None, heads: range | None = None, sequences: range | None = None
+) -> Iterator[Tile]:
     """Yield a map by tiles: each pair lies in one tile, or in none if it is hidden. For use without gradients.
 
     Args:
@@ -63,7 +65,9 @@ def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = 
     if call.score_mod is not None:
         return _tiles_by_formula(weights, rows, heads, sequences)
     is_dot = isinstance(call.score, DotScore) and type(call.score).score_lowered is DotScore.score_lowered
-    return (_tiles_in_place if is_dot or isinstance(call.score, TanhScore) else _tiles_by_formula)(weights, rows, heads, sequences)
+    return (_tiles_in_place if is_dot or isinstance(call.score, TanhScore) else _tiles_by_formula)(
+        weights, rows, heads, sequences
+    )
 
 
 def rows_at_once(call: Call) -> int:
@@ -94,7 +98,9 @@ def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: r
         for batch_slice, head_slice in _blocks(heads, sequences, block):
             sides = _part_of(query, batch_slice, head_slice), _part_of(key, batch_slice, head_slice, columns)
             scores = (
-                _dot_scores(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanh_scores(call.score, *sides, head_slice)
+                _dot_scores(call, *sides, scratch[0])
+                if isinstance(call.score, DotScore)
+                else _tanh_scores(call.score, *sides, head_slice)
             )
             own = terms.part(batch_slice, head_slice)
             own.apply_in_place(call, scores)
@@ -136,8 +142,15 @@ def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, sli
 
 
 def _key_ranges_of_rows(call: Call) -> tuple[list[int], list[int]] | None:
-    """Return each query's first key and the end of its range, over sequences and heads; None if the mask does not say."""
-    if call.mask is None or not isinstance(call.normalizer, Softmax) or (call.weighting is not None and not call.weighting.is_nonnegative):
+    """Return each query's first key and the end of its range, over sequences and heads.
+
+    None if the mask does not say.
+    """
+    if (
+        call.mask is None
+        or not isinstance(call.normalizer, Softmax)
+        or (call.weighting is not None and not call.weighting.is_nonnegative)
+    ):
         # a user's normalizer may depend on the number of keys, and a hidden pair's 0 is more than a negative number
         return None
     bounds = mask_info.key_bounds(call)
@@ -157,7 +170,9 @@ def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
 
 
 def _part_of(side: LoweredSide, batches: slice, heads: slice, columns: slice = slice(None)) -> LoweredSide:
-    return LoweredSide(side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns])
+    return LoweredSide(
+        side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns]
+    )
 
 
 def _tanh_scores(score: Score, query: LoweredSide, key: LoweredSide, heads: slice) -> Tensor:
@@ -202,7 +217,12 @@ class _RowTerms:
         pairs = replace(all_pairs, key_index=all_pairs.key_index[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.accumulation_dtype),)
         factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.accumulation_dtype)
-        if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax) and call.device.type == "cpu":
+        if (
+            call.bias is None
+            and call.mask is not None
+            and isinstance(call.normalizer, Softmax)
+            and call.device.type == "cpu"
+        ):
             key_range = call.mask.key_range(all_pairs)
             if key_range is not None and key_range.exact:
                 return cls(pairs, biases, factors, None, *_hidden_pairs_columns_and_rows(call, pairs, key_range))
@@ -222,7 +242,9 @@ class _RowTerms:
     def part(self, batches: slice, heads: slice) -> _RowTerms:
         """Return the terms of some sequences and heads."""
         tensors = (self.factors, self.allowed, self.hidden, self.fully_masked)
-        factors, allowed, hidden, fully_masked = (None if tensor is None else _part(tensor, batches, heads) for tensor in tensors)
+        factors, allowed, hidden, fully_masked = (
+            None if tensor is None else _part(tensor, batches, heads) for tensor in tensors
+        )
         biases = tuple(_part(bias, batches, heads) for bias in self.biases)
         return _RowTerms(self.pairs, biases, factors, allowed, hidden, self.partial, fully_masked)
 
@@ -236,7 +258,9 @@ class _RowTerms:
             scores[..., self.partial].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
 
 
-def _hidden_pairs_columns_and_rows(call: Call, pairs: Pairs, key_range: KeyRange) -> tuple[Tensor | None, slice, Tensor | None]:
+def _hidden_pairs_columns_and_rows(
+    call: Call, pairs: Pairs, key_range: KeyRange
+) -> tuple[Tensor | None, slice, Tensor | None]:
     """Return the hidden pairs of the columns that not all rows see, the columns, and the fully masked rows.
 
     The columns are counted from the first.

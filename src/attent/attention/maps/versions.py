@@ -20,15 +20,17 @@ T = TypeVar("T")
 class Versions:
     """The tensors of a call and their version counters.
 
-    PyTorch counts every change in place, through any view of the tensor, except changes through `.data` and changes of tensors made in
-    inference mode.
+    PyTorch counts every change in place, through any view of the tensor, except changes through `.data` and changes of
+    tensors made in inference mode.
     """
 
     def __init__(self, call: Call, query: Tensor, key: LoweredSide) -> None:
         tensors = [] if torch.compiler.is_compiling() else call_tensors(call, query, key)
         # a leaf has no graph to keep alive; for other tensors, a detached view shares the counter
         self._versions = [
-            (name, tensor if tensor.is_leaf else tensor.detach(), tensor._version) for name, tensor in tensors if not tensor.is_inference()
+            (name, tensor if tensor.is_leaf else tensor.detach(), tensor._version)
+            for name, tensor in tensors
+            if not tensor.is_inference()
         ]
 
     def check(self) -> None:
@@ -47,10 +49,16 @@ def call_tensors(call: Call, query: Tensor, key: LoweredSide) -> Iterator[tuple[
     yield from (("key", part) for part in key if part is not None)
     for name, part in (("score", call.score), ("position", call.position)):
         if part is not None:
-            yield from ((f"{name}'s {own}", tensor) for own, tensor in (*part.named_parameters(), *part.named_buffers()))
+            yield from (
+                (f"{name}'s {own}", tensor) for own, tensor in (*part.named_parameters(), *part.named_buffers())
+            )
     for name, part in (("mask", call.mask), ("normalizer", call.normalizer), ("weighting", call.weighting)):
         yield from ((name, tensor) for tensor in _part_tensors(part))
-    yield from ((name, tensor) for name, tensor in (("bias", call.bias), ("query_start", call.start)) if isinstance(tensor, Tensor))
+    yield from (
+        (name, tensor)
+        for name, tensor in (("bias", call.bias), ("query_start", call.start))
+        if isinstance(tensor, Tensor)
+    )
 
 
 def copy_call(call: Call, query: Tensor, key: LoweredSide) -> tuple[Call, Tensor, LoweredSide]:
@@ -63,7 +71,10 @@ def copy_call(call: Call, query: Tensor, key: LoweredSide) -> tuple[Call, Tensor
     def copy_of(part: T) -> T:
         return copy.deepcopy(part, copies)
 
-    parts = {name: copy_of(getattr(call, name)) for name in ("score", "normalizer", "mask", "bias", "position", "start", "weighting")}
+    parts = {
+        name: copy_of(getattr(call, name))
+        for name in ("score", "normalizer", "mask", "bias", "position", "start", "weighting")
+    }
     return replace(call, **parts), copy_of(query), copy_of(key)
 
 

@@ -17,8 +17,8 @@ from attent.ops.eligibility import is_known_true
 class Blocks(Mask):
     """Queries and keys in blocks of `size` tokens; a table says which block of queries attends to which block of keys.
 
-    Child et al. 2019, "Generating Long Sequences with Sparse Transformers", §4–5 (arXiv:1904.10509); Zaheer et al. 2020,
-    "Big Bird" (arXiv:2007.14062).
+    Child et al. 2019, "Generating Long Sequences with Sparse Transformers", §4–5 (arXiv:1904.10509); Zaheer et al.
+    2020, "Big Bird" (arXiv:2007.14062).
 
     Args:
         table: boolean, (blocks of queries, blocks of keys), or with (B|1, H|1) before them.
@@ -55,7 +55,10 @@ class Blocks(Mask):
         return columns.expand(batch, -1, -1, -1).gather(2, index)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the range from the first visible block of the query's block to the last; exact if no row of the table has a gap."""
+        """Return the range from the first visible block of the query's block to the last.
+
+        Exact if no row of the table has a gap.
+        """
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         blocks = torch.arange(table.shape[-1], device=table.device)
         first = torch.where(table, blocks, table.shape[-1]).amin(-1)  # (B|1, H|1, blocks)
@@ -77,6 +80,10 @@ class Blocks(Mask):
         """Check that the table has as many blocks as the keys fill."""
         blocks = -(-keys // self.size)
         if self.table.shape[-1] != blocks:
-            raise ShapeError(f"{keys} keys in blocks of {self.size} need {blocks} columns in the table, got {self.table.shape[-1]}")
+            raise ShapeError(
+                f"{keys} keys in blocks of {self.size} need {blocks} columns in the table, got {self.table.shape[-1]}"
+            )
         if self.table.dim() == 4 and (self.table.shape[0] not in (1, batch) or self.table.shape[1] not in (1, heads)):
-            raise ShapeError(f"the table of blocks must begin with (B|1, H|1) = ({batch}, {heads}), got {tuple(self.table.shape)}")
+            raise ShapeError(
+                f"the table of blocks must begin with (B|1, H|1) = ({batch}, {heads}), got {tuple(self.table.shape)}"
+            )

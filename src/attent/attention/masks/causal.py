@@ -15,8 +15,8 @@ from attent.attention.base import KeyRange, Mask, Pairs
 class Causal(Mask):
     """A query attends to the keys up to its own position: j ≤ p(i).
 
-    Vaswani et al. 2017, §3.2.3 (arXiv:1706.03762). Positions count, not indices: one new query against a cache of n keys has
-    position n − 1 and attends to all of them.
+    Vaswani et al. 2017, §3.2.3 (arXiv:1706.03762). Positions count, not indices: one new query against a cache of n
+    keys has position n − 1 and attends to all of them.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("autoregressive", "subsequent")

@@ -21,7 +21,8 @@ class Documents(Mask):
 
     Args:
         keys: the document number of each key, (B, Tk); negative for padding, which no query attends to.
-        queries: the document number of each query, (B, Tq); by default a query at position p is in the document of key p.
+        queries: the document number of each query, (B, Tq); by default a query at position p is in the document of key
+            p.
     """
 
     keys: Tensor
@@ -35,23 +36,32 @@ class Documents(Mask):
         return ((query_documents[:, :, None] == key_documents[:, None, :]) & (key_documents >= 0)[:, None, :])[:, None]
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the range from the first key of the query's document to the last; exact if no document is interrupted by another."""
+        """Return the range from the first key of the query's document to the last.
+
+        Exact if no document is interrupted by another.
+        """
         query_documents = self._query_documents(pairs)
         if not query_documents.numel() or not self.keys.numel():
             return None
         batch = max(query_documents.shape[0], self.keys.shape[0])
         documents = int(torch.maximum(query_documents.amax(), self.keys.amax())) + 2
         # padding is a document by itself, after all others
-        key_documents, query_documents = (torch.where(of < 0, documents - 1, of).expand(batch, -1) for of in (self.keys, query_documents))
+        key_documents, query_documents = (
+            torch.where(of < 0, documents - 1, of).expand(batch, -1) for of in (self.keys, query_documents)
+        )
         positions = torch.arange(self.keys.shape[1], device=self.keys.device).expand(batch, -1)
-        first = positions.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(1, key_documents, positions, "amin")
+        first = positions.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(
+            1, key_documents, positions, "amin"
+        )
         last = positions.new_full((batch, documents), -1).scatter_reduce(1, key_documents, positions, "amax")
         # no query sees padding
         first[:, -1], last[:, -1] = self.keys.shape[1], -1
         begin, end = (bound.gather(1, query_documents)[:, None, :, None] for bound in (first, last + 1))
         counts = torch.zeros_like(first).scatter_add_(1, key_documents, torch.ones_like(positions))[:, :-1]
         spans = (last - first + 1)[:, :-1]
-        return KeyRange(begin, end, exact=is_known_true(lambda: ((spans == counts) | (counts == 0)).all(), counts.device))
+        return KeyRange(
+            begin, end, exact=is_known_true(lambda: ((spans == counts) | (counts == 0)).all(), counts.device)
+        )
 
     def _query_documents(self, pairs: Pairs) -> Tensor:
         """Return the document of each query, (B|1, Tq)."""
@@ -64,7 +74,8 @@ class Documents(Mask):
     def for_sequence(self, sequence: int) -> Mask | None:
         """Return the mask of one sequence's documents, which costs 1/B of `allowed`."""
         keys, queries = (
-            table if table is None or len(table) == 1 else table[sequence : sequence + 1] for table in (self.keys, self.queries)
+            table if table is None or len(table) == 1 else table[sequence : sequence + 1]
+            for table in (self.keys, self.queries)
         )
         return Documents(keys, queries)  # pyright: ignore[reportArgumentType]
 
@@ -72,4 +83,6 @@ class Documents(Mask):
         """Check that each key has a document, and each query if `queries` is given."""
         for name, table, length in (("keys", self.keys, keys), ("queries", self.queries, queries)):
             if table is not None and (table.dim() != 2 or table.shape[0] not in (1, batch) or table.shape[1] != length):
-                raise ShapeError(f"documents of {name} must be (B|1, T) = ({batch}, {length}), got {tuple(table.shape)}")
+                raise ShapeError(
+                    f"documents of {name} must be (B|1, T) = ({batch}, {length}), got {tuple(table.shape)}"
+                )

@@ -15,7 +15,8 @@ from attent.attention.masks.selected import Selected, check_indices, check_shape
 class Excluded(Mask):
     """Query i attends to all keys except those in indices[…, i, :].
 
-    With indices[i] = [i] this is leave-one-out: Stone 1974, "Cross-Validatory Choice and Assessment of Statistical Predictions".
+    With indices[i] = [i] this is leave-one-out: Stone 1974, "Cross-Validatory Choice and Assessment of Statistical
+    Predictions".
 
     Args:
         indices: the keys hidden from each query, whole numbers (B|1, H|1, Tq, n) or (Tq, n); negative ones are ignored.

@@ -19,7 +19,8 @@ EVERYTHING = Window(None, None)
 class PerHead(Mask):
     """A mask for each head: head h uses masks[h].
 
-    Sukhbaatar et al. 2019, "Adaptive Attention Span in Transformers", §2 (arXiv:1905.07799) give each head its own scope.
+    Sukhbaatar et al. 2019, "Adaptive Attention Span in Transformers", §2 (arXiv:1905.07799) give each head its own
+    scope.
 
     Args:
         masks: one mask for each head, in order; None for a head that attends to all keys.
@@ -60,7 +61,9 @@ class PerHead(Mask):
         for mask in self.masks:
             mask.check(batch, 1, queries, keys)
 
-    def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
+    def draw(
+        self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1
+    ) -> str:
         """Draw the mask of a head, as `Mask.draw`."""
         return self.masks[head].draw(queries, keys, sequence=sequence)
 

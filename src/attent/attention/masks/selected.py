@@ -46,7 +46,9 @@ class Selected(Mask):
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return the range from the first selected key to the last."""
-        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.query_index].long()
+        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[
+            :, :, pairs.query_index
+        ].long()
         if not indices.shape[-1]:
             return KeyRange(indices.new_zeros(1, 1, 1, 1), indices.new_zeros(1, 1, 1, 1), exact=False)
         first = torch.where(indices < 0, pairs.key_index.shape[0], indices).amin(-1, keepdim=True)

@@ -28,7 +28,9 @@ class Table(Mask):
 
     def __post_init__(self) -> None:
         if str(self.table.dtype) != "torch.bool":
-            raise DTypeError(f"mask must be boolean, True where a query may attend, got {self.table.dtype}; a float term is a bias")
+            raise DTypeError(
+                f"mask must be boolean, True where a query may attend, got {self.table.dtype}; a float term is a bias"
+            )
         if self.table.dim() not in (2, 4):
             raise ShapeError(f"mask must be (Tq, Tk) or (B|1, H|1, Tq, Tk), got {tuple(self.table.shape)}")
 

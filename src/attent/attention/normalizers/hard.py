@@ -15,8 +15,8 @@ from attent.attention.base import Normalizer
 class Hard(Normalizer):
     """1 for the key of highest score, the first of equals, and 0 for all others: an exact lookup.
 
-    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so that nothing before them learns; Xu et al. 2015
-    ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
+    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so that nothing before them learns; Xu et
+    al. 2015 ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("argmax", "hardmax", "one_hot")

@@ -14,8 +14,8 @@ from attent.attention.base import Normalizer
 class Sigmoid(Normalizer):
     """σ(sᵢ + b): every weight lies between 0 and 1, independent of the other keys; rows may have any sum.
 
-    Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", eq. 3 (arXiv:2409.04431), who
-    set b = −log Tk so that a row sums to about one at the start of training.
+    Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", eq. 3 (arXiv:2409.04431),
+    who set b = −log Tk so that a row sums to about one at the start of training.
 
     Args:
         bias: b, in nats.

@@ -16,8 +16,8 @@ from attent.ops.eligibility import is_known_true
 class Softmax(Normalizer):
     """exp(sᵢ) / Σⱼ exp(sⱼ): all weights positive, summing to one.
 
-    Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs"; in attention since Bahdanau
-    et al. 2015, eq. 6.
+    Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs"; in attention since
+    Bahdanau et al. 2015, eq. 6.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("boltzmann",)

@@ -1,4 +1,7 @@
-"""Position encodings: sinusoidal and learned are added to embeddings; rotary, alibi and relative_bias act inside attention."""
+"""Position encodings: sinusoidal and learned are added to embeddings.
+
+Rotary, alibi and relative_bias act inside attention.
+"""
 
 from __future__ import annotations
 

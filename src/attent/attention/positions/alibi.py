@@ -15,9 +15,9 @@ from attent.errors import ShapeError
 class Alibi(Position):
     """A bias −m_h · |p(i) − j| with a fixed slope m_h for each head.
 
-    The slopes are 2^{−8/H}, 2^{−16/H}, …; for H not a power of two those of the next lower power, then every second slope of
-    the next higher. Press, Smith and Lewis 2022, "Train Short, Test Long", §3 (arXiv:2108.12409), who mask the future; here
-    the distance counts the same on both sides.
+    The slopes are 2^{−8/H}, 2^{−16/H}, …; for H not a power of two those of the next lower power, then every second
+    slope of the next higher. Press, Smith and Lewis 2022, "Train Short, Test Long", §3 (arXiv:2108.12409), who mask the
+    future; here the distance counts the same on both sides.
 
     Args:
         heads: H; any number if not given.

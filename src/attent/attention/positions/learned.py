@@ -13,8 +13,8 @@ from attent.errors import ShapeError
 class Learned(nn.Module):
     """Positions as rows of a learned table: x_p + P[p].
 
-    Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", §3.1 (arXiv:1705.03122); compared with the sines in
-    Vaswani et al. 2017, table 3 row E.
+    Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", §3.1 (arXiv:1705.03122); compared with the sines
+    in Vaswani et al. 2017, table 3 row E.
 
     Args:
         width: E, the model's width.
@@ -55,7 +55,11 @@ class Learned(nn.Module):
         if isinstance(start, int):
             return start
         # reading the number would stall a GPU, and break a compiled graph
-        return int(start.max()) if start.device.type == "cpu" and start.numel() and not torch.compiler.is_compiling() else None
+        return (
+            int(start.max())
+            if start.device.type == "cpu" and start.numel() and not torch.compiler.is_compiling()
+            else None
+        )
 
     def extra_repr(self) -> str:
         """Return the size of the table."""

@@ -15,8 +15,8 @@ from attent.errors import ArgumentError, ShapeError
 class RelativeBias(Position):
     """A learned number b[bucket(j − p(i)), h] added to each score.
 
-    Small distances have a bucket each, large ones share buckets that grow logarithmically. Raffel et al. 2020 (T5), §2.1 and
-    the released code (arXiv:1910.10683).
+    Small distances have a bucket each, large ones share buckets that grow logarithmically. Raffel et al. 2020 (T5),
+    §2.1 and the released code (arXiv:1910.10683).
 
     Args:
         heads: H.
@@ -36,7 +36,12 @@ class RelativeBias(Position):
         one_way = buckets // 2 if bidirectional else buckets
         if one_way < 2 or maximum_distance <= one_way // 2:
             raise ArgumentError(f"relative_bias cannot share out {buckets} buckets over {maximum_distance} tokens")
-        self.heads, self.buckets, self.maximum_distance, self.bidirectional = heads, buckets, maximum_distance, bidirectional
+        self.heads, self.buckets, self.maximum_distance, self.bidirectional = (
+            heads,
+            buckets,
+            maximum_distance,
+            bidirectional,
+        )
         self.table = nn.Parameter(torch.zeros(buckets, heads))
 
     @classmethod

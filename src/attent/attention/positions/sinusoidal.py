@@ -12,7 +12,10 @@ from attent.errors import ArgumentError
 
 
 def waves(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
-    """Return the rows PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(p / base^{2i/E}): (…, E) for positions (…)."""
+    """Return the rows PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(p / base^{2i/E}).
+
+    (…, E) for positions (…).
+    """
     exponent = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
     angle = positions[..., None].float() * torch.exp(-math.log(base) * exponent)  # (…, ⌈E/2⌉)
     return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)[..., :width]
@@ -21,7 +24,8 @@ def waves(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
 class Sinusoidal(nn.Module):
     """Positions as vectors of sines and cosines: x_p + PE(p).
 
-    PE(p, 2i) = sin(p / 10000^{2i/E}), PE(p, 2i + 1) = cos(p / 10000^{2i/E}). Vaswani et al. 2017, §3.5 (arXiv:1706.03762).
+    PE(p, 2i) = sin(p / 10000^{2i/E}), PE(p, 2i + 1) = cos(p / 10000^{2i/E}). Vaswani et al. 2017, §3.5
+    (arXiv:1706.03762).
 
     Args:
         width: E, the model's width.

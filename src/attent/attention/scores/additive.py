@@ -14,9 +14,9 @@ from attent.attention.base import LoweredSide, TanhScore
 class Additive(TanhScore):
     """A one-layer network of query and key: score(q, k) = vᵀ tanh(W₁q + W₂k + b).
 
-    Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate", §3.1 and A.1.2
-    (arXiv:1409.0473): their s_{i−1} is our query, h_j our key, W_a our W₁, U_a our W₂. hidden=1 and v=False give the form
-    tanh(W[s; h] + b) of some texts.
+    Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate", §3.1 and
+    A.1.2 (arXiv:1409.0473): their s_{i−1} is our query, h_j our key, W_a our W₁, U_a our W₂. hidden=1 and v=False give
+    the form tanh(W[s; h] + b) of some texts.
 
     Args:
         query_width: Dq.
@@ -29,7 +29,9 @@ class Additive(TanhScore):
 
     aliases: ClassVar[tuple[str, ...]] = ("bahdanau", "mlp")
 
-    def __init__(self, query_width: int, key_width: int, hidden: int, heads: int | None = None, bias: bool = True, v: bool = True) -> None:
+    def __init__(
+        self, query_width: int, key_width: int, hidden: int, heads: int | None = None, bias: bool = True, v: bool = True
+    ) -> None:
         super().__init__()
         self.heads, self.hidden, self.widths = heads, hidden, (query_width, key_width)
         per_head = () if heads is None else (heads,)
@@ -56,12 +58,16 @@ class Additive(TanhScore):
     def symbols(self) -> dict[str, Tensor]:
         """Return W₁, W₂, and b and v where there are such."""
         vectors = {"b": self.bias, "v": self.v}
-        return {"W₁": self.query_weight.mT, "W₂": self.key_weight.mT} | {name: part for name, part in vectors.items() if part is not None}
+        return {"W₁": self.query_weight.mT, "W₂": self.key_weight.mT} | {
+            name: part for name, part in vectors.items() if part is not None
+        }
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return W₁q + b."""
         projected = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, hidden)
-        return LoweredSide(projected if self.bias is None else projected + self.bias.to(query.dtype).reshape(-1, 1, self.hidden))
+        return LoweredSide(
+            projected if self.bias is None else projected + self.bias.to(query.dtype).reshape(-1, 1, self.hidden)
+        )
 
     def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return W₂k."""

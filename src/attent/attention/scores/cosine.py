@@ -14,8 +14,8 @@ from attent.errors import ArgumentError
 class Cosine(DotScore):
     """The cosine similarity over a temperature: score(q, k) = (q/|q|)ᵀ(k/|k|) / τ.
 
-    Graves, Wayne and Danihelka 2014, "Neural Turing Machines", §3.3.1 eq. 5–6 (arXiv:1410.5401), whose key strength β is our
-    1/τ. A vector of length zero has cosine zero with everything.
+    Graves, Wayne and Danihelka 2014, "Neural Turing Machines", §3.3.1 eq. 5–6 (arXiv:1410.5401), whose key strength β
+    is our 1/τ. A vector of length zero has cosine zero with everything.
 
     Args:
         temperature: τ > 0; scores lie in [−1/τ, 1/τ].
@@ -48,7 +48,12 @@ class Cosine(DotScore):
         """Return q/|q|, k/|k|, their cosines (B, H, Tq, Tk), and the scores."""
         unit_query, unit_key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
         cosines = unit_query @ unit_key.transpose(-2, -1)
-        return {"unit_query": unit_query, "unit_key": unit_key, "cosines": cosines, "scores": cosines / self.temperature}
+        return {
+            "unit_query": unit_query,
+            "unit_key": unit_key,
+            "cosines": cosines,
+            "scores": cosines / self.temperature,
+        }
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""

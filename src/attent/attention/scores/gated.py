@@ -15,8 +15,8 @@ from attent.attention.scores.dot import Dot
 class Gated(Score):
     """An inner score times a gate between 0 and 1: score(q, k) = σ(W_g[q; k] + b_g) · inner(q, k).
 
-    The gate is that of the long short-term memory (Hochreiter and Schmidhuber 1997). The score has neither a dot form nor a tanh
-    form, so it runs tiled.
+    The gate is that of the long short-term memory (Hochreiter and Schmidhuber 1997). The score has neither a dot form
+    nor a tanh form, so it runs tiled.
 
     Args:
         query_width: Dq.
@@ -28,7 +28,9 @@ class Gated(Score):
 
     aliases: ClassVar[tuple[str, ...]] = ("gate",)
 
-    def __init__(self, query_width: int, key_width: int, inner: Score | None = None, heads: int | None = None, bias: bool = True) -> None:
+    def __init__(
+        self, query_width: int, key_width: int, inner: Score | None = None, heads: int | None = None, bias: bool = True
+    ) -> None:
         super().__init__()
         self.inner = Dot() if inner is None else inner
         self.heads = heads if heads is not None else self.inner.heads

@@ -11,22 +11,23 @@ from torch import Tensor, nn
 from attent.attention.base import DotScore, LoweredSide, Score
 from attent.errors import ArgumentError
 
-# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score: scores grow with the
-# number of features, and rounding takes 6e-8 of them in float32, 1e-16 in float64.
+# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score:
+# scores grow with the number of features, and rounding takes 6e-8 of them in float32, 1e-16 in float64.
 NEAR, NEAR_PER_FEATURE, NEAR_IN_FLOAT64 = 64.0, 4.0, 1e8
 
 
 class Gaussian(DotScore):
     """Minus half the squared distance in units of σ: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d².
 
-    Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression
-    Analysis") with a Gaussian kernel of bandwidth σ.
+    Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth
+    Regression Analysis") with a Gaussian kernel of bandwidth σ.
 
-    The lowered form expands the square about the keys' mean: about 0 it would cancel for data far from 0. For queries or keys far from
-    that mean it would cancel too, and DistantGaussian replaces it.
+    The lowered form expands the square about the keys' mean: about 0 it would cancel for data far from 0. For queries
+    or keys far from that mean it would cancel too, and DistantGaussian replaces it.
 
     Args:
-        sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is learned.
+        sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is
+            learned.
 
     Raises:
         ArgumentError: a bandwidth is not positive.
@@ -97,7 +98,9 @@ class Gaussian(DotScore):
         Queries are (B, H, Tq, D), keys (B, G, Tk, D).
         """
         # hidden keys may hold NaN
-        query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
+        query, key = (
+            side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key)
+        )
         if visible is not None:
             key = key.masked_fill(~visible[..., None], 0.0)
         mean = self.center(key, visible)
@@ -105,7 +108,9 @@ class Gaussian(DotScore):
         if visible is not None:
             key = torch.where(visible[..., None], key, mean)
         query_mean = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
-        return torch.maximum(*(self._over_sigma(side).square().sum(-1).amax() for side in (query - query_mean, key - mean)))
+        return torch.maximum(
+            *(self._over_sigma(side).square().sum(-1).amax() for side in (query - query_mean, key - mean))
+        )
 
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
         """Return a DistantGaussian if rounding squared distances would cost more digits than rounding scores.
@@ -121,7 +126,9 @@ class Gaussian(DotScore):
 
 
 class DistantGaussian(Score):
-    """The Gaussian for queries and keys far from the mean of the keys: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d², without a dot form.
+    """The Gaussian for queries and keys far from the mean of the keys.
+
+    score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d², without a dot form.
 
     Args:
         gaussian: the score with the same σ.
@@ -144,7 +151,10 @@ class DistantGaussian(Score):
         return self.gaussian(query, key)
 
     def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
-        """Return the scores, computed in float64: about the keys' mean if its digits suffice, else feature by feature."""
+        """Return the scores, computed in float64.
+
+        About the keys' mean if its digits suffice, else feature by feature.
+        """
         gaussian, dtype = self.gaussian, query.features.dtype
         queries, keys = query.features.double(), key.features.double()
         if gaussian.largest_squared_distance(queries, keys) < NEAR_IN_FLOAT64:

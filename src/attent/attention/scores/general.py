@@ -14,8 +14,8 @@ from attent.attention.base import DotScore, LoweredSide
 class General(DotScore):
     """A bilinear form: score(q, k) = qᵀ W k.
 
-    Luong, Pham and Manning 2015, §3.1 eq. 8, "general" (arXiv:1508.04025), written there h_tᵀ W_a h̄_s. W is folded into the
-    query.
+    Luong, Pham and Manning 2015, §3.1 eq. 8, "general" (arXiv:1508.04025), written there h_tᵀ W_a h̄_s. W is folded
+    into the query.
 
     Args:
         query_width: Dq.

@@ -13,8 +13,9 @@ from attent.attention.base import DotScore
 class ScaledDot(DotScore):
     """The dot product over the root of the width: score(q, k) = qᵀk / √Dk.
 
-    If the entries of q and k are independent with variance one, qᵀk has variance Dk; the division brings it back to one, so
-    that the softmax does not saturate. Vaswani et al. 2017, "Attention Is All You Need", §3.2.1 eq. 1 (arXiv:1706.03762).
+    If the entries of q and k are independent with variance one, qᵀk has variance Dk; the division brings it back to
+    one, so that the softmax does not saturate. Vaswani et al. 2017, "Attention Is All You Need", §3.2.1 eq. 1
+    (arXiv:1706.03762).
 
     Args:
         scale: the factor on qᵀk; 1/√Dk if not given.

@@ -16,8 +16,8 @@ from attent.errors import ArgumentError, ShapeError
 class GaussianWindow(Weighting):
     """The weights times a Gaussian about each query's center, exp(−(j − pᵢ)² / 2σ²), not normalized again.
 
-    Luong, Pham and Manning 2015, §3.2 eq. 10 (arXiv:1508.04025), whose σ is half of their window's D. Gradients reach the
-    centers.
+    Luong, Pham and Manning 2015, §3.2 eq. 10 (arXiv:1508.04025), whose σ is half of their window's D. Gradients reach
+    the centers.
 
     Args:
         centres: p, the key position that each query attends to, in tokens from 0, (B|1, Tq).

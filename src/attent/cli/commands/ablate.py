@@ -35,15 +35,26 @@ class HeadChanges(StrEnum):
 
 def ablate(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="Lines to translate or of text, also .gz; or examples with their labels.")],
+    file: Annotated[
+        str, typer.Argument(help="Lines to translate or of text, also .gz; or examples with their labels.")
+    ],
     target: Annotated[str | None, typer.Option(help="The references of lines to translate.")] = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="loss|bleu|accuracy|perplexity", help="What heads are judged by; the first that the run has.")
+        str | None,
+        typer.Option(
+            metavar="loss|bleu|accuracy|perplexity", help="What heads are judged by; the first that the run has."
+        ),
     ] = None,
-    change: Annotated[HeadChanges, typer.Option(help="What a head becomes, as for attent.intervene.")] = HeadChanges.zero,
+    change: Annotated[
+        HeadChanges, typer.Option(help="What a head becomes, as for attent.intervene.")
+    ] = HeadChanges.zero,
     limit: Annotated[int | None, typer.Option(min=1, help="The most examples to judge on; all unless given.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the heads judged in this file; a command that was killed goes on with it.")] = None,
-    validate: Annotated[str | None, typer.Option(metavar="FILE2", help="Other examples, to judge the five costliest heads on.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the heads judged in this file; a command that was killed goes on with it.")
+    ] = None,
+    validate: Annotated[
+        str | None, typer.Option(metavar="FILE2", help="Other examples, to judge the five costliest heads on.")
+    ] = None,
     validate_target: Annotated[str | None, typer.Option(metavar="TARGET2", help="Their references.")] = None,
     beam: Annotated[int | None, typer.Option(help="As for translate, with --metric bleu.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -52,22 +63,31 @@ def ablate(
 ) -> None:
     """Rank the heads of a run by what it loses when one of them is switched off.
 
-    Every head by itself is set to zero (or to --change), and the run judged: a translator by the loss of references, or, with --metric
-    bleu, by its own translations; a classifier by accuracy, a language model by perplexity, and one that fills blanks by the share of a
-    text's words that it guesses. A cost above 0 means that the run is worse without the head; intervals are of a paired bootstrap over
-    the examples. Beside it stand the mean entropy of the head's weights and the mean distance of what it looks at. That a head is cheap
-    does not mean that several cheap ones are.
+    Every head by itself is set to zero (or to --change), and the run judged: a translator by the loss of references,
+    or, with --metric bleu, by its own translations; a classifier by accuracy, a language model by perplexity, and one
+    that fills blanks by the share of a text's words that it guesses. A cost above 0 means that the run is worse without
+    the head; intervals are of a paired bootstrap over the examples. Beside it stand the mean entropy of the head's
+    weights and the mean distance of what it looks at. That a head is cheap does not mean that several cheap ones are.
     """
     settings = search_settings(beam=beam)
     from attent.runs.config import read_config
 
     task = read_config(run).task
-    is_translator, files = task == "translate", [name for name in (file, target, validate, validate_target) if name is not None]
+    is_translator, files = (
+        task == "translate",
+        [name for name in (file, target, validate, validate_target) if name is not None],
+    )
     refuse(
         ("-" in files, "heads are judged on files, which are read more than once: not on standard input"),
         (is_translator and target is None, "lines to translate need their references: --target FILE"),
-        (is_translator and (validate is None) != (validate_target is None), "--validate FILE2 and --validate-target TARGET2 go together"),
-        (not is_translator and (target or validate_target), "--target and --validate-target are for a run that translates"),
+        (
+            is_translator and (validate is None) != (validate_target is None),
+            "--validate FILE2 and --validate-target TARGET2 go together",
+        ),
+        (
+            not is_translator and (target or validate_target),
+            "--target and --validate-target are for a run that translates",
+        ),
         (beam is not None and metric != "bleu", "--beam is for --metric bleu"),
     )
     from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
@@ -87,7 +107,14 @@ def ablate(
     judge_of = partial(head_judge, tool, metric=metric, limit=limit, tokenize=tokenize, settings=settings)
     judge = judge_of(file, target)
     digests = [digest(Path(name)) if Path(name).is_file() else name for name in (file, target) if name is not None]
-    header = {"format": 1, "weights": digest(run / MODEL), "examples": digests, "limit": limit, "metric": metric, "change": change.value}
+    header = {
+        "format": 1,
+        "weights": digest(run / MODEL),
+        "examples": digests,
+        "limit": limit,
+        "metric": metric,
+        "change": change.value,
+    }
     if (kind := packed_linear.kind_of(tool.model)) is not Kind.FLOAT32:
         # layers are judged in float32, but not embeddings and logits
         header["dtype"] = kind.name.lower()
@@ -104,7 +131,10 @@ def ablate(
     if validate is not None:
         validation = Ablation(judge_of(validate, validate_target), change.value)
         summaries = head_summaries(validation.judge)
-        repeated = [validation.cost(cost.module, cost.head, summaries[cost.module, cost.head]) for cost in ranked(costs)[:VALIDATED]]
+        repeated = [
+            validation.cost(cost.module, cost.head, summaries[cost.module, cost.head])
+            for cost in ranked(costs)[:VALIDATED]
+        ]
         values["validation"] = _values(validation, repeated)
         lines += ["", f"the costliest on other examples, {_title(validation)}:", *ranking_lines(judge.metric, repeated)]
     write(json.dumps(values, indent=2) if as_json else "\n".join(lines))
@@ -118,5 +148,10 @@ def _title(ablation: Ablation) -> str:
 
 def _values(ablation: Ablation, costs: Sequence[HeadCost]) -> dict[str, Any]:
     metric = ablation.judge.metric
-    values: dict[str, Any] = {"metric": metric.name, "unit": metric.unit, "score": ablation.score, "examples": len(ablation.judge)}
+    values: dict[str, Any] = {
+        "metric": metric.name,
+        "unit": metric.unit,
+        "score": ablation.score,
+        "examples": len(ablation.judge),
+    }
     return {**values, "change": ablation.change, "heads": [asdict(cost) for cost in costs]}

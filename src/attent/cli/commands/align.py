@@ -24,38 +24,54 @@ INTERVAL = 10.0
 
 def align(
     run: RunFolder,
-    pairs: Annotated[str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - reads them.")] = None,
+    pairs: Annotated[
+        str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - reads them.")
+    ] = None,
     source: Annotated[str | None, typer.Option(help="The sources, a line each, also .gz; with --target.")] = None,
     target: Annotated[str | None, typer.Option(help="Their translations.")] = None,
-    layer: Annotated[int | None, typer.Option(min=0, help="Of those that look at the source, from 0; the last unless given.")] = None,
-    head: Annotated[str | None, typer.Option(help="From 0; or mean, over all heads.")] = None,
-    about: Annotated[str | None, typer.Option(help="Whether a row is about the token produced or read; produced unless given.")] = None,
-    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Link all above this weight, not the largest alone.")] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Link the run's tokens, not words.")] = False,
-    reverse: Annotated[Path | None, typer.Option(help="A run for the other direction, whose links are joined to these.")] = None,
-    symmetrization: Annotated[
-        str | None, typer.Option(help="How: intersection, union, grow-diag (so unless given), -final, -final-and.", metavar="WAY")
+    layer: Annotated[
+        int | None, typer.Option(min=0, help="Of those that look at the source, from 0; the last unless given.")
     ] = None,
-    gold: Annotated[str | None, typer.Option(help="Judge by the links of this file; or, of a run on dates: dates.")] = None,
+    head: Annotated[str | None, typer.Option(help="From 0; or mean, over all heads.")] = None,
+    about: Annotated[
+        str | None, typer.Option(help="Whether a row is about the token produced or read; produced unless given.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Link all above this weight, not the largest alone.")
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Link the run's tokens, not words.")] = False,
+    reverse: Annotated[
+        Path | None, typer.Option(help="A run for the other direction, whose links are joined to these.")
+    ] = None,
+    symmetrization: Annotated[
+        str | None,
+        typer.Option(help="How: intersection, union, grow-diag (so unless given), -final, -final-and.", metavar="WAY"),
+    ] = None,
+    gold: Annotated[
+        str | None, typer.Option(help="Judge by the links of this file; or, of a run on dates: dates.")
+    ] = None,
     one_based: Annotated[bool, typer.Option("--one-based", help="Words are counted from 1 in that file.")] = False,
-    choose: Annotated[bool, typer.Option("--best-head", help="Choose layer, head and what rows are about, by --gold or without.")] = False,
+    choose: Annotated[
+        bool, typer.Option("--best-head", help="Choose layer, head and what rows are about, by --gold or without.")
+    ] = False,
     best: Annotated[bool, typer.Option("--best", help="The same, and keep the choice with the run.")] = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """Align given translations: one pair in, one line of links out, in order, such as 0-0 1-2, source-target from 0.
 
-    The run is given each target, and each of its words is linked to the source word that is looked at most. Words are what
-    spaces part; of a word's pieces weights are summed where they are looked at, and averaged where they look. The weights
-    of a step may tell of the token produced or of the token read in: --about says which is meant.
+    The run is given each target, and each of its words is linked to the source word that is looked at most. Words are
+    what spaces part; of a word's pieces weights are summed where they are looked at, and averaged where they look. The
+    weights of a step may tell of the token produced or of the token read in: --about says which is meant.
 
-    With --gold there are no lines but alignment error rate, precision and recall. A gold file has a line a pair, 0-0 for sure
-    links and 0?2 or 0p2 for possible ones. --gold dates judges a run on dates by its held-out sets, whose links are known,
-    character by character. --best-head chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
-    chose on the others. Without --gold it chooses by the first 200 pairs as they are: the attention whose links are the source words
-    that translations lose most without; with --reverse, by 1,000, of each run the one whose links agree best with the other run's.
-    --best does the same, of a run on dates without a file too, and keeps the choice with the run, or with each run: alignments of it,
-    and the tags of markup, are read from there from now on, unless --layer, --head or --about say else.
+    With --gold there are no lines but alignment error rate, precision and recall. A gold file has a line a pair, 0-0
+    for sure links and 0?2 or 0p2 for possible ones. --gold dates judges a run on dates by its held-out sets, whose
+    links are known, character by character. --best-head chooses on half of the pairs, drawn at random (of dates, on
+    validation), and judges what it chose on the others. Without --gold it chooses by the first 200 pairs as they are:
+    the attention whose links are the source words that translations lose most without; with --reverse, by 1,000, of
+    each run the one whose links agree best with the other run's. --best does the same, of a run on dates without a file
+    too, and keeps the choice with the run, or with each run: alignments of it, and the tags of markup, are read from
+    there from now on, unless --layer, --head or --about say else.
     """
     from attent.evaluation.pharaoh import pharaoh
     from attent.evaluation.symmetrization import symmetrize
@@ -66,8 +82,8 @@ def align(
         gold = generated_name(read_config(run).corpus)
         if gold is None:
             raise ArgumentError(
-                "--best chooses by known links, which the corpus of this run has not: --gold FILE names some; or by pairs: "
-                "name a file of them"
+                "--best chooses by known links, which the corpus of this run has not: --gold FILE names some; or by "
+                "pairs: name a file of them"
             )
     option, choose = "--best" if best else "--best-head", choose or best
     is_generated = gold in GENERATED
@@ -77,11 +93,23 @@ def align(
             choose and any(value is not None for value in (layer, head, about)),
             f"{option} chooses layer, head and what rows are about: give none of them",
         ),
-        (choose and gold is not None and reverse is not None, f"{option} chooses by --gold or by --reverse, not by both"),
-        (choose and gold is None and threshold is not None, f"{option} without --gold chooses by the largest weights: give no --threshold"),
-        (symmetrization is not None and reverse is None, "--symmetrization joins the links of two runs: --reverse names the other one"),
+        (
+            choose and gold is not None and reverse is not None,
+            f"{option} chooses by --gold or by --reverse, not by both",
+        ),
+        (
+            choose and gold is None and threshold is not None,
+            f"{option} without --gold chooses by the largest weights: give no --threshold",
+        ),
+        (
+            symmetrization is not None and reverse is None,
+            "--symmetrization joins the links of two runs: --reverse names the other one",
+        ),
         (tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
-        (one_based and (gold is None or is_generated), "--one-based says how a file of links is written: give it by --gold"),
+        (
+            one_based and (gold is None or is_generated),
+            "--one-based says how a file of links is written: give it by --gold",
+        ),
         (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
     )
     method = symmetrization or SYMMETRIZATION
@@ -94,7 +122,9 @@ def align(
     translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)
     if is_generated:
         if any(value is not None for value in (pairs, source, target, reverse)) or tokens:
-            raise ArgumentError(f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens")
+            raise ArgumentError(
+                f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens"
+            )
         selector = judge_generated(run, translator, selector, threshold, choose=choose)
         if best:
             keep_choice(run, selector)

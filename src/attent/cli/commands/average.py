@@ -15,7 +15,9 @@ from attent.errors import ArgumentError
 def average(
     run: RunFolder,
     last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
-    best: Annotated[int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")] = None,
+    best: Annotated[
+        int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")
+    ] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Make the mean of several checkpoints the run's weights; `--best 1` gives back the best one's.
@@ -39,14 +41,18 @@ def average(
         count = last or best or len(checkpoints)
         if not checkpoints or count > len(checkpoints):
             kind = "best" if last is None else "last"
-            raise ArgumentError(f"{run} has {len(checkpoints)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
+            raise ArgumentError(
+                f"{run} has {len(checkpoints)} of the {kind} checkpoints; training.keep_{kind} says how many are kept"
+            )
         chosen = sorted(checkpoints[:count])
         updates = [int(path.name) for path in chosen]
         model = read(run, trust_code=trust_code).model
         average_checkpoints([weights_file(path) for path in chosen], model)
         # the results belong to other weights
         outcome = config.training.get("outcome", {}) | {"averaged": updates}
-        config = config.model_copy(update={"results": {}, "alignment": None, "training": config.training | {"outcome": outcome}})
+        config = config.model_copy(
+            update={"results": {}, "alignment": None, "training": config.training | {"outcome": outcome}}
+        )
         write_config(without_digest(config), run)
         write_weights(config, model, run)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 bench = typer.Typer(help="Measure speed and memory on this machine, beside plain PyTorch.", rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="Print values as JSON.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given."),
+]
 SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
 ModelKind = StrEnum("ModelKind", ("transformer", "rnn"))
 DType = StrEnum("DType", ("float32", "bfloat16", "float16"))
@@ -32,13 +35,16 @@ DType = StrEnum("DType", ("float32", "bfloat16", "float16"))
 def measurements(
     context: typer.Context,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure which attention is faster on this machine, and decide by that from now on.")
+        bool,
+        typer.Option(
+            "--calibrate", help="Measure which attention is faster on this machine, and decide by that from now on."
+        ),
     ] = False,
 ) -> None:
     """Measure speed and memory on this machine, beside plain PyTorch: both sides in turn, after a warm-up.
 
-    A table goes to standard output, in Markdown; what is being measured to standard error. --calibrate takes about half a minute; its
-    choice is a small file, whose path it prints.
+    A table goes to standard output, in Markdown; what is being measured to standard error. --calibrate takes about half
+    a minute; its choice is a small file, whose path it prints.
     """
     refuse((calibrate and context.invoked_subcommand is not None, "--calibrate stands alone: attent bench --calibrate"))
     if calibrate:
@@ -51,17 +57,24 @@ def measurements(
 
 @bench.command()
 def attention(
-    score: Annotated[list[str] | None, typer.Option(help="By name; may be repeated. scaled_dot and additive unless given.")] = None,
+    score: Annotated[
+        list[str] | None, typer.Option(help="By name; may be repeated. scaled_dot and additive unless given.")
+    ] = None,
     shape: Annotated[
-        list[str] | None, typer.Option(metavar="B,H,T,D", help="Sequences, heads, tokens, features of a head; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="B,H,T,D", help="Sequences, heads, tokens, features of a head; may be repeated."),
     ] = None,
     dtype: Annotated[DType, typer.Option(help="Of queries, keys and values.")] = DType.float32,
     causal: Annotated[bool, typer.Option("--causal", help="No query sees a later key.")] = False,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="The share of weights dropped.")] = 0.0,
     threads: Threads = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often each side is timed at most.")] = 15,
-    seconds: Annotated[float, typer.Option(min=0.0, help="No new round begins after so long, the third excepted.")] = 3.0,
-    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Whether to measure memory, in a process for each side.")] = True,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="No new round begins after so long, the third excepted.")
+    ] = 3.0,
+    memory: Annotated[
+        bool, typer.Option("--memory/--no-memory", help="Whether to measure memory, in a process for each side.")
+    ] = True,
     device: Device = AUTO,
     as_json: Json = False,
 ) -> None:
@@ -78,14 +91,17 @@ def attention(
     shapes = [parse_shape(text) for text in shape or SHAPES]
     torch_device = device_of(device)
     with limit_threads(threads):
-        cases = [Case(name, sizes, dtype.name, causal, dropout, torch_device) for name in score or SCORES for sizes in shapes]
+        cases = [
+            Case(name, sizes, dtype.name, causal, dropout, torch_device) for name in score or SCORES for sizes in shapes
+        ]
         show(compare(cases, rounds=rounds, seconds=seconds, memory=memory, say=say), as_json=as_json)
 
 
 @bench.command()
 def train(
     data: Annotated[
-        Path | None, typer.Option(help="Multi30k's folder, or pairs in a .tsv or .jsonl, also .gz; made-up sentences unless given.")
+        Path | None,
+        typer.Option(help="Multi30k's folder, or pairs in a .tsv or .jsonl, also .gz; made-up sentences unless given."),
     ] = None,
     model: Annotated[
         ModelKind, typer.Option(help="transformer, or rnn: recurrent layers with Bahdanau's attention.")
@@ -93,10 +109,14 @@ def train(
     preset: Annotated[str | None, typer.Option(help="Of a transformer: tiny (unless given), small or base.")] = None,
     pieces: Annotated[int, typer.Option(min=5, help="Tokens in the vocabulary.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
-    threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; on a CPU 1 and all unless given.")] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(min=1, help="May be repeated; on a CPU 1 and all unless given.")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds that count; one more warms up.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Of each side in a round.")] = 5,
-    compiled: Annotated[bool, typer.Option("--compile", help="Measure PyTorch under torch.compile too, which takes minutes.")] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Measure PyTorch under torch.compile too, which takes minutes.")
+    ] = False,
     device: Device = AUTO,
     as_json: Json = False,
 ) -> None:
@@ -107,7 +127,10 @@ def train(
     is_rnn = model is ModelKind.rnn
     refuse(
         (is_rnn and preset is not None, "--preset is for --model transformer"),
-        (is_rnn and compiled, "--compile is for --model transformer; a loop over the words of a sentence takes too long to compile"),
+        (
+            is_rnn and compiled,
+            "--compile is for --model transformer; a loop over the words of a sentence takes too long to compile",
+        ),
     )
     import torch
 
@@ -138,7 +161,9 @@ def translate(
     run: RunFolder,
     file: Annotated[Path, typer.Argument(help="Lines to translate, also .gz.")],
     lines: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1000,
-    single_lines: Annotated[int, typer.Option("--alone", min=0, help="How many are also translated one at a time.")] = 100,
+    single_lines: Annotated[
+        int, typer.Option("--alone", min=0, help="How many are also translated one at a time.")
+    ] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
     dtype: Weights = None,
@@ -146,9 +171,9 @@ def translate(
     trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
-    """Translation by our own engine and by each that the run was exported to: lines a second by batch, and how long one line takes.
+    """Translation by our own engine and by each that the run was exported to.
 
-    Our own computes on --device, the others on the CPU.
+    Lines a second by batch, and how long one line takes. Our own computes on --device, the others on the CPU.
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
@@ -178,7 +203,8 @@ def generate(
     run: RunFolder,
     tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Tokens of each text.")] = 64,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Texts written side by side; may be repeated. 1, 8 and 32 unless given.")
+        list[int] | None,
+        typer.Option(min=1, help="Texts written side by side; may be repeated. 1, 8 and 32 unless given."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
@@ -187,10 +213,11 @@ def generate(
     trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
-    """Text generation by a language model, in new tokens a second: greedily, each text from its beginning and as long as asked for.
+    """Text generation by a language model, in new tokens a second.
 
-    Ours with its compiled step and by its modules, which both keep keys and values; plain PyTorch, which reads all of the text again for
-    each token; and, where transformers is installed, its GPT-2, which keeps them. The peers have the model's sizes and untrained weights.
+    Greedily, each text from its beginning and as long as asked for. Ours with its compiled step and by its modules,
+    which both keep keys and values; plain PyTorch, which reads all of the text again for each token; and, where
+    transformers is installed, its GPT-2, which keeps them. The peers have the model's sizes and untrained weights.
     """
     from attent.experiments.bench_generation import BATCH_SIZES, compare
 

@@ -25,14 +25,19 @@ def classify(
         str,
         typer.Argument(
             metavar="[FILE|TEXT|-]",
-            help="A picture, a folder of them, an .npz, digits; or a text, a file of lines; - for lines, or for names of pictures.",
+            help="A picture, a folder of them, an .npz, digits; or a text, a file of lines; - for lines, or for names "
+            "of pictures.",
         ),
     ] = "-",
     top_k: Annotated[int, typer.Option(min=1, help="How many of the likeliest classes to name.")] = 1,
-    attention: Annotated[Path | None, typer.Option(help="Draw where it looked into this file, PNG or SVG; HTML is a page.")] = None,
+    attention: Annotated[
+        Path | None, typer.Option(help="Draw where it looked into this file, PNG or SVG; HTML is a page.")
+    ] = None,
     row: Annotated[int | None, typer.Option(min=0, help="Classify this example alone, from 0.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Take dark for light: for ink on paper.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")
+    ] = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -56,18 +61,28 @@ def classify(
         say(f"drawn into {attention}")
     for name, prediction in zip(names, predictions, strict=True):
         pairs = [] if prediction is None else list(zip(prediction.labels, prediction.probabilities, strict=True))
-        write(_json(name, pairs) if as_json else "\t".join(cell for label, share in pairs for cell in (label, f"{share:.4f}")))
+        write(
+            _json(name, pairs)
+            if as_json
+            else "\t".join(cell for label, share in pairs for cell in (label, f"{share:.4f}"))
+        )
     if any(prediction is None and name.strip() for name, prediction in zip(names, predictions, strict=True)):
         raise typer.Exit(2)
 
 
 def _classify(classifier: Classifier, data: Data, top_k: int, first: int) -> Sequence[Prediction | None]:
-    """Return the prediction of each example; None of an empty line, and of a line that is too long, which is reported."""
+    """Return the prediction of each example.
+
+    None of an empty line, and of a line that is too long, which is reported.
+    """
     if not isinstance(data, tuple):
         return classifier.classify(data, best=top_k)
     too_long = {*classifier.too_long(classifier.examples(data)).tolist()}
     for row in sorted(too_long):
-        say(f"line {first + row + 1}: not classified: more than the {classifier.longest} tokens that this model can read")
+        say(
+            f"line {first + row + 1}: not classified: more than the {classifier.longest} tokens that this model can "
+            "read"
+        )
     rows = [row for row, text in enumerate(data) if text.strip() and row not in too_long]
     predictions = dict(zip(rows, classifier.classify([data[row] for row in rows], best=top_k), strict=True))
     return [predictions.get(row) for row in range(len(data))]

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import AUTO, Device, LengthForm, TargetLanguage, TrustCode, device_of, known_language, search_settings
+from attent.cli.options import (
+    AUTO,
+    Device,
+    LengthForm,
+    TargetLanguage,
+    TrustCode,
+    device_of,
+    known_language,
+    search_settings,
+)
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -22,9 +31,15 @@ compare = typer.Typer(help="Train models beside each other, and draw what comes 
 
 RUNS = "runs/compare-"
 Out = Annotated[Path | None, typer.Option(help=f"The comparison's folder; {RUNS}NAME unless given.")]
-Minutes = Annotated[float | None, typer.Option(min=0.0, help="The most that each training takes; the comparison's own unless given.")]
-Updates = Annotated[int | None, typer.Option(min=1, help="How many each training has; the comparison's own unless given.")]
-Seeds = Annotated[int | None, typer.Option(min=1, help="How often each model is trained, with the seeds 1, 2 and so on.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.0, help="The most that each training takes; the comparison's own unless given.")
+]
+Updates = Annotated[
+    int | None, typer.Option(min=1, help="How many each training has; the comparison's own unless given.")
+]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, help="How often each model is trained, with the seeds 1, 2 and so on.")
+]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME…", help="Only these models.")]
 # Pairs of one's own, as `attent train` names them.
 Train = Annotated[str | None, typer.Option(help="Instead of dates, pairs of your own: a .tsv or .jsonl, also .gz.")]
@@ -43,9 +58,9 @@ def comparisons() -> None:
 
     `runs` compares what is trained already.
 
-    Every training is a run folder within the comparison's. Called again, a comparison goes on where it was interrupted, and what is
-    trained is not trained again. The table goes to standard output; it stands in the folder too, with pictures and with JSON that
-    holds every point. Intervals are 95 % by resampling the test sentences.
+    Every training is a run folder within the comparison's. Called again, a comparison goes on where it was interrupted,
+    and what is trained is not trained again. The table goes to standard output; it stands in the folder too, with
+    pictures and with JSON that holds every point. Intervals are 95 % by resampling the test sentences.
     """
 
 
@@ -62,12 +77,24 @@ def length(
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
-    On dates joined 1 to 3 at a time, and on captions joined 1 to 5, a sixth of them longer than sixty words, trained and tested so.
-    Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
+    On dates joined 1 to 3 at a time, and on captions joined 1 to 5, a sixth of them longer than sixty words, trained
+    and tested so. Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2
+    seeds.
     """
     from attent.experiments.compare_length import compare
 
-    _run(context, compare, "length", copy, out=out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
+    _run(
+        context,
+        compare,
+        "length",
+        copy,
+        out=out,
+        data=data,
+        minutes=minutes,
+        updates=updates,
+        seeds=seeds,
+        models=_names(models),
+    )
 
 
 @compare.command()
@@ -80,7 +107,10 @@ def scores(
     models: Models = None,
     scores: Annotated[
         str | None,
-        typer.Option(metavar="NAME,NAME…", help="Only these scores; local-m and local-p count as such, and module:Class is one's own."),
+        typer.Option(
+            metavar="NAME,NAME…",
+            help="Only these scores; local-m and local-p count as such, and module:Class is one's own.",
+        ),
     ] = None,
     train: Train = None,
     train_source: TrainSource = None,
@@ -133,7 +163,17 @@ def normalizers(
     text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
     options = {"models": _names(models), "normalizers": _names(normalizers), "text": text}
     normalizers_compared = partial(compare, slot="normalizers")
-    _run(context, normalizers_compared, "normalizers", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+    _run(
+        context,
+        normalizers_compared,
+        "normalizers",
+        copy,
+        out=out,
+        minutes=minutes,
+        updates=updates,
+        seeds=seeds,
+        **options,
+    )
 
 
 @compare.command()
@@ -142,7 +182,9 @@ def runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
     source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
     target: Annotated[Path, typer.Option(help="Their references.")],
-    tokenize: Annotated[str | None, typer.Option(help="How sacreBLEU cuts these; by the target's language unless given.")] = None,
+    tokenize: Annotated[
+        str | None, typer.Option(help="How sacreBLEU cuts these; by the target's language unless given.")
+    ] = None,
     target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
@@ -162,7 +204,12 @@ def runs(
     language = known_language(target_language) or read_config(runs[0]).target_language
     tokenize = tokenize or bleu_tokenizer(language)
     folder = Path(f"{RUNS}runs") if out is None else out
-    options: dict[str, Any] = {"settings": settings, "tokenize": tokenize, "lowercase": lowercase, "device": device_of(device)}
+    options: dict[str, Any] = {
+        "settings": settings,
+        "tokenize": tokenize,
+        "lowercase": lowercase,
+        "device": device_of(device),
+    }
     _write(context, compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
 
 
@@ -185,7 +232,13 @@ def why(
 
 
 def _run(
-    context: typer.Context, experiment: Callable[..., ModelComparison], name: str, copy: Path | None, *, out: Path | None, **options: Any
+    context: typer.Context,
+    experiment: Callable[..., ModelComparison],
+    name: str,
+    copy: Path | None,
+    *,
+    out: Path | None,
+    **options: Any,
 ) -> None:
     from attent.experiments.trainings import Options
 
@@ -216,7 +269,9 @@ def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] |
     if folder is not None and not named:
         raise ArgumentError("--data is the folder of --train, or of --train-source and --train-target")
     if STANDARD_INPUT in named.values():
-        raise ArgumentError("standard input can be read once, and a comparison reads the pairs for each training: put them into a file")
+        raise ArgumentError(
+            "standard input can be read once, and a comparison reads the pairs for each training: put them into a file"
+        )
     return (named if folder is None else resolve_files(named, folder)) or None
 
 

@@ -16,7 +16,9 @@ data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=
 @data.command()
 def multi30k(
     out: Annotated[Path, typer.Option(help="The folder to put it in.")],
-    source: Annotated[Path | None, typer.Option("--from", help="A folder that has the files, instead of downloading them.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A folder that has the files, instead of downloading them.")
+    ] = None,
 ) -> None:
     """Multi30k: image captions in English, German, French and Czech, raw and tokenized, each file checked."""
     from attent.data.multi30k import multi30k as fetch
@@ -59,15 +61,23 @@ def date_languages(
 @data.command()
 def stories(
     out: Annotated[Path, typer.Option(help="The folder to put it in.")],
-    kinds: Annotated[str, typer.Option(help="Of questions, with commas between: one, two, three, yes-no, count, list.")] = "all",
+    kinds: Annotated[
+        str, typer.Option(help="Of questions, with commas between: one, two, three, yes-no, count, list.")
+    ] = "all",
     stories: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 20_000,
     held_out: Annotated[int, typer.Option(min=1, help="How many to validate on, and how many to judge by.")] = 1_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same stories.")] = 0,
     with_support: Annotated[
-        bool, typer.Option("--with-support", help="Let the supporting sentences precede each answer of a .tsv, to be learnt with it.")
+        bool,
+        typer.Option(
+            "--with-support", help="Let the supporting sentences precede each answer of a .tsv, to be learnt with it."
+        ),
     ] = False,
 ) -> None:
-    """Small stories with a question each, whose supporting sentences are known: train, valid and test, each .tsv and .jsonl."""
+    """Small stories with a question each, whose supporting sentences are known.
+
+    Train, valid and test, each .tsv and .jsonl.
+    """
     from attent.data.stories import KINDS, StoriesSettings
     from attent.data.stories import stories as make
 

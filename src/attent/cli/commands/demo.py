@@ -33,10 +33,14 @@ DRAWN = (DATES[0], DATES[4])
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help=f"The run folder to be; {OUT.as_posix()}, replacing an older one, unless given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"The run folder to be; {OUT.as_posix()}, replacing an older one, unless given.")
+    ] = None,
     minutes: Annotated[float | None, typer.Option(help="Train for so long; about two unless given.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
-    date: Annotated[list[str] | None, typer.Option(help='A date to translate, such as "fr | mardi 3 mars 2026"; may be repeated.')] = None,
+    date: Annotated[
+        list[str] | None, typer.Option(help='A date to translate, such as "fr | mardi 3 mars 2026"; may be repeated.')
+    ] = None,
     device: Device = AUTO,
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
@@ -56,10 +60,16 @@ def demo(
     results = follow(run_settings, folder, replace=out is None)
     translator = load(folder, torch_device)
     texts = (*DATES, *(date or ()))
-    column, translations = max(map(width, texts)), translator.translate([respell(text, translator.source_tokenizer) for text in texts])
+    column, translations = (
+        max(map(width, texts)),
+        translator.translate([respell(text, translator.source_tokenizer) for text in texts]),
+    )
     pairs = zip(texts, translations, strict=True)
     write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
-    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), color=use_color())}\n")
+    print(
+        "\nWhat it looks at while it writes each character:\n\n"
+        f"{heat_map(panel_of(translator.map(DRAWN[0])), color=use_color())}\n"
+    )
     _draw(translator, folder / PICTURES)
     print("Next:")
     for command in (

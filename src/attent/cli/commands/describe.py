@@ -16,7 +16,9 @@ UNWRAPPED = 10_000
 
 def describe(
     run: RunFolder,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the architecture into this file too.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the architecture into this file too.")
+    ] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
@@ -31,7 +33,9 @@ def describe(
     loaded_run = read(run, trust_code=trust_code)
     sizes = [f"{tokenizer.size} {name}" for name, tokenizer in loaded_run.tokenizers.items()]
     languages = [loaded_run.config.languages] if loaded_run.config.languages else []
-    title = ", ".join([f"{run}: {type(loaded_run.model).__name__}", *languages, *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
+    title = ", ".join(
+        [f"{run}: {type(loaded_run.model).__name__}", *languages, *([f"{' and '.join(sizes)} tokens"] if sizes else [])]
+    )
     console = Console(highlight=False)
     if not console.is_terminal:
         # a file or a pipe has no width

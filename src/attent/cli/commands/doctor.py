@@ -36,10 +36,14 @@ class Findings:
 def doctor() -> None:
     """Say what attent runs on: versions, extras, devices, the compiled extension, the processor's row, and folders.
 
-    The exit code is 0 unless something is broken: a required library that is missing or too old, or an extension that does not load.
+    The exit code is 0 unless something is broken: a required library that is missing or too old, or an extension that
+    does not load.
     """
     findings = Findings()
-    findings.add("attent", f"{_version('attent') or 'not installed'}, Python {platform.python_version()}, {platform.platform(terse=True)}")
+    findings.add(
+        "attent",
+        f"{_version('attent') or 'not installed'}, Python {platform.python_version()}, {platform.platform(terse=True)}",
+    )
     _report_packages(findings)
     try:
         _report_machine(findings)
@@ -51,7 +55,9 @@ def doctor() -> None:
             findings.problems.append(f"attent cannot compute here: {one_line(error) or type(error).__name__}")
     data = os.environ.get(DATA)
     missing = "" if data is None or Path(data).is_dir() else ", which is no folder"
-    findings.add("data", f"{DATA} is not set; it names the folder of corpora" if data is None else f"{data} ({DATA}){missing}")
+    findings.add(
+        "data", f"{DATA} is not set; it names the folder of corpora" if data is None else f"{data} ({DATA}){missing}"
+    )
     write("\n".join(findings.lines))
     for problem in findings.problems:
         say(f"broken: {problem}")
@@ -90,14 +96,21 @@ def _report_packages(findings: Findings) -> None:
         if extra is None:
             required.append(f"{package} {installed or 'missing'}")
             if not is_usable:
-                findings.problems.append(f"{package} {installed or ''} is too old" if installed else f"{package} is not installed")
+                findings.problems.append(
+                    f"{package} {installed or ''} is too old" if installed else f"{package} is not installed"
+                )
                 findings.problems[-1] += f": pip install --upgrade '{package}>={oldest}'"
         elif extra != "dev":
             extras[extra] = extras.get(extra, True) and is_usable
     findings.add("required", ", ".join(required) or "unknown: attent is not installed, and runs from its source")
     for title, is_installed in (("extras", True), ("missing", False)):
         names = [extra for extra, value in sorted(extras.items()) if value is is_installed]
-        findings.add(title, ", ".join(names) + ("" if is_installed else "  (optional: pip install 'attent[NAME]')") if names else "none")
+        findings.add(
+            title,
+            ", ".join(names) + ("" if is_installed else "  (optional: pip install 'attent[NAME]')")
+            if names
+            else "none",
+        )
 
 
 def _report_machine(findings: Findings) -> None:
@@ -117,10 +130,17 @@ def _report_machine(findings: Findings) -> None:
         findings.problems.append(f"the extension does not load ({problem}): install attent again, which compiles it")
     else:
         compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-        remedy = f"install attent again, which finds {compiler}" if compiler else f"no compiler is here ({', '.join(COMPILERS)})"
+        remedy = (
+            f"install attent again, which finds {compiler}"
+            if compiler
+            else f"no compiler is here ({', '.join(COMPILERS)})"
+        )
         findings.add("extension", f"not compiled, and plain PyTorch computes the same, more slowly: {remedy}")
     file = calibration_file()
     chosen = f"as {file} says" if file.is_file() else "by its class"
-    findings.add("processor", f"{processor()}: row {current_row().name}, {chosen}; {torch.get_num_threads()} threads, {core_count()} cores")
+    findings.add(
+        "processor",
+        f"{processor()}: row {current_row().name}, {chosen}; {torch.get_num_threads()} threads, {core_count()} cores",
+    )
     files = sorted(path.name for path in file.parent.iterdir()) if file.parent.is_dir() else []
     findings.add("cache", f"{file.parent} ({', '.join(files) or 'empty'})")

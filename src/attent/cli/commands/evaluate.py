@@ -29,15 +29,26 @@ if TYPE_CHECKING:
 def evaluate(
     run: RunFolder,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    source: Annotated[Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")
+    ] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Of a language model: lines whose tokens it predicts, each blank or next one.")] = None,
-    against: Annotated[Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")] = None,
-    images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="Of a language model: lines whose tokens it predicts, each blank or next one.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")
+    ] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")
+    ] = None,
     labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
     tokenize: Annotated[
         str | None,
-        typer.Option(help="How sacreBLEU cuts these into words, by the target's language unless given; none if that has been done."),
+        typer.Option(
+            help="How sacreBLEU cuts these into words, by the target's language unless given; none if that has been "
+            "done."
+        ),
     ] = None,
     target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
@@ -93,12 +104,18 @@ def evaluate(
             raise RunError(f"{run} fills blanks, and is judged on a text: attent evaluate {run} --text FILE")
         must_do(run, config, task)
     for other_task, values in options.items():
-        if other_task != task and (names := [name for name, value in values.items() if value is not None and name not in options[task]]):
+        if other_task != task and (
+            names := [name for name, value in values.items() if value is not None and name not in options[task]]
+        ):
             raise ArgumentError(f"{names[0]} is for a run that {DOES[other_task][0]}, not for one that {DOES[task][0]}")
     if task == "translate" and (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     of_files = {"--lowercase": lowercase or None, "--tokenize": tokenize, "--target-language": target_language}
-    if task == "translate" and source is None and (names := [name for name, value in of_files.items() if value is not None]):
+    if (
+        task == "translate"
+        and source is None
+        and (names := [name for name, value in of_files.items() if value is not None])
+    ):
         raise ArgumentError(f"{names[0]} is for --source FILE --target FILE")
     if task == "text-generation" and text is None and against is not None:
         raise ArgumentError("--against goes with --text FILE")
@@ -121,6 +138,8 @@ def evaluate(
         from attent.evaluation.metrics import bleu_tokenizer
 
         language = known_language(target_language) or model.config.target_language
-        evaluate_translations(model, source, target, settings, tokenize or bleu_tokenizer(language), lowercase=lowercase, as_json=as_json)
+        evaluate_translations(
+            model, source, target, settings, tokenize or bleu_tokenizer(language), lowercase=lowercase, as_json=as_json
+        )
     else:
         evaluate_held_out(run, model, settings, as_json=as_json)

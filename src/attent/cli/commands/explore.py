@@ -28,16 +28,29 @@ PATIENCE = 3.0
 
 def explore(
     run: RunOrModel,
-    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
+    second_run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")
+    ] = None,
     text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
-    file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,
-    score: Annotated[str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")
+    ] = None,
     normalizer: Annotated[str | None, typer.Option(help="Beside it the same run with this normalizer.")] = None,
-    longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = MAX_LENGTH,
-    host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
+    longest: Annotated[
+        int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")
+    ] = MAX_LENGTH,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on, that of this machine alone unless given.")
+    ] = HOST,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:PORT]", help="The name by which browsers may ask, needed where others reach --host; repeatable."),
+        typer.Option(
+            metavar="NAME[:PORT]",
+            help="The name by which browsers may ask, needed where others reach --host; repeatable.",
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
@@ -45,17 +58,20 @@ def explore(
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Type a text and watch what a run makes of it, with the attention of every layer and head; change a token, and it goes on from there.
+    """Type a text and watch what a run makes of it, with the attention of every layer and head.
 
-    A server of this machine, which answers only the page that it gave: behind # in the address stands a token, new at each start.
-    Weights are computed when they are looked at, so that a text of tens of thousands of tokens can be zoomed into. Ctrl-C ends it.
-    Of a Hugging Face model the page shows one text, or one picture: that of --text.
+    Change a token, and it goes on from there. A server of this machine, which answers only the page that it gave:
+    behind # in the address stands a token, new at each start. Weights are computed when they are looked at, so that a
+    text of tens of thousands of tokens can be zoomed into. Ctrl-C ends it. Of a Hugging Face model the page shows one
+    text, or one picture: that of --text.
     """
     import webbrowser
 
     check_utf8(text, "--text")
     if second_run is not None and (score or normalizer):
-        raise ArgumentError("RUN2 shows another run beside the first, --score and --normalizer the same with another part: one of them")
+        raise ArgumentError(
+            "RUN2 shows another run beside the first, --score and --normalizer the same with another part: one of them"
+        )
     registry.check("score", score)
     registry.check("normalizer", normalizer)
     from attent.serve.explorer import Explorer
@@ -66,18 +82,27 @@ def explore(
     torch_device = device_of(device)
     model = pretrained(run, torch_device, download=download)
     if model is None:
-        loaded_runs, text = _load_runs((run, second_run), text, file, score, normalizer, device=torch_device, trust_code=trust_code)
+        loaded_runs, text = _load_runs(
+            (run, second_run), text, file, score, normalizer, device=torch_device, trust_code=trust_code
+        )
         explorer = Explorer(loaded_runs, text=text, longest=longest)
     else:
         refuse(
-            (second_run or score or normalizer, "a Hugging Face model is explored by itself, without RUN2, --score and --normalizer"),
+            (
+                second_run or score or normalizer,
+                "a Hugging Face model is explored by itself, without RUN2, --score and --normalizer",
+            ),
             (bool(text) is (file is not None), "a Hugging Face model reads one text: that of --text, or of --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
     server = ExploreServer(explorer, host=host, port=port, allowed_hosts=allowed_host or ())
     try:
         print(server.address, flush=True)
-        say("Ctrl-C ends it" if server.is_local else f"whoever reaches {host} can ask by this address, unencrypted; Ctrl-C ends it")
+        say(
+            "Ctrl-C ends it"
+            if server.is_local
+            else f"whoever reaches {host} can ask by this address, unencrypted; Ctrl-C ends it"
+        )
         if browse:
             webbrowser.open(server.address)
         server.wait()
@@ -111,7 +136,9 @@ def _load_runs(
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     loaded_runs = [first]
     if second_run or score or normalizer:
-        loaded_runs.append(load_run(second_run or run, score=score, normalizer=normalizer, device=device, trust_code=trust_code))
+        loaded_runs.append(
+            load_run(second_run or run, score=score, normalizer=normalizer, device=device, trust_code=trust_code)
+        )
     return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], text or file_text
 
 

@@ -22,21 +22,26 @@ def export(
     to: Annotated[
         Target,
         typer.Option(
-            help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; marian, a folder that "
-            "Hugging Face's transformers reads."
+            help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; "
+            "marian, a folder that Hugging Face's transformers reads."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
-    quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
-    source: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
+    quantization: Annotated[
+        str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")
+    ] = None,
     target: Annotated[Path | None, typer.Option(help="Their references, for BLEU and chrF2.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
-    The first lines of --source, or of the run's validation, are translated by both, greedily and with a beam of 5; how many differ
-    is said, with the first of them, and BLEU and chrF2 of both where there are references. Then
-    `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to logits.
+    The first lines of --source, or of the run's validation, are translated by both, greedily and with a beam of 5; how
+    many differ is said, with the first of them, and BLEU and chrF2 of both where there are references. Then
+    `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to
+    logits.
     """
     from attent.export.exporting import export as export_run
     from attent.runs.config import must_do, read_config
@@ -53,13 +58,18 @@ def export(
     must_do(run, config, "translate")
     if to is Target.marian:
         if quantization is not None or source is not None:
-            raise ArgumentError("a Marian checkpoint is written in float32 and not compared: it takes neither --quantization nor --source")
+            raise ArgumentError(
+                "a Marian checkpoint is written in float32 and not compared: it takes neither --quantization nor "
+                "--source"
+            )
         _export_marian(run, out or run / "export" / to.name, trust_code=trust_code)
         return
     # the engines take UTF-8 names alone
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, references=target, trust_code=trust_code)
+    folder, comparison = export_run(
+        run, to.name, out, quantization=quantization, sample=source, references=target, trust_code=trust_code
+    )
     write("\n".join(comparison.report(to.name if quantization is None else f"{to.name}, {quantization}")))
     print(folder)
 

@@ -25,11 +25,17 @@ ATTENDED = 5
 
 def fill(
     run: RunOrModel,
-    text: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")] = "-",
+    text: Annotated[
+        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")
+    ] = "-",
     top_k: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
-    layer: Annotated[int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")] = None,
+    layer: Annotated[
+        int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")
+    ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="The same of one head, from 0.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")
+    ] = False,
     download: Download = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,

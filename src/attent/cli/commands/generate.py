@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 
 def generate(
     run: RunFolder,
-    prompt: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="How the text begins, a file of such lines, or -.")] = "",
+    prompt: Annotated[
+        str, typer.Argument(metavar="[TEXT|FILE|-]", help="How the text begins, a file of such lines, or -.")
+    ] = "",
     max_new_tokens: Annotated[int, typer.Option(help="Tokens after the prompt, at most.")] = 64,
-    temperature: Annotated[float | None, typer.Option(help="Draw at random: below 1 likelier tokens more often, above 1 less.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Draw at random: below 1 likelier tokens more often, above 1 less.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw among so many of the likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw among the fewest tokens that have this probability together.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw among the fewest tokens that have this probability together.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Draw with this seed; 0 unless given.")] = None,
     copies: Annotated[int | None, typer.Option(help="Draw so many texts for each prompt.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a text, with its tokens and their probability.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a text, with its tokens and their probability.")
+    ] = False,
     dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
@@ -57,7 +65,9 @@ def generate(
                 _write(generator, line, settings, as_json=as_json)
             except DataError as error:
                 say(f"line {number}: not continued: {error}")
-                write(json.dumps({"text": line, "error": str(error)}, ensure_ascii=False) if as_json else "", flush=True)
+                write(
+                    json.dumps({"text": line, "error": str(error)}, ensure_ascii=False) if as_json else "", flush=True
+                )
                 is_complete = False
     if not is_complete:
         raise typer.Exit(2)

@@ -15,14 +15,16 @@ def import_(
     folder: Annotated[Path, typer.Argument(help="A folder of Marian (such as OPUS-MT), M2M100 or NLLB.")],
     out: Annotated[Path, typer.Option(help="The run folder to write.")],
     source_language: SourceLanguage = None,
-    target_language: Annotated[str | None, typer.Option(metavar="CODE", help="The language to translate into, such as fra_Latn.")] = None,
+    target_language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="The language to translate into, such as fra_Latn.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a run folder that is there.")] = False,
 ) -> None:
     """Make a run folder of a translator that transformers wrote: every command that takes a run takes it.
 
-    The folder needs config.json, safetensors, and the files of its tokenizer. Nothing of it is run, and pickled weights are not read.
-    M2M100 and NLLB translate between many languages: --source-language and --target-language choose two. What attent cannot express is
-    refused with the reason. Licence and origin are kept in the run's config.json.
+    The folder needs config.json, safetensors, and the files of its tokenizer. Nothing of it is run, and pickled weights
+    are not read. M2M100 and NLLB translate between many languages: --source-language and --target-language choose two.
+    What attent cannot express is refused with the reason. Licence and origin are kept in the run's config.json.
     """
     from attent.runs.hugging_face.importing import import_run
 
@@ -31,4 +33,7 @@ def import_(
     print(f"{origin['name']} ({origin['format']}, licence: {origin.get('licence', 'not named')}): {out}")
     search = origin.get("search", {})
     beam, alpha = search.get("num_beams", 1), search.get("length_penalty", 1.0)
-    say(f"attent translate {out} --beam {beam} --length-penalty {alpha:g} --length-form length searches as it was searched there")
+    say(
+        f"attent translate {out} --beam {beam} --length-penalty {alpha:g} --length-form length searches as it was "
+        "searched there"
+    )

@@ -17,9 +17,9 @@ def quantize(
 ) -> None:
     """Have a Transformer search with weights in 8 bits from now on: smaller, faster, and almost as good.
 
-    The packed weights are written into the run folder, beside those of training, which stay; a search maps them into memory. It
-    takes a processor of any kind, which all give the same sums. On a GPU, and where attention is looked at, the model computes in
-    float32.
+    The packed weights are written into the run folder, beside those of training, which stay; a search maps them into
+    memory. It takes a processor of any kind, which all give the same sums. On a GPU, and where attention is looked at,
+    the model computes in float32.
     """
     from attent.runs.config import read_config
     from attent.runs.folder import MODEL, held, read

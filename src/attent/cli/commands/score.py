@@ -23,7 +23,8 @@ LINES = 2048
 def score(
     run: RunFolder,
     pairs: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input.")
+        str,
+        typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input."),
     ] = "-",
     dtype: Weights = None,
     device: Device = AUTO,
@@ -31,8 +32,9 @@ def score(
 ) -> None:
     """Score translations or texts that are there: one pair or text in, one line out, in order.
 
-    A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target tokens
-    (the one that ends it included), and the log-probability per token. A run that generates text scores lines of text, each with its end.
+    A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target
+    tokens (the one that ends it included), and the log-probability per token. A run that generates text scores lines of
+    text, each with its end.
     """
     check_file(pairs)
     torch_device = device_of(device)

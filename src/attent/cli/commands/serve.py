@@ -17,31 +17,57 @@ HOST, PORT = "127.0.0.1", 5000
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders that translate, each between other languages.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="Run folders that translate, each between other languages.")
+    ],
     languages: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE:TARGET", help="The languages of each run in order, such as en:de; those of its config unless given."),
+        typer.Option(
+            metavar="SOURCE:TARGET",
+            help="The languages of each run in order, such as en:de; those of its config unless given.",
+        ),
     ] = None,
     glossary: Annotated[
-        list[Path] | None, typer.Option(help="Lines of a term, a tab, and its translation; a file for each run in order.")
+        list[Path] | None,
+        typer.Option(help="Lines of a term, a tab, and its translation; a file for each run in order."),
     ] = None,
-    host: Annotated[str, typer.Option(envvar="LT_HOST", help="The address to listen on; 0.0.0.0 for all of this machine.")] = HOST,
-    port: Annotated[int, typer.Option(min=0, max=65535, envvar="LT_PORT", help="The port; 0 for one that is free.")] = PORT,
-    char_limit: Annotated[int, typer.Option(min=-1, envvar="LT_CHAR_LIMIT", help="Characters of a text; -1 for no limit.")] = 5_000,
-    batch_limit: Annotated[int, typer.Option(min=-1, envvar="LT_BATCH_LIMIT", help="Texts of a request; -1 for no limit.")] = 50,
+    host: Annotated[
+        str, typer.Option(envvar="LT_HOST", help="The address to listen on; 0.0.0.0 for all of this machine.")
+    ] = HOST,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="LT_PORT", help="The port; 0 for one that is free.")
+    ] = PORT,
+    char_limit: Annotated[
+        int, typer.Option(min=-1, envvar="LT_CHAR_LIMIT", help="Characters of a text; -1 for no limit.")
+    ] = 5_000,
+    batch_limit: Annotated[
+        int, typer.Option(min=-1, envvar="LT_BATCH_LIMIT", help="Texts of a request; -1 for no limit.")
+    ] = 50,
     alternatives_limit: Annotated[
-        int, typer.Option(min=0, max=100, envvar="LT_ALTERNATIVES_LIMIT", help="Further translations that a request may ask for.")
+        int,
+        typer.Option(
+            min=0, max=100, envvar="LT_ALTERNATIVES_LIMIT", help="Further translations that a request may ask for."
+        ),
     ] = 5,
     req_limit: Annotated[
-        int, typer.Option(min=-1, envvar="LT_REQ_LIMIT", help="Texts a minute for each address or key; -1 for no limit.")
+        int,
+        typer.Option(min=-1, envvar="LT_REQ_LIMIT", help="Texts a minute for each address or key; -1 for no limit."),
     ] = -1,
     req_flood_threshold: Annotated[
-        int, typer.Option(min=-1, envvar="LT_REQ_FLOOD_THRESHOLD", help="Refusals an hour after which an address is refused; -1 for never.")
+        int,
+        typer.Option(
+            min=-1,
+            envvar="LT_REQ_FLOOD_THRESHOLD",
+            help="Refusals an hour after which an address is refused; -1 for never.",
+        ),
     ] = -1,
     api_keys_file: Annotated[
-        Path | None, typer.Option(help="Lines of an API key and, after a space, its texts a minute; 0 of them blocks it.")
+        Path | None,
+        typer.Option(help="Lines of an API key and, after a space, its texts a minute; 0 of them blocks it."),
     ] = None,
-    require_api_key: Annotated[bool, typer.Option("--require-api-key", help="Refuse requests without a key of that file.")] = False,
+    require_api_key: Annotated[
+        bool, typer.Option("--require-api-key", help="Refuse requests without a key of that file.")
+    ] = False,
     trusted_proxy: Annotated[
         list[str] | None, typer.Option(metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; repeatable.")
     ] = None,
@@ -49,14 +75,24 @@ def serve(
     beam: Annotated[int, typer.Option(min=1, max=100, help="Hypotheses of the search.")] = 1,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, envvar="LT_THREADS", help="Batches at the same time, a core each; as many as there are, or 1 on a GPU."),
+        typer.Option(
+            min=1,
+            envvar="LT_THREADS",
+            help="Batches at the same time, a core each; as many as there are, or 1 on a GPU.",
+        ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Sentences of a batch.")] = 64,
-    window: Annotated[float, typer.Option(min=0, max=1000, help="Milliseconds that a sentence waits for others.")] = 3.0,
-    queue_limit: Annotated[int, typer.Option(min=1, help="Sentences that may wait; beyond that requests are refused at once.")] = 2_048,
+    window: Annotated[
+        float, typer.Option(min=0, max=1000, help="Milliseconds that a sentence waits for others.")
+    ] = 3.0,
+    queue_limit: Annotated[
+        int, typer.Option(min=1, help="Sentences that may wait; beyond that requests are refused at once.")
+    ] = 2_048,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a request is given up.")] = 60.0,
     connection_limit: Annotated[int, typer.Option(min=1, help="Connections of all clients.")] = 4_096,
-    address_limit: Annotated[int, typer.Option(min=1, help="Connections from one address; trusted proxies have no such limit.")] = 512,
+    address_limit: Annotated[
+        int, typer.Option(min=1, help="Connections from one address; trusted proxies have no such limit.")
+    ] = 512,
     disable_files_translation: Annotated[
         bool,
         typer.Option(
@@ -66,17 +102,21 @@ def serve(
         ),
     ] = False,
     metrics_auth_token: Annotated[
-        str | None, typer.Option(envvar="LT_METRICS_AUTH_TOKEN", help="What readers of /metrics must send as a Bearer token.")
+        str | None,
+        typer.Option(envvar="LT_METRICS_AUTH_TOKEN", help="What readers of /metrics must send as a Bearer token."),
     ] = None,
-    log_requests: Annotated[bool, typer.Option("--log-requests", help="A line for each request, without its texts.")] = False,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="A line for each request, without its texts.")
+    ] = False,
     dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """Serve runs over HTTP, by LibreTranslate's interface: POST /translate, /detect, GET /languages and the others.
 
-    Requests share batches, which changes no answer: a translation does not depend on its batch. A full queue refuses at once, with 429.
-    A run that changes on disk is loaded again. SIGTERM and Ctrl-C finish what is under way. Encryption is a proxy's job.
+    Requests share batches, which changes no answer: a translation does not depend on its batch. A full queue refuses at
+    once, with 429. A run that changes on disk is loaded again. SIGTERM and Ctrl-C finish what is under way. Encryption
+    is a proxy's job.
     """
     from functools import partial
 
@@ -90,9 +130,13 @@ def serve(
         raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")
     pairs = parse_languages(languages or ())
     if pairs and len(pairs) != len(runs):
-        raise ArgumentError(f"--languages are for each run in order: {len(runs)} runs and {len(pairs)} pairs of languages")
+        raise ArgumentError(
+            f"--languages are for each run in order: {len(runs)} runs and {len(pairs)} pairs of languages"
+        )
     if glossary and len(glossary) != len(runs):
-        raise ArgumentError(f"--glossary is given once for each run in order: {len(runs)} runs and {len(glossary)} glossaries")
+        raise ArgumentError(
+            f"--glossary is given once for each run in order: {len(runs)} runs and {len(glossary)} glossaries"
+        )
     compute_device = device_of(device)
     settings = ServerSettings(
         char_limit=char_limit,
@@ -137,7 +181,17 @@ def serve(
 
 def limits_line(settings: object) -> str:
     """Return the limits of a server in one line."""
-    names = ("char_limit", "batch_limit", "alternatives_limit", "request_limit", "queue_limit", "threads", "batch", "beam", "timeout")
+    names = (
+        "char_limit",
+        "batch_limit",
+        "alternatives_limit",
+        "request_limit",
+        "queue_limit",
+        "threads",
+        "batch",
+        "beam",
+        "timeout",
+    )
     names = (*names, "connection_limit", "address_limit")
     values = ((name.replace("_", " "), getattr(settings, name)) for name in names)
     return "limits: " + ", ".join(f"{name} {'none' if value is None else value}" for name, value in values)

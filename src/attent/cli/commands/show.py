@@ -22,27 +22,33 @@ PAGES, PICTURES = (".html", ".htm"), (".png", ".svg")
 
 def show(
     run: RunOrModel,
-    text: Annotated[str, typer.Argument(help="The text to translate, to fill in, to classify or to read; or a picture.")],
+    text: Annotated[
+        str, typer.Argument(help="The text to translate, to fill in, to classify or to read; or a picture.")
+    ],
     layer: Annotated[int | None, typer.Option(min=0, help="From 0; the last unless given.")] = None,
     head: Annotated[str, typer.Option(help="From 0; or mean, over all heads; or all, each by itself.")] = "mean",
     kind: Annotated[
         str | None,
         typer.Option(
-            help="cross (target looks at source), encoder or decoder (each at itself), or self, of a Hugging Face model that is "
-            "one of these alone; cross unless given, where there is one."
+            help="cross (target looks at source), encoder or decoder (each at itself), or self, of a Hugging Face "
+            "model that is one of these alone; cross unless given, where there is one."
         ),
     ] = None,
     translation: Annotated[
         str | None, typer.Option(help="What is to be written; unless given, a model that translates writes by itself.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Draw it into this file too, PNG or SVG; HTML is a page with every layer and head.")
+        Path | None,
+        typer.Option(help="Draw it into this file too, PNG or SVG; HTML is a page with every layer and head."),
     ] = None,
     download: Download = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Show the attention of a run, or of a Hugging Face model, while it reads a text: in the terminal, and as a picture or a page."""
+    """Show the attention of a run, or of a Hugging Face model, while it reads a text.
+
+    In the terminal, and as a picture or a page.
+    """
     number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)
     check_utf8(translation or "", "--translation")
@@ -60,7 +66,12 @@ def show(
         drawn = _panels(scene, kind, layer, head)
     else:
         scene = model.scene(text, translation)
-        drawn = panels(scene, kind or "", -1 if layer is None else layer, "all" if head == "all" else "mean" if number is None else number)
+        drawn = panels(
+            scene,
+            kind or "",
+            -1 if layer is None else layer,
+            "all" if head == "all" else "mean" if number is None else number,
+        )
     if out is not None and as_page:
         from attent.views.pages.page import page
 
@@ -83,7 +94,11 @@ def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Pan
         for layer in group.layers
     }
     kind = kind or kind_of(next(iter(maps)))
-    return head_panels_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, head_number(head, ", mean or all"))
+    return (
+        head_panels_of(maps, kind, layer)
+        if head == "all"
+        else panel_of(maps, kind, layer, head_number(head, ", mean or all"))
+    )
 
 
 def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bool) -> Scene:
@@ -97,7 +112,9 @@ def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bo
         raise ArgumentError(f"--translation is for runs that translate, and {run} {DOES[task][0]}")
     if task == "classify":
         if tool.inputs.inputs.kind == "vectors":
-            raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
+            raise ArgumentError(
+                "this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one"
+            )
         return scene_of_example(tool, [text], title=text, gradients=as_page)
     if task != "translate":
         return scene_of_text(tool, text, gradients=as_page)

@@ -49,64 +49,101 @@ EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
 
 def translate(
     run: RunFolder,
-    source: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")] = "-",
+    source: Annotated[
+        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
+    ] = "-",
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; greedy search unless given.")] = None,
-    n_best: Annotated[int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="The alpha of Wu et al. (2016); 0.6 unless given.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="The alpha of Wu et al. (2016); 0.6 unless given.")
+    ] = None,
     length_form: LengthForm = None,
-    max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation; 2 x source + 32 unless given.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="The most tokens of a translation; 2 x source + 32 unless given.")
+    ] = None,
     max_factor: Annotated[float | None, typer.Option(help="The same, for each token of the source.")] = None,
     min_length: Annotated[int | None, typer.Option(help="The fewest tokens of a translation.")] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option(help="No run of so many tokens comes twice.")] = None,
     prefix: Annotated[str, typer.Option(help="How every translation must begin.")] = "",
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="Of samples: below 1 bolder in what is likely, above 1 wilder.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of samples: below 1 bolder in what is likely, above 1 wilder.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw among so many likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw among the fewest tokens with this probability together.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw among the fewest tokens with this probability together.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Lines translated side by side; 128 unless given.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens, padding included.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")] = Format.text,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")] = False,
-    replace_unknown: Annotated[bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")] = False,
-    detokenize: Annotated[bool, typer.Option("--detokenize", help="Join words and signs, and write sentences with a capital.")] = False,
+    output: Annotated[
+        Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")
+    ] = Format.text,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")
+    ] = False,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")
+    ] = False,
+    detokenize: Annotated[
+        bool, typer.Option("--detokenize", help="Join words and signs, and write sentences with a capital.")
+    ] = False,
     target_language: TargetLanguage = None,
-    engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
-    exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="What translates; the others read what attent export wrote.")
+    ] = EngineName.attent,
+    exported: Annotated[
+        Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")
+    ] = None,
     dtype: Weights = None,
-    markup: Annotated[Markup | None, typer.Option(help="The text is a document: tags come back around the words they were around.")] = None,
-    each_line: Annotated[bool, typer.Option("--each-line", help="With --markup, each line is a document of its own.")] = False,
-    glossary: Annotated[Path | None, typer.Option(help="Lines of a term, a tab, and how it is to be translated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file, which must not exist, and say how far it came.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a file that was interrupted; begin it unless there is one.")] = False,
+    markup: Annotated[
+        Markup | None, typer.Option(help="The text is a document: tags come back around the words they were around.")
+    ] = None,
+    each_line: Annotated[
+        bool, typer.Option("--each-line", help="With --markup, each line is a document of its own.")
+    ] = False,
+    glossary: Annotated[
+        Path | None, typer.Option(help="Lines of a term, a tab, and how it is to be translated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file, which must not exist, and say how far it came.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a file that was interrupted; begin it unless there is one.")
+    ] = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """Translate line by line: one line in, one line out, in order.
 
-    What is no file is a text. Characters that the model has never seen are written in a way that it knows where there is
-    one (a space for a space, 3 for ３), else reported on standard error; so is a line that is too long for the model. A
-    model of dates leaves a line without a year untranslated, and reports that and every answer that is no date; then the
-    exit code is 2, once all lines are through.
+    What is no file is a text. Characters that the model has never seen are written in a way that it knows where there
+    is one (a space for a space, 3 for ３), else reported on standard error; so is a line that is too long for the
+    model. A model of dates leaves a line without a year untranslated, and reports that and every answer that is no
+    date; then the exit code is 2, once all lines are through.
 
     With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
     alignment stands behind the text; words are what spaces part, and links those of attent align.
 
-    A text whose spacing is not that of the training text, such as Chinese that is not cut into words for a run that learnt from words, is
-    told of on standard error, and so are translations that repeat themselves. --detokenize writes a translation of words and small
-    letters as people write the target's language, by sacremoses.
+    A text whose spacing is not that of the training text, such as Chinese that is not cut into words for a run that
+    learnt from words, is told of on standard error, and so are translations that repeat themselves. --detokenize writes
+    a translation of words and small letters as people write the target's language, by sacremoses.
 
-    --markup html or markdown takes a whole document, or with --each-line one a line, and gives it back translated: every tag once,
-    nested as it was, around the words that attention aligns its own with. Sentences that the run refuses, and what no parser reads,
-    stay as they were.
+    --markup html or markdown takes a whole document, or with --each-line one a line, and gives it back translated:
+    every tag once, nested as it was, around the words that attention aligns its own with. Sentences that the run
+    refuses, and what no parser reads, stay as they were.
 
-    --glossary FILE has terms to be translated as told, such as dog, a tab, Köter. A term is found as it is written, not in other forms, in
-    small letters and capitals alike unless the run knows both; of several the longest. Lines without a term come out as without it.
+    --glossary FILE has terms to be translated as told, such as dog, a tab, Köter. A term is found as it is written, not
+    in other forms, in small letters and capitals alike unless the run knows both; of several the longest. Lines without
+    a term come out as without it.
 
-    --out FILE is written as FILE.part until it is complete. Killed at any moment, the same command with --resume goes on with it, and the
-    file comes out as if nothing had happened; it refuses where the run, an option or the lines are others.
+    --out FILE is written as FILE.part until it is complete. Killed at any moment, the same command with --resume goes
+    on with it, and the file comes out as if nothing had happened; it refuses where the run, an option or the lines are
+    others.
 
-    The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
+    The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent
+    alone.
     """
     options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
     settings = search_settings(
@@ -130,8 +167,12 @@ def translate(
     refuse(
         (each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
         (
-            markup is not None and (alignments or replace_unknown or detokenize or n_best is not None or output is Format.jsonl),
-            "--markup gives documents back: none of --alignments, --replace-unknown, --detokenize, --n-best, --format jsonl goes with it",
+            markup is not None
+            and (alignments or replace_unknown or detokenize or n_best is not None or output is Format.jsonl),
+            (
+                "--markup gives documents back: none of --alignments, --replace-unknown, --detokenize, --n-best, "
+                "--format jsonl goes with it"
+            ),
         ),
     )
     if resume and out is None:
@@ -157,11 +198,16 @@ def translate(
     if engine is EngineName.attent:
         own = loaded(run, device_of(device), "translate", trust_code=trust_code, dtype=dtype)
     if own is None and (alignments or replace_unknown or markup):
-        raise ArgumentError(f"--alignments, --replace-unknown and --markup look at attention, which the engine {engine} does not show")
+        raise ArgumentError(
+            f"--alignments, --replace-unknown and --markup look at attention, which the engine {engine} does not show"
+        )
     if own is not None and exported is not None:
         raise ArgumentError("--exported is for another engine than attent's own: give --engine")
     refuse(
-        (glossary is not None and own is None, f"--glossary places terms by attention, which the engine {engine} does not show"),
+        (
+            glossary is not None and own is None,
+            f"--glossary places terms by attention, which the engine {engine} does not show",
+        ),
         (glossary is not None and sample, "--glossary is for a search, and --sample draws: one of them"),
     )
     terms = read_terms(glossary, own.target_tokenizer) if glossary is not None and own is not None else None
@@ -178,10 +224,15 @@ def translate(
         take = translator.search if own is None or terms is None else glossary_search(own, terms)
         return take(texts, settings, prefixes=[prefix] * len(texts), batch=size)
 
-    with open_source(source) as stream, Results() if out is None else ResultFile(out, options, resume=resume) as results:
+    with (
+        open_source(source) as stream,
+        Results() if out is None else ResultFile(out, options, resume=resume) as results,
+    ):
         is_complete, lines = results.is_complete, iter(())
         if own is not None and markup is not None:
-            has_any, is_complete = translate_documents(own, stream, source, markup.name, results, search, each_line=each_line)
+            has_any, is_complete = translate_documents(
+                own, stream, source, markup.name, results, search, each_line=each_line
+            )
             is_empty = not has_any
         else:
             lines = results.remaining(decode_lines(stream, source))
@@ -191,9 +242,13 @@ def translate(
             texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
             refusals = [translator.refusal(text) for text in texts]
             hypotheses = search(texts)
-            n_best_lists = align_translations(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
+            n_best_lists = align_translations(
+                own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown
+            )
             if detokenizer is not None:
-                n_best_lists = [[replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists]
+                n_best_lists = [
+                    [replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists
+                ]
             for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
                 if output is Format.jsonl:
                     results.write(json_line(line, translations, refusal))
@@ -202,7 +257,9 @@ def translate(
                         results.write(text_line(number, translation, has_scores=n_best is not None))
                 if message := spacing.add(line):
                     say(message)
-                if is_repetitive(translations[0].translation.tokens) and not is_repetitive(translator.source_tokenizer.encode(text)):
+                if is_repetitive(translations[0].translation.tokens) and not is_repetitive(
+                    translator.source_tokenizer.encode(text)
+                ):
                     repetitive.append(number + 1)
                 is_complete &= report(number + 1, text, translations[0].text, refusal, translator, check)
             results.commit([line for _, line in chunk], is_complete=is_complete)
@@ -210,7 +267,11 @@ def translate(
     if is_empty:
         say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
     if repetitive:
-        count = "a translation repeats itself" if len(repetitive) == 1 else f"{len(repetitive):,} translations repeat themselves"
+        count = (
+            "a translation repeats itself"
+            if len(repetitive) == 1
+            else f"{len(repetitive):,} translations repeat themselves"
+        )
         say(f"{count}, line {','.join(map(str, repetitive[:NAMED]))}: --no-repeat-ngram 4 forbids that")
     if not is_complete:
         raise typer.Exit(2)
@@ -225,7 +286,9 @@ def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[s
 
     files = [run / name for name in (CONFIG, *map(tokenizer_file, read_config(run).tokenizers))]
     folder = exported or run / EXPORTS / engine.name
-    files += [run / MODEL] if engine is EngineName.attent else sorted(file for file in folder.rglob("*") if file.is_file())
+    files += (
+        [run / MODEL] if engine is EngineName.attent else sorted(file for file in folder.rglob("*") if file.is_file())
+    )
     return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}
 
 
@@ -235,9 +298,13 @@ def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -
 
     language = known_language(language) or config.target_language
     if language is None:
-        raise ArgumentError("--detokenize needs the target's language, which this run does not name: --target-language en")
+        raise ArgumentError(
+            "--detokenize needs the target's language, which this run does not name: --target-language en"
+        )
     if alignments:
-        raise ArgumentError("--alignments number the words of a translation before --detokenize joins them: one of them")
+        raise ArgumentError(
+            "--alignments number the words of a translation before --detokenize joins them: one of them"
+        )
     return Detokenizer(language)
 
 

@@ -14,7 +14,12 @@ from attent.errors import ArgumentError
 
 def vectors(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind."
+        ),
+    ],
     side: Annotated[str | None, typer.Option(help="Whose embedding: source, unless target is said, or text.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
@@ -35,4 +40,7 @@ def vectors(
         write(draft, word_vectors, file_format, gzipped=out.name.endswith(GZIPPED))
     print(f"{len(word_vectors):,} words of {word_vectors.width} numbers: {out}")
     if left_out:
-        say(f"{left_out:,} ids have no vector there: spaces, bytes, what a file cannot hold, and words that another id stands for")
+        say(
+            f"{left_out:,} ids have no vector there: spaces, bytes, what a file cannot hold, and words that another "
+            "id stands for"
+        )

@@ -22,31 +22,60 @@ ENDINGS = (".html", ".htm")
 
 
 def walk(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")] = None,
-    score: Annotated[str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")] = None,
-    scale: Annotated[bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")] = True,
-    heads: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many heads; 1 unless given.")] = None,
-    normalizer: Annotated[str | None, typer.Option(help="Of a text alone: any normalizer, by name; softmax unless given.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")
+    ] = None,
+    scale: Annotated[
+        bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")
+    ] = True,
+    heads: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Of a text alone: how many heads; 1 unless given.")
+    ] = None,
+    normalizer: Annotated[
+        str | None, typer.Option(help="Of a text alone: any normalizer, by name; softmax unless given.")
+    ] = None,
     mask: Annotated[
-        str | None, typer.Option(help="Of a text alone: causal, window:2, prefix:3, documents:0,0,1, or several joined by & and |.")
+        str | None,
+        typer.Option(
+            help="Of a text alone: causal, window:2, prefix:3, documents:0,0,1, or several joined by & and |."
+        ),
     ] = None,
     position: Annotated[
-        str | None, typer.Option(help="Of a text alone: sinusoidal, learned, rotary, alibi or relative_bias; none unless given.")
+        str | None,
+        typer.Option(help="Of a text alone: sinusoidal, learned, rotary, alibi or relative_bias; none unless given."),
     ] = None,
-    cross: Annotated[str | None, typer.Option(metavar="TEXT", help="Of a text alone: a second text, which the first attends to.")] = None,
+    cross: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Of a text alone: a second text, which the first attends to.")
+    ] = None,
     vectors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of a text alone: word vectors (GloVe, word2vec, fastText) as its words.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Of a text alone: word vectors (GloVe, word2vec, fastText) as its words."),
     ] = None,
-    width: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")
+    ] = None,
     layer: Annotated[
         str | None,
-        typer.Option(help="whole: on through the layer, and of a run to the likeliest words. Of a run also its number from 0, or whole:0."),
+        typer.Option(
+            help="whole: on through the layer, and of a run to the likeliest words. Of a run also its number from 0, "
+            "or whole:0."
+        ),
     ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="Of a run: the head, from 0; the first unless given.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of a run: encoder, decoder or cross; the first that it has unless given.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of a run: encoder, decoder or cross; the first that it has unless given.")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write every number into a page too; point at one to see what it is made of.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.html", help="Write every number into a page too; point at one to see what it is made of."
+        ),
     ] = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
@@ -56,14 +85,23 @@ def walk(
     Of a text alone the numbers are made up; of a run they are those of the trained model.
     """
     whole, number = _layer(layer)
-    text_options = {"score": score, "heads": heads, "normalizer": normalizer, "mask": mask, "seed": seed, "width": width}
+    text_options = {
+        "score": score,
+        "heads": heads,
+        "normalizer": normalizer,
+        "mask": mask,
+        "seed": seed,
+        "width": width,
+    }
     text_options |= {"position": position, "cross": cross, "vectors": vectors}
     run_options = {"layer": number, "head": head, "kind": kind}
     if out is not None and out.suffix.lower() not in ENDINGS:
         raise ArgumentError(f"--out must end in {ENDINGS[0]}, got {str(out)!r}")
     arguments = words or ["The cat sat on the mat"]
     if len(arguments) > 2:
-        raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes")
+        raise ArgumentError(
+            f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes"
+        )
     check_utf8(arguments[-1])
     check_utf8(cross or "")
     if len(arguments) == 2:
@@ -77,7 +115,9 @@ def walk(
         _show(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)), out)
         return
     if (Path(arguments[0]) / "config.json").is_file():
-        raise ArgumentError(f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT")
+        raise ArgumentError(
+            f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT"
+        )
     _refuse(run_options, "needs a run: attent walk RUN TEXT")
     for part, name in (("score", score), ("normalizer", normalizer), ("position", position)):
         registry.check(part, name)

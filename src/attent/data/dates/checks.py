@@ -14,7 +14,9 @@ InputCheck = Callable[[str], str | None]
 
 
 def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
-    """Return the check of texts that a run with this corpus translates; None if it takes any text. A check returns a reason or None.
+    """Return the check of texts that a run with this corpus translates; None if it takes any text.
+
+    A check returns a reason or None.
 
     Args:
         corpus: the tables of the corpus' settings by name, as in the run's config.

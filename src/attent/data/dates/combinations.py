@@ -1,7 +1,8 @@
 """The (locale, pattern) combinations that are held out for tests.
 
-A combination can be held out if it spells its month, and the patterns of its locale that remain in training write all of its words and
-all of its marks between words: a model has been trained on all parts, in the same form, but never in this combination.
+A combination can be held out if it spells its month, and the patterns of its locale that remain in training write all
+of its words and all of its marks between words: a model has been trained on all parts, in the same form, but never in
+this combination.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Ra
     Raises:
         ArgumentError: so many cannot be held out while all their words stay in training.
     """
-    candidates = {locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()}
+    candidates = {
+        locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()
+    }
     order = shuffled(list(patterns), draw)
     chosen: dict[str, list[DatePattern]] = {locale: [] for locale in order}
     total = 0

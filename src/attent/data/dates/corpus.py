@@ -1,7 +1,7 @@
 """The corpus of dates: `fr | mardi 3 mars 2026` → `2026-03-03`, in many languages, and its gold alignments.
 
-A model learns it in minutes, an answer is right or wrong, and the alignment is known. The patterns of dates are those of
-Unicode CLDR, through Babel.
+A model learns it in minutes, an answer is right or wrong, and the alignment is known. The patterns of dates are those
+of Unicode CLDR, through Babel.
 """
 
 from __future__ import annotations
@@ -60,9 +60,15 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
     draw = random_stream(settings, "validation").random
     validation = [writer.training_pair(draw, training_patterns, [day]) for day in validation_days]
     draw = random_stream(settings, HELD_OUT_DATES).random
-    new_dates = _distinct_pairs(settings.held_out_pairs, lambda: writer.training_pair(draw, training_patterns, test_days))
+    new_dates = _distinct_pairs(
+        settings.held_out_pairs, lambda: writer.training_pair(draw, training_patterns, test_days)
+    )
     draw = random_stream(settings, HELD_OUT_COMBINATIONS).random
-    new_combinations = _distinct_pairs(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days)) if held_out else ()
+    new_combinations = (
+        _distinct_pairs(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days))
+        if held_out
+        else ()
+    )
     return TranslationCorpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: new_combinations})
 
 
@@ -76,7 +82,9 @@ def split_days(settings: DatesSettings) -> tuple[list[int], list[int], list[int]
 class _PairWriter:
     """Draws pairs by the settings' shares, and knows the texts that training must not show."""
 
-    def __init__(self, settings: DatesSettings, patterns: Mapping[str, Sequence[DatePattern]], held_out: Sequence[DatePattern]) -> None:
+    def __init__(
+        self, settings: DatesSettings, patterns: Mapping[str, Sequence[DatePattern]], held_out: Sequence[DatePattern]
+    ) -> None:
         self._settings = settings
         self._ambiguous = {locale: ambiguous(of_locale) for locale, of_locale in patterns.items()}
         self._ambiguous_untagged = ambiguous(pattern for of_locale in patterns.values() for pattern in of_locale)
@@ -92,7 +100,11 @@ class _PairWriter:
             is_untagged = draw() < self._settings.untagged
             if text in self._held_out[pattern.locale]:
                 continue
-            if is_untagged and text not in self._held_out_untagged and means_one_date(text, day.year, self._ambiguous_untagged):
+            if (
+                is_untagged
+                and text not in self._held_out_untagged
+                and means_one_date(text, day.year, self._ambiguous_untagged)
+            ):
                 return _pair(pattern, day, native, tag=None)
             return _pair(pattern, day, native, tag=pattern.locale)
         raise ArgumentError("too few texts are left to train on: hold out fewer combinations")
@@ -102,7 +114,9 @@ class _PairWriter:
         pattern, day, native, _ = self._draw(draw, patterns, days)
         return _pair(pattern, day, native, tag=pattern.locale)
 
-    def _draw(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> tuple[DatePattern, date, bool, str]:
+    def _draw(
+        self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]
+    ) -> tuple[DatePattern, date, bool, str]:
         """Draw a combination, a date, the kind of digits, and the key of an unambiguous text."""
         for _ in range(TRIES_PER_PAIR):
             pattern, day = choose(draw, patterns), date.fromordinal(choose(draw, days))
@@ -118,19 +132,27 @@ def _pair(pattern: DatePattern, day: date, native: bool, tag: str | None) -> Pai
     if tag is None:
         return Pair(written.text, day.isoformat(), _links(written.year, written.month, written.day, before=0))
     source = add_tag(tag, written.text)
-    return Pair(source, day.isoformat(), _links(written.year, written.month, written.day, before=len(source) - len(written.text)))
+    return Pair(
+        source,
+        day.isoformat(),
+        _links(written.year, written.month, written.day, before=len(source) - len(written.text)),
+    )
 
 
 @cache
 def _links(year: Span, month: Span, day: Span, before: int) -> tuple[tuple[int, int], ...]:
     fields = ((year, TARGET_YEAR), (month, TARGET_MONTH), (day, TARGET_DAY))
-    return tuple(sorted((before + source, target) for span, targets in fields for source in range(*span) for target in targets))
+    return tuple(
+        sorted((before + source, target) for span, targets in fields for source in range(*span) for target in targets)
+    )
 
 
 def _distinct_pairs(count: int, write: Callable[[], Pair]) -> list[Pair]:
     pairs = distinct(count, write, lambda pair: pair.source, set())
     if len(pairs) < count:
-        raise ArgumentError(f"held_out_pairs must be at most about {len(pairs)} for these dates and combinations, got {count}")
+        raise ArgumentError(
+            f"held_out_pairs must be at most about {len(pairs)} for these dates and combinations, got {count}"
+        )
     return pairs
 
 
@@ -162,10 +184,11 @@ def gold_links(pair: Pair) -> Gold:
 
     A target `YYYY-MM-DD` has three fields, and the pattern of the source knows the span of each.
 
-    - A digit of the target and the digit at the same position of the same field in the source, counted from the field's end, are a
-      **sure** link, in whatever script the source's digits are: of `3.` and `03` the 3, of `03` and `03` both.
-    - A digit of the target and any other character of the same field in the source are a **possible** link: every letter of a month's
-      name, the only digit of `3` for the 0 of `03`, another digit of the year.
+    - A digit of the target and the digit at the same position of the same field in the source, counted from the field's
+      end, are a **sure** link, in whatever script the source's digits are: of `3.` and `03` the 3, of `03` and `03`
+      both.
+    - A digit of the target and any other character of the same field in the source are a **possible** link: every
+      letter of a month's name, the only digit of `3` for the 0 of `03`, another digit of the year.
     - Everything else is wrong: another field, the day of the week, the tag, spaces, signs and words between the fields.
 
     The target's two hyphens have no counterpart in the source, as spaces have none, and count as no words.

@@ -51,8 +51,8 @@ class DateLanguages:
 def date_languages(settings: DatesSettings) -> DateLanguages:
     """Write dates in many languages, each equally often, and hold out some dates for validation and for a test.
 
-    Texts that several languages share, such as 2026-03-03, are left out, even if they mean another date in another language. A language
-    without texts of its own is left out too, with a remark.
+    Texts that several languages share, such as 2026-03-03, are left out, even if they mean another date in another
+    language. A language without texts of its own is left out too, with a remark.
 
     Args:
         settings: the locales, the numbers of texts and dates, and the seed.
@@ -66,7 +66,9 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
     for locale in settings.locale_names:
         patterns.setdefault(Locale.parse(locale).language, []).extend(date_patterns(locale))
     own, share = _unique_texts(patterns)
-    usable = {language: [pattern for pattern in of_language if own[pattern]] for language, of_language in patterns.items()}
+    usable = {
+        language: [pattern for pattern in of_language if own[pattern]] for language, of_language in patterns.items()
+    }
     empty = [language for language, of_language in usable.items() if not of_language]
     usable = {language: of_language for language, of_language in usable.items() if of_language}
     if len(usable) < 2:
@@ -76,9 +78,13 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
 
     def texts(count: int, purpose: str, days: Sequence[int]) -> list[LabelledText]:
         draw = random_stream(settings, f"languages, {purpose}").random
-        examples = distinct(count, lambda: _draw(draw, usable, own, days, settings.native_digits), lambda example: example.text, used)
+        examples = distinct(
+            count, lambda: _draw(draw, usable, own, days, settings.native_digits), lambda example: example.text, used
+        )
         if len(examples) < count:
-            raise ArgumentError(f"there are no {count:,} different texts of these dates: ask for fewer, or for more dates or locales")
+            raise ArgumentError(
+                f"there are no {count:,} different texts of these dates: ask for fewer, or for more dates or locales"
+            )
         return examples
 
     # the test first: training draws from the rest
@@ -113,7 +119,11 @@ def _unique_texts(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, f
 
 
 def _draw(
-    draw: Callable[[], float], patterns: Mapping[str, Sequence[DatePattern]], own: Own, days: Sequence[int], native_share: float
+    draw: Callable[[], float],
+    patterns: Mapping[str, Sequence[DatePattern]],
+    own: Own,
+    days: Sequence[int],
+    native_share: float,
 ) -> LabelledText:
     """Draw a language, a pattern of it and a date uniformly among those with a text of the language's own."""
     language = choose(draw, [*patterns])

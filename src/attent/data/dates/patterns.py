@@ -1,7 +1,7 @@
 """Patterns in which a locale writes dates, with the positions of the fields in the text.
 
-Source: Unicode CLDR through Babel: the four standard styles and the skeletons of a locale, as patterns of UTS #35, part 4,
-"Date Format Patterns". Patterns are formatted field by field, which gives the span of each field.
+Source: Unicode CLDR through Babel: the four standard styles and the skeletons of a locale, as patterns of UTS #35, part
+4, "Date Format Patterns". Patterns are formatted field by field, which gives the span of each field.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LITERAL, YEAR, MONTH, DAY, WEEKDAY = range(5)
 FIELDS = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY, "E": WEEKDAY, "c": WEEKDAY}
 LEAP_YEAR, FIRST_MONDAY = 2000, 3
 
-# The zeros of CLDR's numbering systems that Babel's locales write by default: the ten digits are consecutive characters. Babel names a
-# locale's system (`Locale.default_numbering_system`), but prints dates in Latin digits.
+# The zeros of CLDR's numbering systems that Babel's locales write by default: the ten digits are consecutive
+# characters. Babel names a locale's system (`Locale.default_numbering_system`), but prints dates in Latin digits.
 # Source: Unicode CLDR, common/supplemental/numberingSystems.xml (type "numeric").
 LATIN = "latn"
 
@@ -129,8 +129,8 @@ class DatePattern:
 def date_patterns(locale: str) -> list[DatePattern]:
     """Return the distinct patterns of a locale that write complete dates, the standard styles first.
 
-    Patterns with two-digit years, with other fields than year, month, day and day of the week (such as the era), or with two adjacent
-    numbers are left out. Patterns that write every date the same count as one.
+    Patterns with two-digit years, with other fields than year, month, day and day of the week (such as the era), or
+    with two adjacent numbers are left out. Patterns that write every date the same count as one.
 
     Args:
         locale: Babel's name of the locale.
@@ -147,7 +147,9 @@ def date_patterns(locale: str) -> list[DatePattern]:
         parts = _parts(pattern, babel_locale)
         if parts is None:
             continue
-        candidate = DatePattern(locale, pattern, (name,), parts, None if system == LATIN else _with_digits(parts, system))
+        candidate = DatePattern(
+            locale, pattern, (name,), parts, None if system == LATIN else _with_digits(parts, system)
+        )
         texts = tuple(candidate.text(when) for when in sample(candidate))
         previous = patterns.get(texts)
         patterns[texts] = candidate if previous is None else replace(previous, names=(*previous.names, name))
@@ -162,7 +164,12 @@ def sample(pattern: DatePattern) -> list[Moment]:
     The day of the week is independent of the date, since only the words matter.
     """
     weekdays = range(7) if pattern.has_weekday else range(1)
-    return [Moment(0, LEAP_YEAR - FIRST_YEAR, month, day - 1, weekday) for month in range(12) for weekday in weekdays for day in (5, 25)]
+    return [
+        Moment(0, LEAP_YEAR - FIRST_YEAR, month, day - 1, weekday)
+        for month in range(12)
+        for weekday in weekdays
+        for day in (5, 25)
+    ]
 
 
 def _named_patterns(locale: Locale) -> list[tuple[str, str]]:
@@ -214,7 +221,10 @@ def _has_adjacent_numbers(parts: Sequence[Part]) -> bool:
 
 def _with_digits(parts: tuple[Part, ...], system: str) -> tuple[Part, ...]:
     # digits inside names stay as the locale has them
-    return tuple((field, tuple(in_digits(text, system) for text in table) if table[0].isdecimal() else table) for field, table in parts)
+    return tuple(
+        (field, tuple(in_digits(text, system) for text in table) if table[0].isdecimal() else table)
+        for field, table in parts
+    )
 
 
 def digits(system: str) -> str:

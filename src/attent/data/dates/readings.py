@@ -1,8 +1,8 @@
 """Dates that a text can mean, by writing all texts of the patterns.
 
-The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the same year are equal
-exactly if they are equal with any other year, and it suffices to write every day of one leap year, with every day of the week, in
-every pattern.
+The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the
+same year are equal exactly if they are equal with any other year, and it suffices to write every day of one leap year,
+with every day of the week, in every pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import NamedTuple
 from attent.data.dates.patterns import FIRST_YEAR, LEAP_YEAR, DatePattern, Moment
 
 NO_WEEKDAY = 7
-DAYS = tuple((month, day) for month, last in enumerate((31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)) for day in range(last))
+DAYS = tuple(
+    (month, day) for month, last in enumerate((31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)) for day in range(last)
+)
 
 
 class Reading(NamedTuple):
@@ -52,7 +54,11 @@ def ambiguous(patterns: Iterable[DatePattern]) -> Ambiguous:
             previous = first.setdefault(text, reading)
             if previous != reading:
                 readings_of.setdefault(text, {previous}).add(reading)
-    return {text: frozenset(readings) for text, readings in readings_of.items() if len({reading[:2] for reading in readings}) > 1}
+    return {
+        text: frozenset(readings)
+        for text, readings in readings_of.items()
+        if len({reading[:2] for reading in readings}) > 1
+    }
 
 
 def means_one_date(text: str, year: int, table: Ambiguous) -> bool:

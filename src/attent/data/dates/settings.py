@@ -14,8 +14,10 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 # fmt: off
 DEMO = ("en", "de", "fr", "es", "it", "pt", "ru", "el", "ar_EG", "fa", "mr", "ja", "ko", "zh")
 FULL = (
-    *DEMO, "en_GB", "es_MX", "pt_PT", "fr_CA", "zh_Hant", "nl", "sv", "da", "nb", "fi", "is", "et", "lv", "lt", "pl", "cs", "sk",
-    "hu", "ro", "hr", "sl", "sq", "ca", "eu", "gl", "tr", "az", "vi", "id", "ms", "sw", "uk", "bg", "sr", "mk", "kk", "he", "ur",
+    *DEMO, "en_GB", "es_MX", "pt_PT", "fr_CA", "zh_Hant", "nl", "sv", "da", "nb", "fi", "is", "et", "lv", "lt", "pl",
+    "cs", "sk",
+    "hu", "ro", "hr", "sl", "sq", "ca", "eu", "gl", "tr", "az", "vi", "id", "ms", "sw", "uk", "bg", "sr", "mk", "kk",
+    "he", "ur",
     "hi", "bn", "ne", "ta", "te", "th", "ka", "hy", "my", "am",
 )
 # fmt: on
@@ -25,15 +27,24 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of the dates corpus; the defaults make the small corpus that a laptop learns in minutes."""
 
     locales: Literal["demo", "full"] | tuple[str, ...] = Field(
-        "demo", description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted'
+        "demo",
+        description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted',
     )
     training_pairs: int = Field(60_000, ge=1, le=100_000_000, description="pairs to train on")
-    validation_pairs: int = Field(1_000, ge=1, description="pairs to validate on, each with a date of its own found nowhere else")
-    held_out_dates: int = Field(2_000, ge=1, description="dates kept for the two test sets, found neither in training nor in validation")
+    validation_pairs: int = Field(
+        1_000, ge=1, description="pairs to validate on, each with a date of its own found nowhere else"
+    )
+    held_out_dates: int = Field(
+        2_000, ge=1, description="dates kept for the two test sets, found neither in training nor in validation"
+    )
     held_out_pairs: int = Field(1_000, ge=1, description="pairs in each test set")
     held_out_combinations: int = Field(12, ge=0, description="(locale, pattern) combinations kept for testing")
-    untagged: Share = Field(0.15, description="share of the pairs written without locale tag, where the text alone says which date it is")
-    native_digits: Share = Field(0.5, description="share of the pairs in the locale's own digits, where those are not the Latin ones")
+    untagged: Share = Field(
+        0.15, description="share of the pairs written without locale tag, where the text alone says which date it is"
+    )
+    native_digits: Share = Field(
+        0.5, description="share of the pairs in the locale's own digits, where those are not the Latin ones"
+    )
     seed: int = Field(0, ge=0, description="the same settings and seed give the same pairs")
 
     @field_validator("locales")
@@ -59,7 +70,9 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
     def _dates_left_to_train_on(self) -> DatesSettings:
         held_out = self.held_out_dates + self.validation_pairs
         if held_out >= len(ALL_DATES):
-            raise ArgumentError(f"held_out_dates + validation_pairs must be below the {len(ALL_DATES)} dates there are, got {held_out}")
+            raise ArgumentError(
+                f"held_out_dates + validation_pairs must be below the {len(ALL_DATES)} dates there are, got {held_out}"
+            )
         return self
 
     @property

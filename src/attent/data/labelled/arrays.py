@@ -51,7 +51,8 @@ class VectorSequences:
 def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
     """Read an .npz of `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
 
-    Labels are `y`, N whole numbers or texts; `lengths` are the lengths of the sequences, T unless given. Nothing is ever unpickled.
+    Labels are `y`, N whole numbers or texts; `lengths` are the lengths of the sequences, T unless given. Nothing is
+    ever unpickled.
 
     Args:
         path: the file.
@@ -63,7 +64,10 @@ def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSeq
     content, names = _read(path)
     if (IMAGES in content) == (VECTORS in content):
         listed = ", ".join(names) or "none"
-        raise DataError(f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: {listed}")
+        raise DataError(
+            f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: "
+            f"{listed}"
+        )
     if labelled and LABELS not in content:
         raise DataError(f"{path}: the labels are missing, an array {LABELS!r} with one for each example")
     name = IMAGES if IMAGES in content else VECTORS
@@ -93,7 +97,9 @@ def check_pixels(pixels: np.ndarray, name: str) -> np.ndarray:
         raise DataError(f"{name} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {pixels.shape}")
     is_integer = pixels.dtype.kind in "iub"
     maximum = 255 if is_integer else 1
-    if not (is_integer or pixels.dtype.kind == "f") or (pixels.size and not (pixels.min() >= 0 and pixels.max() <= maximum)):
+    if not (is_integer or pixels.dtype.kind == "f") or (
+        pixels.size and not (pixels.min() >= 0 and pixels.max() <= maximum)
+    ):
         raise DataError(f"{name} must be whole numbers from 0 to 255 or floats from 0 to 1")
     return pixels.astype(np.uint8 if is_integer else np.float32)
 
@@ -136,7 +142,9 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
     except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and "Object arrays" in str(error):
             remedy = f"pad vectors of several lengths, and give {LENGTHS}"
-            raise DataError(f"{path} holds Python objects, which are not read: numbers and texts alone are; {remedy}") from error
+            raise DataError(
+                f"{path} holds Python objects, which are not read: numbers and texts alone are; {remedy}"
+            ) from error
         raise DataError(f"{path} is no .npz, or a damaged one") from error
 
 
@@ -156,7 +164,8 @@ def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) ->
     # objects are pickled
     if not dtype.hasobject and math.prod(shape) * dtype.itemsize != data_size:
         raise DataError(
-            f"{display_name} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds {data_size:,}"
+            f"{display_name} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds "
+            f"{data_size:,}"
         )
     with archive.open(info) as member:
         return read_array(member, allow_pickle=False)
@@ -175,7 +184,10 @@ def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None
     count, longest = vectors.shape[:2]
     lengths = np.full(count, longest, np.int64) if lengths is None else lengths
     if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.min() < 1 or lengths.max() > longest:
-        raise DataError(f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {longest}, got {lengths.dtype} {lengths.shape}")
+        raise DataError(
+            f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {longest}, got {lengths.dtype} "
+            f"{lengths.shape}"
+        )
     is_vector = np.arange(longest) < lengths[:, None]
     # padding may be anything, even NaN
     vectors = np.where(is_vector[..., None], vectors, 0).astype(np.float32)

@@ -80,12 +80,16 @@ def image_corpus(settings: ImagesSettings) -> LabelledCorpus:
     if len(data.labels) < 2:
         raise DataError(f"{settings.source}: at least two classes are needed, got {', '.join(data.labels)}")
     rows, test = split_by_class(classes, settings.test, settings.seed)
-    train, validation = (rows[part] for part in split_by_class(classes[rows], settings.validation, settings.seed, MAX_VALIDATION))
+    train, validation = (
+        rows[part] for part in split_by_class(classes[rows], settings.validation, settings.seed, MAX_VALIDATION)
+    )
     if isinstance(data, Pictures):
         inputs, remarks = PictureInputs.of(data, train, settings), data.remarks
     else:
         inputs, remarks = VectorInputs.of(data, train), ()
-    return LabelledCorpus(data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, remarks=remarks)
+    return LabelledCorpus(
+        data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, remarks=remarks
+    )
 
 
 def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
@@ -107,7 +111,10 @@ def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
 
 
 def count_examples(source: str) -> tuple[int, bool]:
-    """Count examples, and return whether they are pictures; those of a folder stay unopened. Errors as for `image_corpus`."""
+    """Count examples, and return whether they are pictures; those of a folder stay unopened.
+
+    Errors as for `image_corpus`.
+    """
     if Path(source).is_dir():
         return len(picture_files(Path(source))), True
     data = read_examples(ImagesSettings.model_validate({"source": source}))
@@ -118,7 +125,8 @@ def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
     """Read a corpus of labelled texts; no text is in training and in validation or test.
 
     Raises:
-        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that training has not.
+        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that training
+            has not.
     """
     test, test_report = _read(settings.test)
     validation, validation_report = _read(settings.valid)
@@ -131,7 +139,10 @@ def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
     for part, path in ((validation, settings.valid), (test, settings.test)):
         for number, example in part:
             if example.label not in labels:
-                raise DataError(f"{display_name(path or '')}, line {number}: the label {example.label!r} is not among those to train on")
+                raise DataError(
+                    f"{display_name(path or '')}, line {number}: the label {example.label!r} is not among those to "
+                    "train on"
+                )
     examples = [*train, *validation, *test]
     classes = np.array([labels.index(example.label) for _, example in examples], np.int64)
     ends = np.cumsum([len(train), len(validation), len(test)])
@@ -149,7 +160,9 @@ def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
     )
 
 
-def encode_rows(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None) -> Rows:
+def encode_rows(
+    corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None
+) -> Rows:
     """Prepare the examples of a corpus for a model.
 
     Args:
@@ -173,7 +186,12 @@ def encode_rows(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tok
 
 
 def drop_long(
-    corpus: LabelledCorpus, lengths: np.ndarray, limit: int, part: Literal["train", "validation"] = "train", *, report: int = 0
+    corpus: LabelledCorpus,
+    lengths: np.ndarray,
+    limit: int,
+    part: Literal["train", "validation"] = "train",
+    *,
+    report: int = 0,
 ) -> LabelledCorpus:
     """Drop the texts of a part that are too long, and report them.
 
@@ -215,7 +233,9 @@ def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | 
         if len(long := rows[lengths[rows] > longest]):
             remarks.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
     if not len(parts["train"]):
-        raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {UNITS}")
+        raise DataError(
+            f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {UNITS}"
+        )
     return replace(corpus, **parts, remarks=tuple(remarks))
 
 
@@ -230,7 +250,9 @@ def describe_dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequ
     tally = LineTally()
     for row in rows:
         tally.add(lines[row] if lines else int(row))
-    return f"{tally.count:,} dropped: longer than the {longest} {UNITS} ({tally.location('line' if lines else 'example')})"
+    return (
+        f"{tally.count:,} dropped: longer than the {longest} {UNITS} ({tally.location('line' if lines else 'example')})"
+    )
 
 
 def check_inputs(run: Inputs, corpus: Inputs) -> None:
@@ -240,11 +262,16 @@ def check_inputs(run: Inputs, corpus: Inputs) -> None:
         ArgumentError: it has others.
     """
     if run.labels != corpus.labels:
-        raise ArgumentError(f"the run tells {_describe_classes(run.labels)}, and these examples are of {_describe_classes(corpus.labels)}")
+        raise ArgumentError(
+            f"the run tells {_describe_classes(run.labels)}, and these examples are of "
+            f"{_describe_classes(corpus.labels)}"
+        )
     match run.inputs, corpus.inputs:
         case VectorInputs(size=expected), VectorInputs(size=actual) if expected != actual:
             raise ArgumentError(f"the run reads vectors of {expected} numbers, and these have {actual}")
-        case PictureInputs() as expected, PictureInputs() as actual if (shape := _picture_shape(expected)) != _picture_shape(actual):
+        case PictureInputs() as expected, PictureInputs() as actual if (
+            shape := _picture_shape(expected)
+        ) != _picture_shape(actual):
             raise ArgumentError(f"the run reads pictures of {shape}, and these have {_picture_shape(actual)}")
         case expected, actual if expected.kind != actual.kind:
             raise ArgumentError(f"the run reads {expected.kind}, and these are {actual.kind}")

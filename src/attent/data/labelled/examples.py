@@ -104,8 +104,8 @@ class PictureRows:
         return {"pixels": self._pixels}
 
 
-# The rows of a corpus: their lengths in tokens or vectors, (N,); `read`, the model's input of some, (B, T) or (B, T, D), augmented unless
-# the epoch is None; and `arrays`, by name, for another process.
+# The rows of a corpus: their lengths in tokens or vectors, (N,); `read`, the model's input of some, (B, T) or (B, T,
+# D), augmented unless the epoch is None; and `arrays`, by name, for another process.
 Rows = TextRows | VectorRows | PictureRows
 
 
@@ -188,5 +188,7 @@ def open_examples(folder: Path, inputs: Inputs, settings: ImagesSettings | None)
         case VectorInputs() as reader:
             rows = VectorRows(VectorSequences(arrays["vectors"], arrays["lengths"], None, inputs.labels), reader)
         case _:
-            rows = TextRows(Sequences([part.tolist() for part in np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])]))
+            rows = TextRows(
+                Sequences([part.tolist() for part in np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])])
+            )
     return LabelledExamples(rows, arrays[CLASSES], arrays[ROWS])

@@ -160,7 +160,9 @@ def suitable_patch(height: int, width: int) -> int:
     for patch in range(2, min(height, width) + 1):
         if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MAX_PATCHES:
             return patch
-    raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MAX_PATCHES}: give another --size, or images.patch")
+    raise ArgumentError(
+        f"no patch cuts {height} x {width} pixels into 4 to {MAX_PATCHES}: give another --size, or images.patch"
+    )
 
 
 def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count: int) -> None:
@@ -168,7 +170,9 @@ def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count:
         raise ValueError(f"mean and deviation must be {count:,} numbers each, the deviations above 0")
 
 
-def _moments(read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, row_size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _moments(
+    read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, row_size: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation over all axes but the last; a deviation of 0 becomes 1.
 
     Args:

@@ -57,7 +57,9 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random shifts, rotations, scales and flips of pictures: a function of (seed, epoch, row), so that a run can be resumed.
+    """Random shifts, rotations, scales and flips of pictures.
+
+    A function of (seed, epoch, row), so that a run can be resumed.
 
     Args:
         shift: pixels up, down, left and right at most.
@@ -84,7 +86,10 @@ class Augmentation:
         return generator.uniform(-1, 1, (count, PARAMETERS)).astype(np.float32)
 
     def __call__(self, pictures: Tensor, parameters: np.ndarray) -> Tensor:
-        """Transform pictures (B, H, W, C) of float32 by their rows of `sample`; pixels from outside repeat the border."""
+        """Transform pictures (B, H, W, C) of float32 by their rows of `sample`.
+
+        Pixels from outside repeat the border.
+        """
         height, width = pictures.shape[1:3]
         down, right, rotation, scale, flip = torch.from_numpy(parameters).unbind(1)
         angle, zoom = rotation * math.radians(self.turn), torch.exp(scale * math.log1p(self.scale))
@@ -106,7 +111,8 @@ def to_unit_range(pixels: np.ndarray) -> np.ndarray:
 def load_digits() -> Pictures:
     """Load 1,797 handwritten digits of 8 x 8 pixels, which come with scikit-learn.
 
-    Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, its test part.
+    Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, its test
+    part.
 
     Raises:
         AttentError: scikit-learn is not installed.
@@ -131,7 +137,8 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
     Raises:
         ArgumentError: the pictures differ in size, and no size is given.
         AttentError: Pillow is not installed.
-        DataError: there is no such folder, it has fewer than two classes, a class has no picture, or one cannot be read.
+        DataError: there is no such folder, it has fewer than two classes, a class has no picture, or one cannot be
+            read.
     """
     path = Path(path)
     if not path.is_dir():
@@ -142,9 +149,15 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
         if subfolder.is_dir() and not subfolder.name.startswith(".")
     }
     if len(class_files) < 2:
-        raise DataError(f"{path} must have a folder of pictures for each of two classes or more, got {len(class_files)}")
+        raise DataError(
+            f"{path} must have a folder of pictures for each of two classes or more, got {len(class_files)}"
+        )
     # undecodable bytes of a name are surrogates
-    if invalid := [name for name in class_files if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)]:
+    if invalid := [
+        name
+        for name in class_files
+        if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)
+    ]:
         raise DataError(f"{path}: a folder's name is not UTF-8, and no label: {invalid[0]!r}")
     if empty := [name for name, (files, _) in class_files.items() if not files]:
         raise DataError(f"{path / empty[0]} has no picture")
@@ -154,7 +167,9 @@ def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: 
     ]
     pictures = [file for files, _ in class_files.values() for file in files]
     classes = np.repeat(np.arange(len(class_files)), [len(files) for files, _ in class_files.values()])
-    remarks = (f"{path}: {len(skipped):,} files that are no pictures passed over ({skipped[0].name}, …)",) if skipped else ()
+    remarks = (
+        (f"{path}: {len(skipped):,} files that are no pictures passed over ({skipped[0].name}, …)",) if skipped else ()
+    )
     return Pictures(read_pixels(pictures, size, colours), classes, tuple(class_files), remarks)
 
 
@@ -163,7 +178,9 @@ def picture_files(path: Path) -> list[Path]:
     return _split_files(path)[0]
 
 
-def read_pixels(files: Sequence[Path], size: tuple[int, int] | None = None, colours: Colours | None = None) -> np.ndarray:
+def read_pixels(
+    files: Sequence[Path], size: tuple[int, int] | None = None, colours: Colours | None = None
+) -> np.ndarray:
     """Read pictures as bytes, (N, H, W, C); arguments and errors as for `read_folder`."""
     images: list[Image] = []
     for file in files:
@@ -171,12 +188,15 @@ def read_pixels(files: Sequence[Path], size: tuple[int, int] | None = None, colo
         if size is None and images and image.size != images[0].size:
             size_text, first_size = (f"{height} x {width}" for width, height in (image.size, images[0].size))
             raise ArgumentError(
-                f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: --size says what all are brought to"
+                f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: --size says "
+                "what all are brought to"
             )
         images.append(resize(image, size))
     colours = colours or ("grey" if all(image.mode == "L" for image in images) else "rgb")
     mode = "L" if colours == "grey" else "RGB"
-    return np.stack([np.asarray(image.convert(mode)).reshape(image.size[1], image.size[0], CHANNELS[colours]) for image in images])
+    return np.stack(
+        [np.asarray(image.convert(mode)).reshape(image.size[1], image.size[0], CHANNELS[colours]) for image in images]
+    )
 
 
 def open_picture(file: Path) -> Image:
@@ -194,8 +214,19 @@ def open_picture(file: Path) -> Image:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as picture:
                 return _to_opaque(ImageOps.exif_transpose(picture))
-    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no picture that Pillow knows, or a damaged one"
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        Image.DecompressionBombError,
+        Image.DecompressionBombWarning,
+    ) as error:
+        reason = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "no picture that Pillow knows, or a damaged one"
+        )
         raise DataError(f"{file} cannot be read: {reason}") from error
 
 
@@ -215,7 +246,9 @@ def _to_opaque(picture: Image) -> Image:
     is_grey = picture.mode in GREY
     if picture.mode.startswith("I"):
         # 16 bits a pixel
-        return Image.fromarray((np.asarray(picture).astype(np.float64) / 257).clip(0, 255).round().astype(np.uint8), "L")
+        return Image.fromarray(
+            (np.asarray(picture).astype(np.float64) / 257).clip(0, 255).round().astype(np.uint8), "L"
+        )
     if picture.has_transparency_data:
         paper = Image.new("RGBA", picture.size, "white")
         picture = Image.alpha_composite(paper, picture.convert("RGBA"))
@@ -229,7 +262,9 @@ def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
 
     endings = Image.registered_extensions()
     files = sorted(file for file in path.rglob("*") if _is_visible(file))
-    return [file for file in files if file.suffix.lower() in endings], [file for file in files if file.suffix.lower() not in endings]
+    return [file for file in files if file.suffix.lower() in endings], [
+        file for file in files if file.suffix.lower() not in endings
+    ]
 
 
 def _is_visible(file: Path) -> bool:

@@ -34,10 +34,17 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of pictures or of sequences of vectors; a picture is the sequence of its patches."""
 
-    source: File = Field(description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of vectors")
-    size: Sides | None = Field(None, description="height and width in pixels that all pictures are brought to; needed where they differ")
+    source: File = Field(
+        description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of "
+        "vectors"
+    )
+    size: Sides | None = Field(
+        None, description="height and width in pixels that all pictures are brought to; needed where they differ"
+    )
     colours: Colours | None = Field(None, description="grey or rgb; unless given, grey where all pictures are")
-    patch: int | None = Field(None, ge=1, description="pixels of a patch along each side; unless given, 64 patches a picture at most")
+    patch: int | None = Field(
+        None, ge=1, description="pixels of a patch along each side; unless given, 64 patches a picture at most"
+    )
     shift: float = Field(0.0, ge=0.0, description="pixels by which a picture is shifted at most, anew every epoch")
     turn: float = Field(0.0, ge=0.0, le=180.0, description="degrees by which it is turned at most")
     scale: float = Field(0.0, ge=0.0, lt=1.0, description="share by which it grows or shrinks at most")
@@ -49,7 +56,9 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     @model_validator(mode="after")
     def _some_are_trained_on(self) -> ImagesSettings:
         if self.validation + self.test >= 1:
-            raise ArgumentError(f"validation + test must leave examples to train on, got {self.validation:g} + {self.test:g}")
+            raise ArgumentError(
+                f"validation + test must leave examples to train on, got {self.validation:g} + {self.test:g}"
+            )
         return self
 
     @property
@@ -64,15 +73,22 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
 
 
 class LabelledSettings(FilesSettings, frozen=True):
-    """Settings of labelled texts, text, tab and label in a line; a file may be gzipped (.gz), one standard input (-)."""
+    """Settings of labelled texts, text, tab and label in a line.
+
+    A file may be gzipped (.gz), one standard input (-).
+    """
 
     train: File = Field(description="the texts to train on")
-    valid: File | None = Field(None, description="texts to validate on; without any, some of those to train on are split off")
+    valid: File | None = Field(
+        None, description="texts to validate on; without any, some of those to train on are split off"
+    )
     test: File | None = Field(None, description="texts that the trained model is judged on")
     validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
     tokenizer: Kind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
-    maximum_length: int = Field(256, ge=1, description="tokens: texts that are longer are neither trained nor validated on")
+    maximum_length: int = Field(
+        256, ge=1, description="tokens: texts that are longer are neither trained nor validated on"
+    )
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
     @property

@@ -47,7 +47,10 @@ class Story:
 
     @property
     def supported_answer(self) -> str:
-        """The supporting sentences and the answer; those that name what the question names come first, as who looks it up finds them."""
+        """The supporting sentences and the answer.
+
+        Those that name what the question names come first, as who looks it up finds them.
+        """
         words = self.question.rstrip("?").split()
         sentences = [self.sentences[number] for number in self.support]
         return " ".join((*sorted(sentences, key=lambda sentence: not _names(sentence, words)), self.answer))
@@ -102,7 +105,10 @@ def stories(settings: StoriesSettings) -> Stories:
     def part(purpose: str, count: int) -> list[Story]:
         # a generator for each purpose, so that more stories of one leave the others unchanged
         draw = Random(f"{settings.seed} stories, {purpose}").random
-        return [_draw(settings.kinds[number % len(settings.kinds)], settings, draw, purpose == TEST, texts) for number in range(count)]
+        return [
+            _draw(settings.kinds[number % len(settings.kinds)], settings, draw, purpose == TEST, texts)
+            for number in range(count)
+        ]
 
     test, validation = part(TEST, settings.held_out_stories), part(VALIDATION, settings.held_out_stories)
     return Stories(part(TRAIN, settings.training_stories), validation, test)
@@ -115,7 +121,10 @@ def _names(sentence: str, words: Sequence[str]) -> bool:
 
 
 def _draw(kind: Kind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
-    """Draw a story that is not in `texts`, and add it; the length is drawn once, so that rejection leaves lengths as they are."""
+    """Draw a story that is not in `texts`, and add it.
+
+    The length is drawn once, so that rejection leaves lengths as they are.
+    """
     length = settings.shortest + int(draw() * (settings.longest - settings.shortest + 1))
     for _ in range(TRIES):
         world = happen(draw, length)
@@ -130,4 +139,6 @@ def _draw(kind: Kind, settings: StoriesSettings, draw: Draw, is_test: bool, text
             continue
         texts.add(story.text)
         return story
-    raise ArgumentError(f"no story of {length} sentences with {settings.distracting} distracting ones and a question of kind {kind!r}")
+    raise ArgumentError(
+        f"no story of {length} sentences with {settings.distracting} distracting ones and a question of kind {kind!r}"
+    )

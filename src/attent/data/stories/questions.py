@@ -71,7 +71,9 @@ def _count(world: World) -> Iterator[Question]:
 
 def _list(world: World) -> Iterator[Question]:
     for person, sentences in world.handling.items():
-        yield Question(f"What does {person} hold?", " and ".join(world.holds(person)) or "nothing", frozenset(sentences))
+        yield Question(
+            f"What does {person} hold?", " and ".join(world.holds(person)) or "nothing", frozenset(sentences)
+        )
 
 
 QUESTIONS: dict[Kind, Callable[[World], Iterator[Question]]] = {

@@ -12,7 +12,9 @@ class StoriesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of generated stories."""
 
     kinds: tuple[Kind, ...] = Field(KINDS, description="of questions, each asked equally often")
-    training_stories: int = Field(20_000, ge=1, le=10_000_000, description="stories to train on, each with one question")
+    training_stories: int = Field(
+        20_000, ge=1, le=10_000_000, description="stories to train on, each with one question"
+    )
     held_out_stories: int = Field(1_000, ge=1, description="stories to validate on, and as many to test on")
     shortest: int = Field(6, ge=6, le=100, description="sentences of the shortest story")
     longest: int = Field(15, ge=6, le=100, description="sentences of the longest story")

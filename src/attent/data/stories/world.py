@@ -14,7 +14,8 @@ TAKES = ("took", "picked up", "grabbed")
 DROPS = ("put down", "left", "dropped")
 # Of a story, so that people return and things change hands.
 CAST, OBJECTS = 3, 3
-# Of the sentences in which somebody moves, and of the others those in which somebody takes a thing where both are possible.
+# Of the sentences in which somebody moves, and of the others those in which somebody takes a thing where both are
+# possible.
 MOVING, TAKING = 0.6, 0.65
 
 Draw = Callable[[], float]
@@ -120,7 +121,9 @@ def happen(draw: Draw, sentences: int) -> World:
         free = [thing for thing in things if thing not in world.holder_of and _reachable(world, thing, current)]
         held = [thing for thing in world.holds(person) if current is not None and thing in world.stays]
         if draw() < MOVING or not (free or held):
-            world.move(person, choose(draw, [location for location in PLACES if location != current]), choose(draw, MOVES))
+            world.move(
+                person, choose(draw, [location for location in PLACES if location != current]), choose(draw, MOVES)
+            )
         elif free and (not held or draw() < TAKING):
             world.take(person, choose(draw, free), choose(draw, TAKES))
         else:

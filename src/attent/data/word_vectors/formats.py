@@ -1,9 +1,10 @@
 """Parsers for files of word vectors: text (GloVe, word2vec, fastText) and word2vec's binary format.
 
-Text: a word and its numbers in each line, separated by spaces or tabs; a word may contain spaces, as some of GloVe's do. word2vec and
-fastText write a first line with the number of words and of features, GloVe does not.
+Text: a word and its numbers in each line, separated by spaces or tabs; a word may contain spaces, as some of GloVe's
+do. word2vec and fastText write a first line with the number of words and of features, GloVe does not.
 
-Binary: the same first line; then each word, a space, and its features as little-endian float32, perhaps followed by a line feed.
+Binary: the same first line; then each word, a space, and its features as little-endian float32, perhaps followed by a
+line feed.
 """
 
 from __future__ import annotations
@@ -68,9 +69,10 @@ class TextShape(NamedTuple):
 
 
 def infer_shape(lines: Sequence[bytes]) -> TextShape | None:
-    """Infer the layout of a file that begins with these lines, without a byte order mark; None if no line is a word and its vector.
+    """Infer the layout of a file that begins with these lines, without a byte order mark.
 
-    The width is that of most lines, or that of the header if any line has as many numbers.
+    None if no line is a word and its vector. The width is that of most lines, or that of the header if any line has as
+    many numbers.
     """
     header = _parse_header(lines)
     entries = lines if header is None else lines[1:]
@@ -119,7 +121,9 @@ def text_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection
             report.remarks.append(f"the first line says {width} numbers a word, and lines have {shape.width}")
 
 
-def binary_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection[str] | None = None) -> Iterator[Block]:
+def binary_blocks(
+    stream: IO[bytes], report: VectorsReport, vocabulary: Collection[str] | None = None
+) -> Iterator[Block]:
     """Parse a binary file.
 
     Args:
@@ -134,7 +138,10 @@ def binary_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collecti
     if header is None or int(header[2]) == 0:
         raise DataError(f"{report.name}: the first line must be the number of words and of their features")
     if int(header[2]) > MAX_WIDTH:
-        raise DataError(f"{report.name}: the first line says {int(header[2]):,} numbers a word, more than the {MAX_WIDTH:,} that are read")
+        raise DataError(
+            f"{report.name}: the first line says {int(header[2]):,} numbers a word, more than the {MAX_WIDTH:,} that "
+            "are read"
+        )
     report.width, report.unit = int(header[2]), "word"
     names = None if vocabulary is None else frozenset(word.encode(errors="replace") for word in vocabulary)
     entries: list[tuple[int, bytes, bytes]] = []
@@ -150,7 +157,10 @@ def binary_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collecti
 
 
 def _parse_header(lines: Sequence[bytes]) -> tuple[int, int] | None:
-    """Return the counts in the first line; None if it is an entry: a word of digits and, as in the second line, one number."""
+    """Return the counts in the first line.
+
+    None if it is an entry: a word of digits and, as in the second line, one number.
+    """
     match = HEADER.fullmatch(lines[0]) if lines else None
     if match is None:
         return None
@@ -238,7 +248,8 @@ def _binary_entries(stream: IO[bytes], count: int, report: VectorsReport) -> Ite
         vector = buffer[end + 1 : end + 1 + size]
         if end < 0 or len(vector) < size:
             raise DataError(
-                f"{report.name} is cut off or damaged: it holds {report.lines:,} of {count:,} words, and another that is not whole"
+                f"{report.name} is cut off or damaged: it holds {report.lines:,} of {count:,} words, and another that "
+                "is not whole"
             )
         report.lines += 1
         yield buffer[begin:end].lstrip(b"\n"), vector

@@ -143,7 +143,10 @@ class VectorCollector:
             row, vectors = row + len(part), vectors[len(part) :]
 
     def vectors(self) -> Tensor:
-        """Return all vectors, (N, D); each chunk is freed as soon as it has been copied, so that there are never two copies of all."""
+        """Return all vectors, (N, D).
+
+        Each chunk is freed as soon as it has been copied, so that there are never two copies of all.
+        """
         result = np.empty((len(self.rows), self._width), np.float32)
         self._chunks.reverse()
         for row in range(0, len(result), self._chunk_rows):
@@ -154,7 +157,9 @@ class VectorCollector:
 
 @contextmanager
 def open_vectors(path: Path | str) -> Iterator[IO[bytes]]:
-    """Open a file, unpacking gzip and zip, which its first bytes show; `glove.6B.zip/glove.6B.50d.txt` names a file of an archive.
+    """Open a file, unpacking gzip and zip, which its first bytes show.
+
+    `glove.6B.zip/glove.6B.50d.txt` names a file of an archive.
 
     Raises:
         DataError: the file cannot be read, is cut off, or is an archive of several files of which the path names none.
@@ -166,7 +171,10 @@ def open_vectors(path: Path | str) -> Iterator[IO[bytes]]:
             packed.seek(0)
             size = os.fstat(packed.fileno()).st_size
             if magic.startswith(ZIP):
-                with ZipFile(packed) as archive, limit_unpacking(archive.open(_member(file, archive, member)), size, path) as stream:
+                with (
+                    ZipFile(packed) as archive,
+                    limit_unpacking(archive.open(_member(file, archive, member)), size, path) as stream,
+                ):
                     yield stream
             elif member:
                 raise DataError(f"{path} cannot be read: {file} is no zip archive")
@@ -190,12 +198,16 @@ def _split_member(path: Path) -> tuple[Path, str]:
 
 
 def _member(file: Path, archive: ZipFile, member: str) -> str:
-    names = [info.filename for info in archive.infolist() if not info.is_dir() and not info.filename.startswith(MACOS_FOLDER)]
+    names = [
+        info.filename for info in archive.infolist() if not info.is_dir() and not info.filename.startswith(MACOS_FOLDER)
+    ]
     if member and member not in names:
         listed = ", ".join([*names[:LISTED_FILES], *["…"] * (len(names) > LISTED_FILES)])
         raise DataError(f"{file} holds no {member}, but {listed}")
     if not member and len(names) != 1:
-        raise DataError(f"{file} holds {len(names)} files; name one of them, as {file}/{names[0]}" if names else f"{file} is empty")
+        raise DataError(
+            f"{file} holds {len(names)} files; name one of them, as {file}/{names[0]}" if names else f"{file} is empty"
+        )
     name = member or names[0]
     if archive.getinfo(name).flag_bits & ENCRYPTED:
         raise DataError(f"{file} cannot be read: {name} in it is encrypted")

@@ -96,9 +96,13 @@ class WordVectors:
             raise ArgumentError(f"n must be from 1 to {candidates}, got {n}")
         # only the weights matter
         values = self.vectors.new_zeros(len(self), 1)
-        _, attention_map = attend(query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True)
+        _, attention_map = attend(
+            query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True
+        )
         keys, cosines = (result.flatten().tolist() for result in attention_map.top(n + (own_row is not None)))
-        return [(self.words[int(key)], float(cosine)) for key, cosine in zip(keys, cosines, strict=True) if key != own_row][:n]
+        return [
+            (self.words[int(key)], float(cosine)) for key, cosine in zip(keys, cosines, strict=True) if key != own_row
+        ][:n]
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words of {self.width} numbers)"
@@ -143,11 +147,13 @@ def candidate_words(tokenizer: Tokenizer) -> set[str]:
 def match_vocabulary(tokenizer: Tokenizer, vectors: WordVectors) -> VocabularyMatch:
     """Match ids with the vectors of their words, as they are written or else lower-cased.
 
-    Vectors of subword pieces, which write "▁" for a space as a vocabulary of pieces does, are matched by piece; "▁" alone may be a
-    word of any file.
+    Vectors of subword pieces, which write "▁" for a space as a vocabulary of pieces does, are matched by piece; "▁"
+    alone may be a word of any file.
     """
     ids = range(SPECIALS, tokenizer.size)
-    by_piece = any(len(piece) > 1 and piece.startswith(SPACE) and piece in vectors for piece in map(tokenizer.piece, ids))
+    by_piece = any(
+        len(piece) > 1 and piece.startswith(SPACE) and piece in vectors for piece in map(tokenizer.piece, ids)
+    )
     matches = list(_matches(tokenizer, vectors, by_piece))
     parts = 0 if by_piece else sum(tokenizer.word(token) is None and bool(tokenizer.piece(token)) for token in ids)
     tokens, rows, lowercased = zip(*matches, strict=True) if matches else ((), (), ())

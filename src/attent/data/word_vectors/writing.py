@@ -44,7 +44,9 @@ FORMATS = {
     "glove": VectorFormat(has_header=False, entry=_as_text, allows_spaces=True),
     "word2vec": VectorFormat(has_header=True, entry=_as_text, allows_spaces=True),
     "binary": VectorFormat(
-        has_header=True, entry=lambda word, vector: b"%b %b\n" % (word, vector.astype("<f4").tobytes()), allows_spaces=False
+        has_header=True,
+        entry=lambda word, vector: b"%b %b\n" % (word, vector.astype("<f4").tobytes()),
+        allows_spaces=False,
     ),
 }
 # The format of a file's name, without .gz.
@@ -77,7 +79,11 @@ def is_writable(word: str, form: str) -> bool:
     if not spaces:
         return True
     # a number at the end of a word with spaces would be read as part of its vector
-    return FORMATS[form].allows_spaces and set(spaces) <= set(INNER_SPACE) and not DECIMAL.fullmatch(word.split()[-1].encode())
+    return (
+        FORMATS[form].allows_spaces
+        and set(spaces) <= set(INNER_SPACE)
+        and not DECIMAL.fullmatch(word.split()[-1].encode())
+    )
 
 
 def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gzipped: bool | None = None) -> None:
@@ -86,8 +92,8 @@ def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gz
     Args:
         path: the file.
         vectors: the words and their vectors.
-        form: glove (a word and its numbers in each line), word2vec (the same below a header, as fastText's .vec) or binary
-            (word2vec's); unless given, the file's name decides: .txt, .vec or .bin.
+        form: glove (a word and its numbers in each line), word2vec (the same below a header, as fastText's .vec) or
+            binary (word2vec's); unless given, the file's name decides: .txt, .vec or .bin.
         gzipped: whether to compress the file; unless given, if its name ends in .gz.
 
     Raises:

@@ -1,7 +1,7 @@
 """Scores of tanh form and their gradients in plain PyTorch, a few rows at a time, on any device.
 
-With e^2q' and e^2k' computed once a token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair and
-tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k'| ≤ 20. Beyond, tanh itself serves.
+With e^2q' and e^2k' computed once a token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair
+and tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k'| ≤ 20. Beyond, tanh itself serves.
 """
 
 from __future__ import annotations
@@ -45,11 +45,16 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
 
 
 def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Iterate over runs of rows, with 1 − tanh(q' + k'), (B, H, rows, Tk, D). The buffer is reused: consume it before the next."""
+    """Iterate over runs of rows, with 1 − tanh(q' + k'), (B, H, rows, Tk, D).
+
+    The buffer is reused: consume it before the next.
+    """
     step = rows_at_once(key)
     narrow = query.numel() and key.numel()
     narrow = narrow and is_known_true(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
-    row_operand, key_operand = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
+    row_operand, key_operand = (
+        (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
+    )
     half = query.new_full((), 0.5)
     buffer = query.new_empty(*query.shape[:2], min(step, query.shape[2]), *key.shape[2:])
     for first in range(0, query.shape[2], step):

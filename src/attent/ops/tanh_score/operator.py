@@ -1,7 +1,7 @@
 """Scores v·tanh(q' + k') as PyTorch operators: differentiable any number of times, and opaque to its compiler.
 
-`attent::tanh_scores` and `attent::tanh_gradients` take the fastest version for the device: the compiled library on a CPU, Triton on a
-GPU, else plain PyTorch, a few rows at a time.
+`attent::tanh_scores` and `attent::tanh_gradients` take the fastest version for the device: the compiled library on a
+CPU, Triton on a GPU, else plain PyTorch, a few rows at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from attent.ops.autograd import double_backward
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import eager
 
-# Each thread of the library takes a run of features. With fewer runs than TASKS, rows are cut into slabs, each with its own sums of the
-# keys' gradients; the shapes alone decide, so that the sums do not depend on the number of threads.
+# Each thread of the library takes a run of features. With fewer runs than TASKS, rows are cut into slabs, each with its
+# own sums of the keys' gradients; the shapes alone decide, so that the sums do not depend on the number of threads.
 FEATURES, TASKS, SLAB_ROWS = 16, 8, 64
 
 
@@ -63,7 +63,11 @@ def native_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) ->
     dv = query.new_empty(batch, heads, slabs, width)
     sizes = (batch * heads, v.shape[0], queries, key.shape[2], width, slabs)
     native.run("attent_tanh_score_gradients", (query, key, v, gradient, dq, dk, dv), *sizes)
-    return dq, dk[:, :, 0] if slabs == 1 else dk.sum(2), dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None]
+    return (
+        dq,
+        dk[:, :, 0] if slabs == 1 else dk.sum(2),
+        dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None],
+    )
 
 
 @torch.library.custom_op("attent::tanh_scores", mutates_args=())
@@ -101,7 +105,10 @@ def _scores_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
 def _gradients_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
     """Compute in plain PyTorch, a few rows at a time."""
     query, key, v, gradient = ctx.saved_tensors
-    dq, dk, dv = (torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(tangents, (query, key, v), strict=True))
+    dq, dk, dv = (
+        torch.zeros_like(like) if tensor is None else tensor
+        for tensor, like in zip(tangents, (query, key, v), strict=True)
+    )
 
     def gradients(*inputs: Tensor) -> tuple[Tensor, ...]:
         return double_backward(eager.plain_scores, inputs[:3], inputs[3])
@@ -109,7 +116,9 @@ def _gradients_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...
     step = eager.rows_at_once(key)
     parts = [
         double_backward(gradients, (rows, key, v, gradient_rows), (dq_rows, dk, dv))
-        for rows, gradient_rows, dq_rows in zip(*(tensor.split(step, 2) for tensor in (query, gradient, dq)), strict=True)
+        for rows, gradient_rows, dq_rows in zip(
+            *(tensor.split(step, 2) for tensor in (query, gradient, dq)), strict=True
+        )
     ]
     of_query, of_key, of_v, of_gradient = zip(*parts, strict=True)
     return torch.cat(of_query, 2), sum(of_key), sum(of_v), torch.cat(of_gradient, 2)  # pyright: ignore[reportReturnType]

@@ -1,7 +1,7 @@
 """The families of translators that transformers keeps: Marian, and M2M100 with NLLB.
 
-Sources: Marian, such as the translators of OPUS-MT, Junczys-Dowmunt et al. (2018), arXiv 1804.00344; M2M100, Fan et al. (2020), arXiv
-2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
+Sources: Marian, such as the translators of OPUS-MT, Junczys-Dowmunt et al. (2018), arXiv 1804.00344; M2M100, Fan et al.
+(2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MASK = "<mask>"
 OWN = 3
 # The languages of M2M100, in the order of their ids.
 LANGUAGES = (
-    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig ilo is it "
-    "ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw "
-    "ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
+    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
+    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
 )
 
 
@@ -44,7 +44,8 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
     Args:
         folder: its files.
         source_language: of the source, to be noted.
-        target_language: of the target; where the vocabulary has its mark, such as ">>fra<<", every source begins with it.
+        target_language: of the target; where the vocabulary has its mark, such as ">>fra<<", every source begins with
+            it.
 
     Raises:
         RunError: a file is missing or damaged, or says what attent cannot express.
@@ -58,7 +59,9 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
     mark = f">>{target_language}<<"
     before = [mark] if target_language and mark in vocabularies[0].names.values() else []
     tokenizers = (
-        _marian_tokenizer(folder, "source.spm", vocabularies[0], before=before, after=[EOS_PIECE], has_language=not before),
+        _marian_tokenizer(
+            folder, "source.spm", vocabularies[0], before=before, after=[EOS_PIECE], has_language=not before
+        ),
         _marian_tokenizer(folder, "target.spm", vocabularies[1]),
     )
     named = folder.tokenizer_config.get("source_lang"), folder.tokenizer_config.get("target_lang")
@@ -67,15 +70,23 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
         for side, option, default in zip(SIDES, (source_language, target_language), named, strict=True)
         if isinstance(language := option or default, str)
     }
-    return TranslatorSource(folder, TransformerSettings(**settings, **kind), tokenizers, vocabularies, positions, languages)
+    return TranslatorSource(
+        folder, TransformerSettings(**settings, **kind), tokenizers, vocabularies, positions, languages
+    )
 
 
 def _marian_vocabularies(folder: SourceFolder) -> tuple[Vocabulary, Vocabulary]:
     size = folder.vocabulary_size("vocab_size")
-    target_size = folder.vocabulary_size("decoder_vocab_size") if folder.config.get("decoder_vocab_size") is not None else size
-    has_own = (folder.path / "target_vocab.json").exists() and folder.tokenizer_config.get("separate_vocabs", True) is True
+    target_size = (
+        folder.vocabulary_size("decoder_vocab_size") if folder.config.get("decoder_vocab_size") is not None else size
+    )
+    has_own = (folder.path / "target_vocab.json").exists() and folder.tokenizer_config.get(
+        "separate_vocabs", True
+    ) is True
     if not has_own and size != target_size:
-        raise folder.error(f"target_vocab.json is missing: vocab_size and decoder_vocab_size are {size:,} and {target_size:,}")
+        raise folder.error(
+            f"target_vocab.json is missing: vocab_size and decoder_vocab_size are {size:,} and {target_size:,}"
+        )
     pad, start, eos = (folder.token(f"{name}_token_id", target_size) for name in ("pad", "decoder_start", "eos"))
     ids = folder.vocabulary("target_vocab.json" if has_own else "vocab.json")
     target = _marian_vocabulary(folder, ids, target_size, pad, start)
@@ -141,7 +152,8 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
         target_language: likewise.
 
     Raises:
-        RunError: a file is missing or damaged, a language is not given or not known, or config.json says what attent cannot express.
+        RunError: a file is missing or damaged, a language is not given or not known, or config.json says what attent
+            cannot express.
     """
     settings = common_settings(folder)
     size, count = folder.vocabulary_size("vocab_size"), folder.number("max_position_embeddings")
@@ -151,7 +163,8 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
     if max(names) >= size:
         raise folder.error(f"its vocabulary has ids up to {max(names):,}, and config.json says {size:,}")
     languages = {
-        side: _mark(folder, side, language, marks) for side, language in zip(SIDES, (source_language, target_language), strict=True)
+        side: _mark(folder, side, language, marks)
+        for side, language in zip(SIDES, (source_language, target_language), strict=True)
     }
     pad, start, eos = (folder.token(f"{name}_token_id", size) for name in ("pad", "decoder_start", "eos"))
     unk = next((token for token, name in names.items() if name == FIRST[3]), None)
@@ -178,7 +191,10 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
 
 
 def m2m100_positions(count: int, width: int, pad: int) -> Tensor:
-    """Return M2M100's sinusoids (T, E): position p is their row pad + 1 + p, and frequencies go down to 1/10000 itself."""
+    """Return M2M100's sinusoids (T, E).
+
+    Position p is their row pad + 1 + p, and frequencies go down to 1/10000 itself.
+    """
     half = width // 2
     frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
     angles = torch.arange(pad + 1, pad + 1 + count).float()[:, None] * frequencies
@@ -204,14 +220,21 @@ def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple
 
 
 def _added(folder: SourceFolder, count: int, *, is_nllb: bool) -> dict[int, str]:
-    """Return the tokens that stand beside the vocabulary, by id: those that files name with ids, or languages after `count` ids."""
+    """Return the tokens that stand beside the vocabulary, by id.
+
+    Those that files name with ids, or languages after `count` ids.
+    """
     listed = folder.json(TOKENIZER_FILE, {}).get("added_tokens") if is_nllb else None
     tokens = folder.tokenizer_config.get("added_tokens_decoder")
     named: dict[Any, Any] = {}
     if isinstance(listed, list):
         named = {token.get("id"): token.get("content") for token in listed if isinstance(token, dict)}
     elif isinstance(tokens, dict):
-        named = {int(token): value.get("content") for token, value in tokens.items() if token.isdecimal() and isinstance(value, dict)}
+        named = {
+            int(token): value.get("content")
+            for token, value in tokens.items()
+            if token.isdecimal() and isinstance(value, dict)
+        }
     if any(type(token) is not int or not isinstance(name, str) for token, name in named.items()):
         raise folder.error("its added tokens must be texts with ids")
     if not any(token >= count for token in named):
@@ -239,5 +262,7 @@ def _mark(folder: SourceFolder, side: str, language: str | None, marks: list[str
     if mark is None:
         examples = ", ".join(mark.strip("_") for mark in marks[:4])
         problem = "is not given" if language is None else f"{language!r} is not known"
-        raise folder.error(f"it has {len(marks)} languages ({examples}, …), and the {side}'s {problem}: --{side}-language")
+        raise folder.error(
+            f"it has {len(marks)} languages ({examples}, …), and the {side}'s {problem}: --{side}-language"
+        )
     return mark

@@ -1,4 +1,7 @@
-"""The files of a folder that transformers wrote: settings, vocabularies, and tensors that are mapped and read one by one."""
+"""The files of a folder that transformers wrote.
+
+Settings, vocabularies, and tensors that are mapped and read one by one.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,9 @@ class SourceFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file() and any(self.path.glob(MARIAN[0])):
-            raise self.error("it holds Marian's own .npz; transformers' convert_marian_to_pytorch.py makes a folder of it")
+            raise self.error(
+                "it holds Marian's own .npz; transformers' convert_marian_to_pytorch.py makes a folder of it"
+            )
         self.config = self.json(CONFIG)
         self.generation = self.json("generation_config.json", {})
         self.tokenizer_config = self.json(TOKENIZER_CONFIG, {})
@@ -111,7 +116,9 @@ class SourceFolder:
         return value
 
     def vocabulary_size(self, name: str) -> int:
-        """Return the size of a vocabulary, which is at most that of the longest tensor: its ids are listed before tensors are read.
+        """Return the size of a vocabulary, which is at most that of the longest tensor.
+
+        Its ids are listed before tensors are read.
 
         Raises:
             RunError: as `number`; or the weights are missing or damaged.
@@ -133,7 +140,11 @@ class SourceFolder:
     def licence(self) -> str | None:
         """The licence that the model card names, or the first line of a file LICENSE."""
         card, text = (self._text(name) for name in ("README.md", "LICENSE"))
-        named = re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card) if card.startswith("---\n") else None
+        named = (
+            re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card)
+            if card.startswith("---\n")
+            else None
+        )
         return named[1].strip("\"' ") if named else next(filter(None, map(str.strip, text.splitlines())), None)
 
     @cached_property
@@ -145,7 +156,11 @@ class SourceFolder:
         """
         if (self.path / INDEX).is_file():
             names = self.json(INDEX).get("weight_map")
-            files = sorted(set(names.values())) if isinstance(names, dict) and all(isinstance(name, str) for name in names.values()) else []
+            files = (
+                sorted(set(names.values()))
+                if isinstance(names, dict) and all(isinstance(name, str) for name in names.values())
+                else []
+            )
             if not files or any(Path(name).name != name or not name.endswith(".safetensors") for name in files):
                 raise self.error(f"{INDEX} is damaged: its weight_map must name files of safetensors in the folder")
             return SourceWeights(self, [self.path / name for name in files])
@@ -153,7 +168,11 @@ class SourceFolder:
             return SourceWeights(self, [self.path / WEIGHTS])
         pickled = sorted(file.name for pattern in PICKLED for file in self.path.glob(pattern))
         advice = "load it where you trust it, and model.save_pretrained(FOLDER) writes safetensors"
-        raise self.error(f"its weights are pickled ({pickled[0]}), which can run code; {advice}" if pickled else f"{WEIGHTS} is missing")
+        raise self.error(
+            f"its weights are pickled ({pickled[0]}), which can run code; {advice}"
+            if pickled
+            else f"{WEIGHTS} is missing"
+        )
 
     def _text(self, name: str) -> str:
         try:

@@ -20,7 +20,10 @@ from attent.runs.weights import tensors_of
 KIND = "sentencepiece"
 LICENCE = "LICENSE"
 # The families of translators by their model_type.
-FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorSource]] = {"marian": read_marian, "m2m_100": read_m2m100}
+FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorSource]] = {
+    "marian": read_marian,
+    "m2m_100": read_m2m100,
+}
 # What generation_config.json says of the search.
 SEARCH = ("num_beams", "length_penalty", "early_stopping", "max_length", "no_repeat_ngram_size")
 
@@ -68,7 +71,12 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
 
 
 def import_run(
-    path: Path | str, out: Path | str, source_language: str | None = None, target_language: str | None = None, *, replace: bool = False
+    path: Path | str,
+    out: Path | str,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    *,
+    replace: bool = False,
 ) -> RunConfig:
     """Write a run folder of a folder of transformers, and return its config; arguments and errors as for `read`.
 

@@ -21,12 +21,26 @@ from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.vocabulary import Vocabulary
 
 # Our parts of layers, and theirs.
-ATTENTION = {"query_projection": "q_proj", "key_projection": "k_proj", "value_projection": "v_proj", "output": "out_proj"}
-FEED_FORWARD = {"feed_forward.widen": "fc1", "feed_forward.narrow": "fc2", "around_feed_forward.norm": "final_layer_norm"}
+ATTENTION = {
+    "query_projection": "q_proj",
+    "key_projection": "k_proj",
+    "value_projection": "v_proj",
+    "output": "out_proj",
+}
+FEED_FORWARD = {
+    "feed_forward.widen": "fc1",
+    "feed_forward.narrow": "fc2",
+    "around_feed_forward.norm": "final_layer_norm",
+}
 SELF = {f"self_attention.{name}": f"self_attn.{key}" for name, key in ATTENTION.items()}
 CROSS = {f"cross_attention.{name}": f"encoder_attn.{key}" for name, key in ATTENTION.items()}
 ENCODER = SELF | {"around_attention.norm": "self_attn_layer_norm"} | FEED_FORWARD
-DECODER = SELF | CROSS | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"} | FEED_FORWARD
+DECODER = (
+    SELF
+    | CROSS
+    | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"}
+    | FEED_FORWARD
+)
 # Their activations by their names.
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 FIRST = "model.encoder.layers.0.self_attn.q_proj.weight"
@@ -74,7 +88,10 @@ def common_settings(folder: SourceFolder) -> dict[str, Any]:
     # before anything of that width is made
     if (shape := folder.weights.shapes.get(FIRST)) != (width, width):
         raise folder.error(f"{FIRST} must be ({width}, {width}) by config.json, got {shape}")
-    is_shared, is_tied = config.get("share_encoder_decoder_embeddings", True) is True, config.get("tie_word_embeddings", True) is True
+    is_shared, is_tied = (
+        config.get("share_encoder_decoder_embeddings", True) is True,
+        config.get("tie_word_embeddings", True) is True,
+    )
     return {
         "width": width,
         "heads": heads,
@@ -149,7 +166,10 @@ def sinusoids(count: int, width: int) -> Tensor:
 
 
 def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str, list[str]]:
-    """Return the names that each embedding and the output may have, the one that is read first; tied ones have the same names."""
+    """Return the names that each embedding and the output may have, the one that is read first.
+
+    Tied ones have the same names.
+    """
     names = {side: [f"model.{stack}.embed_tokens.weight"] for side, stack in SIDES.items()}
     if settings.share_embeddings == "none":
         return {side: [*own, *([SHARED] if is_shared else ())] for side, own in names.items()} | {"output": [LM_HEAD]}
@@ -177,7 +197,11 @@ def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
     order = interleaved(width) if settings.position == "sinusoidal" else None
     is_tied = settings.share_embeddings != "none"
     matrices = {side: _one_of(folder, keys, is_tied=is_tied) for side, keys in names.items()}
-    targets = {"source": "source_embedding.tokens.weight", "target": "target_embedding.tokens.weight", "output": "to_logits.weight"}
+    targets = {
+        "source": "source_embedding.tokens.weight",
+        "target": "target_embedding.tokens.weight",
+        "output": "to_logits.weight",
+    }
     for side, name in matrices.items():
         if not (side == "output" and is_tied) and not (side == "target" and settings.share_embeddings == "all"):
             yield targets[side], reordered(sides[side].rows(weights[name]), (1,), order)

@@ -28,8 +28,8 @@ class SpecialIds(NamedTuple):
 class Vocabulary:
     """The ids of one side of a translator.
 
-    The decoder's start is our BOS. Where it is their padding (Marian), BOS has its output too, and our PAD has none; where it is
-    another token, such as the end (M2M100), BOS is a copy of its row, without an output of its own.
+    The decoder's start is our BOS. Where it is their padding (Marian), BOS has its output too, and our PAD has none;
+    where it is another token, such as the end (M2M100), BOS is a copy of its row, without an output of its own.
 
     Args:
         names: of their ids; one without a name is in no text.
@@ -71,7 +71,10 @@ class Vocabulary:
         return result
 
     def bias(self, bias: Tensor) -> Tensor:
-        """Return our output's bias (V,) from theirs; so negative that there is no probability where they have no such token."""
+        """Return our output's bias (V,) from theirs.
+
+        So negative that there is no probability where they have no such token.
+        """
         pad, unk, start, eos = self.special
         result = bias[torch.tensor([pad, unk, start, eos, *self.ordinary])]
         result[PAD if start == pad else SPECIALS - 2] = ABSENT

@@ -1,4 +1,7 @@
-"""The application: routes, and what holds for every one of them: errors as JSON, headers for web pages, bounds, numbers and the log."""
+"""The application: routes, and what holds for every one of them.
+
+Errors as JSON, headers for web pages, bounds, numbers and the log.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,9 @@ def application(
 
     async def numbers(request: Request) -> Response:
         token = settings.metrics_token
-        if token is not None and not secrets.compare_digest(request.headers.get("authorization", "").encode(), f"Bearer {token}".encode()):
+        if token is not None and not secrets.compare_digest(
+            request.headers.get("authorization", "").encode(), f"Bearer {token}".encode()
+        ):
             raise RequestError(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
         return PlainTextResponse(metrics.text(), media_type=METRICS_TYPE)
 
@@ -115,8 +120,13 @@ def application(
     return Frame(app, service, gatekeeper, metrics, say)
 
 
-def _route(path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], read: Read | None = None, method: str = "GET") -> Route:
-    """Build a route that answers with JSON, or with events; one that reads a body, by POST, stops where the client has gone."""
+def _route(
+    path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], read: Read | None = None, method: str = "GET"
+) -> Route:
+    """Build a route that answers with JSON, or with events.
+
+    One that reads a body, by POST, stops where the client has gone.
+    """
 
     async def endpoint(request: Request) -> Response:
         value = await answer(request) if read is None else await _unless_gone(request, answer, read)
@@ -156,9 +166,9 @@ async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[A
 class Frame:
     """ASGI middleware around all routes.
 
-    It refuses translations while the queue is full, bounds each body and those under way together, ignores a slash at the end of a path
-    but of a page's, lets the web pages of the settings' origin ask, counts, and writes the log, in which no text of a request stands
-    unless the settings say so.
+    It refuses translations while the queue is full, bounds each body and those under way together, ignores a slash at
+    the end of a path but of a page's, lets the web pages of the settings' origin ask, counts, and writes the log, in
+    which no text of a request stands unless the settings say so.
 
     Args:
         app: the routes.
@@ -168,11 +178,21 @@ class Frame:
         say: writes a line of the log.
     """
 
-    def __init__(self, app: ASGIApp, service: TranslationService, gatekeeper: Gatekeeper, metrics: Metrics, say: Say) -> None:
-        self.app, self._settings, self._batcher, self._metrics, self._say = app, service.settings, service.batcher, metrics, say
+    def __init__(
+        self, app: ASGIApp, service: TranslationService, gatekeeper: Gatekeeper, metrics: Metrics, say: Say
+    ) -> None:
+        self.app, self._settings, self._batcher, self._metrics, self._say = (
+            app,
+            service.settings,
+            service.batcher,
+            metrics,
+            say,
+        )
         settings, self._gatekeeper = service.settings, gatekeeper
         text, texts = settings.max_text + SPARE, settings.max_texts
-        self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | ({DOCUMENT: settings.max_document} if settings.has_files else {})
+        self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | (
+            {DOCUMENT: settings.max_document} if settings.has_files else {}
+        )
         # the largest body comes in where there is no other
         largest = max(self._bounds.values())
         limits = max(settings.body_limit, largest), max(settings.address_body_limit, largest)
@@ -186,7 +206,11 @@ class Frame:
         }
         # no answer has one of these before
         self._headers = Headers(headers).raw
-        self._paths = {route.path for route in app.routes if isinstance(route, Route)} if isinstance(app, Starlette) else set[str]()
+        self._paths = (
+            {route.path for route in app.routes if isinstance(route, Route)}
+            if isinstance(app, Starlette)
+            else set[str]()
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -214,7 +238,8 @@ class Frame:
             size += amount
             if size > max_body:
                 raise _too_large(max_body)
-            # the first bytes of each are bounded by the number of connections: a short request finds room beside long ones
+            # the first bytes of each are bounded by the number of connections: a short request finds room beside long
+            # ones
             if (amount := min(amount, size - SPARE)) > 0:
                 address = address or self._gatekeeper.address(Request(scope))
                 if not self._bodies.admit(address, amount):

@@ -72,8 +72,8 @@ class Batcher:
 
     Args:
         settings: of the server.
-        observe: is called from the threads with the sentences of each batch and their characters, its seconds, and the longest wait of one
-            of them.
+        observe: is called from the threads with the sentences of each batch and their characters, its seconds, and the
+            longest wait of one of them.
         prepare: is called by each thread before its first batch.
     """
 
@@ -90,7 +90,8 @@ class Batcher:
         self._pace = [0.01 / settings.batch]
         # a server that cannot start must end without waiting for them; `close` ends them in order
         self._threads = [
-            threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True) for number in range(settings.threads)
+            threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True)
+            for number in range(settings.threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -124,7 +125,9 @@ class Batcher:
         return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.threads)
 
     async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:
-        """Return the result of each sentence, once their batches are done; whoever stops waiting takes them out of the queue.
+        """Return the result of each sentence, once their batches are done.
+
+        Whoever stops waiting takes them out of the queue.
 
         Raises:
             RequestError: the queue is full, the server ends, the request took too long, or its work failed.
@@ -143,7 +146,9 @@ class Batcher:
                 self._drop([ticket])
 
     async def stream(self, sentences: Sequence[tuple[str, Work]]) -> AsyncGenerator[Any, None]:
-        """Yield the result of each sentence, in order, once its batch is done; who stops iterating takes the rest out of the queue.
+        """Yield the result of each sentence, in order, once its batch is done.
+
+        Who stops iterating takes the rest out of the queue.
 
         Args:
             sentences: each with its own work; all are taken into the queue, or none.
@@ -172,7 +177,8 @@ class Batcher:
         """Refuse new sentences, finish those that wait, and end the threads.
 
         Args:
-            seconds: the longest time to wait for them, after which those that still wait are given up; forever unless given.
+            seconds: the longest time to wait for them, after which those that still wait are given up; forever unless
+                given.
 
         Returns:
             True if the threads have ended.
@@ -238,7 +244,9 @@ class Batcher:
                     break
                 self._condition.wait(wait)
             oldest = self._queue[0]
-            candidates = sorted((item for item in self._queue if item.work == oldest.work), key=lambda item: len(item.text))
+            candidates = sorted(
+                (item for item in self._queue if item.work == oldest.work), key=lambda item: len(item.text)
+            )
             middle = next(rank for rank, item in enumerate(candidates) if item is oldest)
             begin = min(max(middle - size // 2, 0), max(len(candidates) - size, 0))
             batch = candidates[begin : begin + size]

@@ -129,7 +129,9 @@ def count_of(values: Mapping[str, Any], name: str, limit: int) -> int:
     value = values.get(name, 0)
     try:
         # int(True) is 1, and int("1_0") is 10
-        number = 0 if value in ("", None) else int(str(value)) if str(value).isdecimal() and len(str(value)) < 10 else None
+        number = (
+            0 if value in ("", None) else int(str(value)) if str(value).isdecimal() and len(str(value)) < 10 else None
+        )
     except ValueError:
         number = None
     if number is None:
@@ -140,7 +142,9 @@ def count_of(values: Mapping[str, Any], name: str, limit: int) -> int:
 
 
 def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary | None:
-    """Return a parameter that is a list of pairs of texts, or an object; None where it is missing. Outside JSON it is JSON itself.
+    """Return a parameter that is a list of pairs of texts, or an object; None where it is missing.
+
+    Outside JSON it is JSON itself.
 
     Raises:
         RequestError: it is none, has too many terms, or one that is no term.
@@ -158,7 +162,8 @@ def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary |
         return None
     pairs = list(value.items()) if isinstance(value, dict) else value
     if not isinstance(pairs, list) or any(
-        not isinstance(pair, list | tuple) or len(pair) != 2 or any(not isinstance(text, str) for text in pair) for pair in pairs
+        not isinstance(pair, list | tuple) or len(pair) != 2 or any(not isinstance(text, str) for text in pair)
+        for pair in pairs
     ):
         raise invalid(f'{name} parameter is not a list of pairs such as [["source", "target"]], or an object')
     if len(pairs) > MAX_TERMS:
@@ -223,7 +228,10 @@ def _form(body: bytes, max_fields: int) -> dict[str, Any]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a text of a form, whose characters are bytes; urllib's own function takes 170 bytes of memory for each of them."""
+    """Return a text of a form, whose characters are bytes.
+
+    urllib's own function takes 170 bytes of memory for each of them.
+    """
     text = ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("latin-1"), text.replace("+", " "))
     return text.encode("latin-1").decode("utf-8", "replace")
 
@@ -232,5 +240,7 @@ def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the values by name, texts with the line ends of this format, a list where a name is repeated."""
     values: dict[str, list[Any]] = {}
     for name, item in items:
-        values.setdefault(name, []).append(item if isinstance(item, UploadFile) else item.replace("\r\n", "\n").replace("\r", "\n"))
+        values.setdefault(name, []).append(
+            item if isinstance(item, UploadFile) else item.replace("\r\n", "\n").replace("\r", "\n")
+        )
     return {name: items if len(items) > 1 else items[0] for name, items in values.items()}

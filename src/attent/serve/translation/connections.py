@@ -18,9 +18,11 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
 # Seconds that an answer may wait for its client to read on.
 READ_SECONDS = 30.0
-# Requests of a connection that may wait for its first answer; each holds some kilobytes, and few clients send a second one early.
+# Requests of a connection that may wait for its first answer; each holds some kilobytes, and few clients send a second
+# one early.
 MAX_PIPELINED = 16
-# Bytes of a request line with its headers, of trailers, of what frames a body's chunks beyond 8 a byte, and of all requests that wait.
+# Bytes of a request line with its headers, of trailers, of what frames a body's chunks beyond 8 a byte, and of all
+# requests that wait.
 MAX_HEAD = 2**16
 # Headers of a request, with its trailers; each is several objects.
 MAX_FIELDS = 100
@@ -41,8 +43,8 @@ TOO_LARGE = (
 def share_listener(listener: socket.socket, count: int = ACCEPTS) -> list[socket.socket]:
     """Return a socket that listens, and copies of it.
 
-    uvloop (0.23, with libuv 1.52) accepts one connection of each in a turn: of one socket alone, clients that come all at once would wait
-    for as many turns as there are of them, each as long as the requests in it take.
+    uvloop (0.23, with libuv 1.52) accepts one connection of each in a turn: of one socket alone, clients that come all
+    at once would wait for as many turns as there are of them, each as long as the requests in it take.
 
     Args:
         listener: the socket.
@@ -81,7 +83,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answer_timer: asyncio.TimerHandle | None = None
         # between the first byte of a request and the end of its headers
         self._is_in_head = False
-        # of the request under way: bytes and number of the fields reported; bytes since its last part that are neither those nor its body
+        # of the request under way: bytes and number of the fields reported; bytes since its last part that are neither
+        # those nor its body
         self._head = self._fields = self._unreported = 0
         self._is_too_large = self._has_failed = False
         # bytes of requests that wait for an earlier answer; bytes that come after the answer
@@ -107,7 +110,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_admitted:
             self._is_admitted = False
             self._limits.release(self._address)
-        # uvicorn tells the last one alone, and the answers to others would be written to a closed socket, an error in uvloop
+        # uvicorn tells the last one alone, and the answers to others would be written to a closed socket, an error in
+        # uvloop
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -172,7 +176,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._request_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or has too large a head, and end the connection; earlier answers that are under way come first."""
+        """Answer what is no request, or has too large a head, and end the connection.
+
+        Earlier answers that are under way come first.
+        """
         self._has_failed = True
         cycle, is_own = self.cycle, not self._is_in_head and self._request_timer is not None
         if self.pipeline or not (cycle is None or cycle.response_complete or (is_own and not cycle.response_started)):

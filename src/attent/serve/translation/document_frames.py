@@ -2,9 +2,10 @@
 
 1. The worker says with an empty frame that it has started.
 2. The server sends the ending of the document's name, the document in any number of frames, and an end.
-3. The worker answers with the beginning of the text, by which the server tells its language, and sends "read" or "render" and the language.
-4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends translations,
-   and an end, and the worker answers with the document, and an end.
+3. The worker answers with the beginning of the text, by which the server tells its language, and sends "read" or
+   "render" and the language.
+4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends
+   translations, and an end, and the worker answers with the document, and an end.
 
 Instead of any answer there may be an error, and nothing comes after it.
 """

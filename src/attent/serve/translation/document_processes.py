@@ -1,4 +1,7 @@
-"""Documents read and rendered by processes that can be ended: whatever a stranger's document does there, the server goes on."""
+"""Documents read and rendered by processes that can be ended.
+
+Whatever a stranger's document does there, the server goes on.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,24 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 from attent.errors import AttentError, DataError
 from attent.printable import printable
-from attent.serve.translation.document_frames import BATCH, CHUNK, DATA, END, ERROR, FAULT, MARKED, PLAIN, SAMPLE, read_frame, write_frame
+from attent.serve.translation.document_frames import (
+    BATCH,
+    CHUNK,
+    DATA,
+    END,
+    ERROR,
+    FAULT,
+    MARKED,
+    PLAIN,
+    SAMPLE,
+    read_frame,
+    write_frame,
+)
 from attent.serve.translation.errors import RequestError, stopped
 
 Value = TypeVar("Value")
-# Characters of a piece, those after it that are not translated, its translation, and the links between both: see `document_worker`.
+# Characters of a piece, those after it that are not translated, its translation, and the links between both: see
+# `document_worker`.
 Row = tuple[int, int, str, list[int]]
 COMMAND = (sys.executable, "-P", "-m", "attent.serve.translation.document_worker")
 # Seconds that a process may have a document, also if it stands still, or waits for a processor that others use.
@@ -47,7 +63,10 @@ class DocumentText(NamedTuple):
 
 
 class Exchange:
-    """A document and its process, which any thread may end. What comes from there is checked, since a stranger's bytes went in."""
+    """A document and its process, which any thread may end.
+
+    What comes from there is checked, since a stranger's bytes went in.
+    """
 
     def __init__(self) -> None:
         self._lock, self._is_over = threading.Lock(), False
@@ -143,13 +162,16 @@ class DocumentProcesses:
         """Run a function in the thread of documents; one that waits is dropped when its caller is cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
-    async def read(self, file: BinaryIO, ending: str, find_language: Callable[[str], str | None], limit: int) -> DocumentText | None:
+    async def read(
+        self, file: BinaryIO, ending: str, find_language: Callable[[str], str | None], limit: int
+    ) -> DocumentText | None:
         """Cut a document into sentences.
 
         Args:
             file: the document.
             ending: of its name, such as .docx.
-            find_language: returns the code of its language by the beginning of its text; None if its sentences are of no use.
+            find_language: returns the code of its language by the beginning of its text; None if its sentences are of
+                no use.
             limit: of the number of sentences.
 
         Returns:
@@ -276,7 +298,9 @@ def _start() -> subprocess.Popen[bytes]:
     environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
     # Windows has no nice value
     priority = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
-    return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, creationflags=priority)
+    return subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, creationflags=priority
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -19,8 +19,8 @@ from attent.serve.translation.service import AUTO, TranslationService
 MAX_DOCUMENTS = 8
 # Sentences of a document: twice as many as the largest has that is ordinary text.
 MAX_SENTENCES = 250_000
-# Characters of a sentence, which is cut between words if it has more, and of a piece in the queue: a piece keeps others waiting for as long
-# as it is translated.
+# Characters of a sentence, which is cut between words if it has more, and of a piece in the queue: a piece keeps others
+# waiting for as long as it is translated.
 MAX_SENTENCE, MAX_PIECE = 500, 4_000
 # Sentences that are looked at before another document's are, or a client's leaving is noticed.
 SENTENCES = 256
@@ -58,8 +58,8 @@ class TranslatedPiece(NamedTuple):
 class DocumentTranslator:
     """Translates documents.
 
-    All documents together have as many pieces in the queue as there are threads, each of at most a batch: whoever comes waits for the
-    batches that are under way and no others.
+    All documents together have as many pieces in the queue as there are threads, each of at most a batch: whoever comes
+    waits for the batches that are under way and no others.
 
     Args:
         service: translates.
@@ -126,7 +126,9 @@ class DocumentTranslator:
 
         def prepare(begin: int) -> list[PreparedSentence]:
             batch = text.sentences[begin : begin + SENTENCES]
-            return [PreparedSentence(works[is_marked], _fit(sentence, works[is_marked])) for is_marked, sentence in batch]
+            return [
+                PreparedSentence(works[is_marked], _fit(sentence, works[is_marked])) for is_marked, sentence in batch
+            ]
 
         sentences, count = list[PreparedSentence](), 0
         for begin in range(0, len(text.sentences), SENTENCES):
@@ -141,7 +143,9 @@ class DocumentTranslator:
         """Return sentences of equal work, each once, in pieces of about one length, which are translated faster."""
         pieces: list[list[Task]] = []
         for work in dict.fromkeys(sentence.work for sentence in sentences):
-            texts = dict.fromkeys(text for sentence in sentences if sentence.work is work for text, _ in sentence.pieces)
+            texts = dict.fromkeys(
+                text for sentence in sentences if sentence.work is work for text, _ in sentence.pieces
+            )
             size = 0
             for number, text in enumerate(sorted(texts, key=len)):
                 size += len(text)

@@ -1,7 +1,8 @@
-"""The process of a document: it parses strangers' bytes apart from the server, without PyTorch, and within limits of the system.
+"""The process of a document.
 
-`python -m attent.serve.translation.document_worker` cuts one document into sentences, or puts translations into one, and ends:
-the documents of two clients are never in one process. `document_frames` has the conversation with the server.
+It parses strangers' bytes apart from the server, without PyTorch, and within limits of the system.
+`python -m attent.serve.translation.document_worker` cuts one document into sentences, or puts translations into one,
+and ends: the documents of two clients are never in one process. `document_frames` has the conversation with the server.
 """
 
 from __future__ import annotations
@@ -20,7 +21,19 @@ from attent.documents import Document, read_document
 from attent.errors import AttentError
 from attent.markup.aligned import join_aligned
 from attent.markup.inline import AlignedText
-from attent.serve.translation.document_frames import BATCH, CHUNK, DATA, END, ERROR, FAULT, MARKED, PLAIN, SAMPLE, read_frame, write_frame
+from attent.serve.translation.document_frames import (
+    BATCH,
+    CHUNK,
+    DATA,
+    END,
+    ERROR,
+    FAULT,
+    MARKED,
+    PLAIN,
+    SAMPLE,
+    read_frame,
+    write_frame,
+)
 
 # Bytes of memory that the process may reserve, and seconds of a processor that it may compute.
 MEMORY, SECONDS = 512 * 2**20, 30
@@ -125,13 +138,15 @@ def _rendered(document: Document, language: str, source: IO[bytes]) -> Iterator[
     yield from (bytes(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
 
 
-def _translated(split: SplitText, rows: Iterator[tuple[int, int, str, list[int]]]) -> tuple[SplitText, list[AlignedText]]:
+def _translated(
+    split: SplitText, rows: Iterator[tuple[int, int, str, list[int]]]
+) -> tuple[SplitText, list[AlignedText]]:
     """Return the pieces of a line's sentences, and their translations.
 
     Args:
         split: the sentences.
-        rows: of each piece its characters, those after it that are not translated, its translation, and the links between both as four
-            numbers each: the begin and end of a span of the piece, and of one of the translation.
+        rows: of each piece its characters, those after it that are not translated, its translation, and the links
+            between both as four numbers each: the begin and end of a span of the piece, and of one of the translation.
     """
     between, pieces, translations = [split.between[0]], list[str](), list[AlignedText]()
     for sentence, after in zip(split.sentences, split.between[1:], strict=True):

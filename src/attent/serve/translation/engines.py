@@ -26,7 +26,8 @@ from attent.serve.translation.errors import invalid
 
 # Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
 QUIET = 2.5
-# Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to the latter.
+# Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to
+# the latter.
 FIRST_DELAY, LAST_DELAY = 1.0, 30.0
 # Tokens of a sentence that is aligned with its translation, whose weights take memory by the product of both lengths.
 MAX_ALIGNED = 2_048
@@ -40,7 +41,8 @@ class TranslatedSentence(NamedTuple):
     Args:
         texts: the best first.
         links: between the words of the sentence and of the best translation; none unless they were asked for.
-        spans: of each translation, which characters of it belong to which of the sentence; none unless they were asked for.
+        spans: of each translation, which characters of it belong to which of the sentence; none unless they were asked
+            for.
     """
 
     texts: tuple[str, ...]
@@ -131,7 +133,10 @@ class TranslationWork:
                 ]
             rows = [(text, item) for text, n_best in zip(texts, n_best_lists, strict=True) for item in n_best]
             spans = iter(translation_spans(translator, [text for text, _ in rows], [item for _, item in rows]))
-        return [TranslatedSentence(tuple(item.text for item in n_best), spans=[next(spans) for _ in n_best]) for n_best in n_best_lists]
+        return [
+            TranslatedSentence(tuple(item.text for item in n_best), spans=[next(spans) for _ in n_best])
+            for n_best in n_best_lists
+        ]
 
     def check(self, text: str) -> None:
         """Check that the run reads a sentence, before it waits with others.
@@ -213,7 +218,10 @@ class RunCatalog:
     """
 
     def __init__(
-        self, paths: Sequence[Path], languages: Sequence[tuple[str, str] | None], load_run: Callable[[Path], Translator] = load
+        self,
+        paths: Sequence[Path],
+        languages: Sequence[tuple[str, str] | None],
+        load_run: Callable[[Path], Translator] = load,
     ) -> None:
         self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
         # whose languages are those that their configs name
@@ -226,7 +234,8 @@ class RunCatalog:
                 source, target = pair or _languages_of(copy)
                 if (source, target) in self._runs:
                     raise ArgumentError(
-                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one of them"
+                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one "
+                        "of them"
                     )
                 self._runs[source, target] = ServedRun(path, source, target, load_run(copy), stamp)
             if pair is None:
@@ -259,9 +268,10 @@ class RunCatalog:
         return self._glossaries.get((run.source, run.target))
 
     def reload(self, say: Callable[[str], None]) -> None:
-        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs.
+        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was.
 
-        A failure is tried again whenever the folder changes, and ever more rarely while it does not.
+        Requests under way keep theirs. A failure is tried again whenever the folder changes, and ever more rarely while
+        it does not.
 
         Args:
             say: writes a line of the log, of each distinct problem one.
@@ -284,7 +294,11 @@ class RunCatalog:
             # whatever a library raises, such as too little memory
             except Exception as error:
                 attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
-                problem = str(error) if isinstance(error, AttentError | OSError) else f"unexpected {type(error).__name__}: {error}"
+                problem = (
+                    str(error)
+                    if isinstance(error, AttentError | OSError)
+                    else f"unexpected {type(error).__name__}: {error}"
+                )
                 line = " ".join(problem.split())
                 if line not in attempt.problems:
                     attempt.problems.add(line)
@@ -306,7 +320,9 @@ class RunCatalog:
                 attempt.due = quiet
                 raise UnsettledError(f"{run.path} has no digests, and may change yet")
             if pair in self._named and (languages := _languages_of(copy)) != pair:
-                raise RunError(f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}")
+                raise RunError(
+                    f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}"
+                )
             translator = self._load(copy)
             if glossary := self._glossaries.get(pair):
                 check_terms(glossary, translator.target_tokenizer)
@@ -341,5 +357,7 @@ def _has_no_digests(path: Path) -> bool:
 def _languages_of(path: Path) -> tuple[str, str]:
     config = read_config(path)
     if config.source_language is None or config.target_language is None:
-        raise ArgumentError(f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order")
+        raise ArgumentError(
+            f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order"
+        )
     return config.source_language, config.target_language

@@ -17,7 +17,9 @@ EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Event = Mapping[str, Any]
 
 
-async def event_stream(events: AsyncGenerator[Event, None], error_event: Callable[[RequestError], Event]) -> StreamingResponse:
+async def event_stream(
+    events: AsyncGenerator[Event, None], error_event: Callable[[RequestError], Event]
+) -> StreamingResponse:
     """Return the response that sends events.
 
     Args:

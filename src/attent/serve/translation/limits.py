@@ -27,7 +27,9 @@ HOUR = 60 * MINUTE
 
 
 def read_keys(file: Path) -> dict[bytes, int | None]:
-    """Read API keys: a key a line, and after a space its texts a minute; empty lines and those that begin with # are none.
+    """Read API keys: a key a line, and after a space its texts a minute.
+
+    Empty lines and those that begin with # are none.
 
     Returns:
         The limit of each key, None for the server's own, by the SHA-256 of the key.
@@ -66,7 +68,9 @@ class AddressLimits:
 
     def admit(self, address: str, amount: int = 1) -> bool:
         """Count so much, and return True; or return False if there is too much."""
-        if self._total + amount > self._limit or (self._counts[address] + amount > self._address_limit and address not in self._exempt):
+        if self._total + amount > self._limit or (
+            self._counts[address] + amount > self._address_limit and address not in self._exempt
+        ):
             return False
         self._counts[address] += amount
         self._total += amount
@@ -113,7 +117,9 @@ class Gatekeeper:
         return bool(self._keys)
 
     def check_key(self, request: Request, values: Mapping[str, Any]) -> None:
-        """Refuse a request by the key that comes before its body, where keys are needed; one in the body is for `admit`.
+        """Refuse a request by the key that comes before its body, where keys are needed.
+
+        One in the body is for `admit`.
 
         Args:
             request: of the client.
@@ -151,7 +157,10 @@ class Gatekeeper:
             self._count(self._client(name or self.address(request)), limit, max(texts, 1), is_admitted=is_admitted)
 
     def address(self, request: Request) -> str:
-        """Return the address of a client; behind trusted proxies the last one in X-Forwarded-For that is none of them."""
+        """Return the address of a client.
+
+        Behind trusted proxies the last one in X-Forwarded-For that is none of them.
+        """
         address = request.client.host if request.client else ""
         trusted = self._settings.trusted_proxies
         if address not in trusted:

@@ -21,16 +21,28 @@ class Metrics:
 
     def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
         self._registry = registry = CollectorRegistry()
-        requests = Counter("attent_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry)
-        latency = Histogram("attent_request_seconds", "Seconds from request to answer.", ("endpoint",), registry=registry, buckets=SECONDS)
+        requests = Counter(
+            "attent_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry
+        )
+        latency = Histogram(
+            "attent_request_seconds",
+            "Seconds from request to answer.",
+            ("endpoint",),
+            registry=registry,
+            buckets=SECONDS,
+        )
         # as many as there are endpoints and statuses; prometheus_client takes as long to find one as to count
         self._requests = cache(lambda endpoint, status: requests.labels(endpoint, str(status)))
         self._latency = cache(latency.labels)
         self._characters = Counter("attent_characters", "Characters of translated texts.", registry=registry)
         self._sentences = Counter("attent_sentences", "Translated sentences.", registry=registry)
         self._batch = Histogram("attent_batch_sentences", "Sentences of a batch.", registry=registry, buckets=SIZES)
-        self._batch_seconds = Histogram("attent_batch_seconds", "Seconds of a batch.", registry=registry, buckets=SECONDS)
-        self._wait = Histogram("attent_queue_seconds", "Longest wait of a batch's sentences.", registry=registry, buckets=SECONDS)
+        self._batch_seconds = Histogram(
+            "attent_batch_seconds", "Seconds of a batch.", registry=registry, buckets=SECONDS
+        )
+        self._wait = Histogram(
+            "attent_queue_seconds", "Longest wait of a batch's sentences.", registry=registry, buckets=SECONDS
+        )
         Gauge("attent_running_sentences", "Sentences that are translated now.", registry=registry).set_function(running)
         Gauge("attent_waiting_sentences", "Sentences that wait.", registry=registry).set_function(waiting)
 

@@ -30,5 +30,8 @@ async def prepare(size: int, function: Callable[..., Value], *arguments: object)
 
 
 def wait_until_idle(seconds: float | None = None) -> bool:
-    """Wait until the thread of long texts has done what it was given, for so many seconds, or forever; return whether it has."""
+    """Wait until the thread of long texts has done what it was given, for so many seconds, or forever.
+
+    Return whether it has.
+    """
     return not wait([_THREAD.submit(int)], seconds).not_done

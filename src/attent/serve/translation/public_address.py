@@ -16,7 +16,8 @@ SCHEMES = ("http", "https")
 def public_address(request: Request, trusted_proxies: Collection[str]) -> str:
     """Return scheme, host and root path, such as http://localhost:5000, without a slash at the end.
 
-    What the Host header says is taken where it is a host; X-Forwarded-Proto, -Host and -Prefix are believed of a trusted proxy alone.
+    What the Host header says is taken where it is a host; X-Forwarded-Proto, -Host and -Prefix are believed of a
+    trusted proxy alone.
     """
     scheme, hosts, prefix = request.url.scheme, [request.headers.get("host", "")], ""
     if request.client is not None and request.client.host in trusted_proxies:

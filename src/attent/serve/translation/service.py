@@ -120,7 +120,10 @@ class TranslationService:
         detection = self.detect(text)[0]
         if detection.confidence:
             return detection
-        return Detection(next((source for source, targets in self.catalog.sources.items() if target in targets), detection.language), 0.0)
+        return Detection(
+            next((source for source, targets in self.catalog.sources.items() if target in targets), detection.language),
+            0.0,
+        )
 
     def check_languages(self, source: str, target: str) -> None:
         """Check that a text can be translated from one language to another; source may be "auto".
@@ -167,7 +170,9 @@ class TranslationService:
         groups: dict[TranslationWork, list[str]] = {}
         for text in prepared:
             if text.work is not None:
-                groups.setdefault(text.work, []).extend(sentence for split in text.splits for sentence in split.sentences)
+                groups.setdefault(text.work, []).extend(
+                    sentence for split in text.splits for sentence in split.sentences
+                )
         translated = dict(zip(groups, map(iter, await self._submit(groups)), strict=True))
         return await prepare(size, _assemble_all, prepared, translated, options)
 
@@ -183,7 +188,13 @@ class TranslationService:
                 task.cancel()
 
     async def stream(
-        self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None, *, has_tokens: bool = False
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        options: TranslationOptions | None = None,
+        *,
+        has_tokens: bool = False,
     ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
         """Translate texts, and yield each sentence as soon as it and those before it are translated.
 
@@ -201,9 +212,17 @@ class TranslationService:
         self.batcher.check_room()
         options = options or TranslationOptions()
         prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
-        sentences = [(sentence, text.work) for text in prepared if text.work for split in text.splits for sentence in split.sentences]
+        sentences = [
+            (sentence, text.work)
+            for text in prepared
+            if text.work
+            for split in text.splits
+            for sentence in split.sentences
+        ]
         # the first sentence is soon there, and the others share batches: more parts took twice as long as one
-        waiting = [(sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)]
+        waiting = [
+            (sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)
+        ]
         is_plain = options.format == "text"
         can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
         answers: list[TranslatedText] = []
@@ -224,7 +243,9 @@ class TranslationService:
                     yield TextPiece(index, 0, answers[-1].text)
         yield answers
 
-    async def _stream_tokens(self, sentence: str, work: TranslationWork) -> AsyncGenerator[str | TranslatedSentence, None]:
+    async def _stream_tokens(
+        self, sentence: str, work: TranslationWork
+    ) -> AsyncGenerator[str | TranslatedSentence, None]:
         """Yield the growing translation of a sentence, and at last the translated sentence."""
         loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -242,13 +263,20 @@ class TranslationService:
             by_token.is_stopped.set()
             task.cancel()
 
-    def _prepare(self, texts: Sequence[str], source: str, target: str, options: TranslationOptions) -> list[PreparedText]:
+    def _prepare(
+        self, texts: Sequence[str], source: str, target: str, options: TranslationOptions
+    ) -> list[PreparedText]:
         # a glossary is checked once for each run, not for each text
         find_work = cache(lambda run: self._work(run, options))
         return [self._prepare_text(text, source, target, options, find_work) for text in texts]
 
     def _prepare_text(
-        self, text: str, source: str, target: str, options: TranslationOptions, find_work: Callable[[ServedRun], TranslationWork]
+        self,
+        text: str,
+        source: str,
+        target: str,
+        options: TranslationOptions,
+        find_work: Callable[[ServedRun], TranslationWork],
     ) -> PreparedText:
         """Cut a text into sentences that its run accepts."""
         marked = parse_html(text) if options.format == "html" else None
@@ -283,7 +311,10 @@ class TranslationService:
 
 @cache
 def _search_settings(beam: int, count: int) -> SearchSettings:
-    """Return settings of the search, of which a server has few: checking them takes as long as cutting a text into sentences."""
+    """Return settings of the search, of which a server has few.
+
+    Checking them takes as long as cutting a text into sentences.
+    """
     return SearchSettings(beam=beam, n_best=count)
 
 
@@ -322,12 +353,16 @@ def language_name(code: str) -> str:
 
 
 def _assemble_all(
-    prepared: Sequence[PreparedText], translated: Mapping[TranslationWork, Iterator[TranslatedSentence]], options: TranslationOptions
+    prepared: Sequence[PreparedText],
+    translated: Mapping[TranslationWork, Iterator[TranslatedSentence]],
+    options: TranslationOptions,
 ) -> list[TranslatedText]:
     return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
 
 
-def _assemble(text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions) -> TranslatedText:
+def _assemble(
+    text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions
+) -> TranslatedText:
     """Put the translations of sentences in their places; an alternative text has each sentence's, or its last one."""
     by_split = [[next(sentences) for _ in split.sentences] for split in text.splits]
     versions: list[str] = []

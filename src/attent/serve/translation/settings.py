@@ -21,7 +21,8 @@ class ServerSettings:
         batch_limit: texts of a request; no limit if negative.
         alternatives_limit: further translations that a request may ask for.
         request_limit: texts a minute for each address or key that has no limit of its own; no limit if None.
-        ban_after: refusals for too many requests within an hour after which an address is refused altogether; never if None.
+        ban_after: refusals for too many requests within an hour after which an address is refused altogether; never if
+            None.
         requires_key: whether a request needs an API key.
         keys_file: lines of an API key and, after a space, its texts a minute; None without keys.
         trusted_proxies: addresses whose X-Forwarded-For is believed.

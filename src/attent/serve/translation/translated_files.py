@@ -1,4 +1,7 @@
-"""Translated documents, until their clients have fetched them: in a folder of the server's own, under names that nobody can guess."""
+"""Translated documents, until their clients have fetched them.
+
+In a folder of the server's own, under names that nobody can guess.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,9 @@ class TranslatedFile(NamedTuple):
 class PrivateFolder:
     """A folder of this process in the system's temporary one, which nobody else may enter.
 
-    Its lock says that its owner lives: a killed server leaves a folder without a lock, which the next server deletes, and systemd's cleaner
-    of `/tmp` spares a folder with one. Where the system locks no folders (Windows) none is deleted.
+    Its lock says that its owner lives: a killed server leaves a folder without a lock, which the next server deletes,
+    and systemd's cleaner of `/tmp` spares a folder with one. Where the system locks no folders (Windows) none is
+    deleted.
     """
 
     def __init__(self) -> None:

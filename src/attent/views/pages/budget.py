@@ -96,8 +96,9 @@ def plan_page(scene: Scene, size: float) -> PagePlan:
         largest = max(scene.all_groups, key=lambda group: counts[group.name])
         heads, queries, keys = largest.shape
         raise ArgumentError(
-            f"{len(largest.layers)} layers of {heads} heads, {queries:,} x {keys:,} each, are too many weights for a page, which computes "
-            f"every one: show fewer layers or a shorter text, or look at them with attent explore, which computes what is looked at"
+            f"{len(largest.layers)} layers of {heads} heads, {queries:,} x {keys:,} each, are too many weights for a "
+            "page, which computes every one: show fewer layers or a shorter text, or look at them with attent "
+            "explore, which computes what is looked at"
         )
     if weights * 4 * BASE64_FACTOR <= EXACT_SHARE * size:
         return PagePlan("float32")

@@ -1,8 +1,8 @@
 """page(): attention as one HTML file that opens from disk and loads nothing.
 
-The modules of views/web become one script, since browsers refuse modules that import one another when a page is opened from disk. Each
-becomes a function that runs once, in the order of imports. They may use `import { a, b } from "./other.js";`, and `export` before
-`function`, `async function`, `class` or `const`.
+The modules of views/web become one script, since browsers refuse modules that import one another when a page is opened
+from disk. Each becomes a function that runs once, in the order of imports. They may use
+`import { a, b } from "./other.js";`, and `export` before `function`, `async function`, `class` or `const`.
 """
 
 from __future__ import annotations
@@ -111,17 +111,29 @@ def page(
     """
     if not isinstance(maps, Scene):
         maps = build_scene(
-            maps, tokens, targets, title=title, sequence=sequence, call=call, picture=picture, about=about, gradients=gradients
+            maps,
+            tokens,
+            targets,
+            title=title,
+            sequence=sequence,
+            call=call,
+            picture=picture,
+            about=about,
+            gradients=gradients,
         )
     script, style = bundle("page"), web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:
-        raise ArgumentError(f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB")
+        raise ArgumentError(
+            f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
+        )
     payload = build_payload(maps, room)
     parts = {
         "title": escape(maps.title or "attention"),
         "style": style,
-        "packs": "\n".join(f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items()),
+        "packs": "\n".join(
+            f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items()
+        ),
         # no token can close the element around it
         "description": payload.description.replace("<", "\\u003c"),
         "script": script,
@@ -143,7 +155,10 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def frame(value: AttentionMap | watch | Scene) -> str | None:
-    """Return a page as HTML for a cell; None if there is nothing to show or far too much, so that the notebook prints the value."""
+    """Return a page as HTML for a cell.
+
+    None if there is nothing to show or far too much, so that the notebook prints the value.
+    """
     try:
         return page(value)._repr_html_()
     except AttentError:

@@ -81,7 +81,9 @@ def _encode(scene: Scene, plan: PagePlan, layers: dict[str, list[LayerSummary]])
     return Payload(json.dumps(description, ensure_ascii=False, separators=(",", ":")), packs)
 
 
-def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary], packs: dict[str, str], number: int) -> dict[str, Any]:
+def _encode_group(
+    plan: PagePlan, group: LayerGroup, layers: list[LayerSummary], packs: dict[str, str], number: int
+) -> dict[str, Any]:
     """Add a group's numbers to the packs; return their description."""
     thumbnails = [encode_bytes(layer.thumbnails) for layer in layers]
     packs[f"{number}.thumbnails"] = pack(*(codes for codes, _, _ in thumbnails))
@@ -91,7 +93,10 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         "kept": [min(plan.top, group.shape[2]), min(plan.top, group.shape[1])],
         "note": _note(plan, group),
         "summary": [
-            [{name: None if mean is None else to_float32(mean) for name, mean in head.items()} for head in layer.statistics]
+            [
+                {name: None if mean is None else to_float32(mean) for name, mean in head.items()}
+                for head in layer.statistics
+            ]
             for layer in layers
         ],
         "thumbnails": {
@@ -105,14 +110,19 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
     for position, layer in enumerate(layers):
         name = f"{number}.{position}"
         if plan.is_full:
-            packs[f"{name}.map"] = pack(layer.weights.astype(np.float32) if plan.numbers == "float32" else to_half(layer.weights))
+            packs[f"{name}.map"] = pack(
+                layer.weights.astype(np.float32) if plan.numbers == "float32" else to_half(layer.weights)
+            )
             continue
         codes, largest, is_signed = encode_bytes(layer.weights)
         packs[f"{name}.map"] = pack(codes)
         maps["tops"].append(largest)
         maps["signed"].append(is_signed)
         if plan.top:
-            for axis, (index, weights), length in (("rows", layer.rows, group.shape[2]), ("columns", layer.columns, group.shape[1])):
+            for axis, (index, weights), length in (
+                ("rows", layer.rows, group.shape[2]),
+                ("columns", layer.columns, group.shape[1]),
+            ):
                 packs[f"{name}.{axis}"] = pack_top(index[..., : plan.top], weights[..., : plan.top], length)
     return description if plan.is_full else description | {"maps": maps}
 
@@ -144,7 +154,10 @@ def pack(*arrays: np.ndarray) -> str:
 
 
 def pack_top(index: np.ndarray, weights: np.ndarray, length: int) -> str:
-    """Encode the largest weights of each row: all indices, in 16 bits if the length allows, then all weights as 16-bit floats."""
+    """Encode the largest weights of each row.
+
+    All indices, in 16 bits if the length allows, then all weights as 16-bit floats.
+    """
     return pack(index.astype(np.uint16 if length <= 2**16 else np.uint32), to_half(weights))
 
 
@@ -152,8 +165,8 @@ def encode_bytes(maps: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
     """Encode maps (H, h, w) in a byte a number, relative to the number of largest magnitude in each map.
 
     Returns:
-        The bytes: 0 to 255, or where some numbers are negative 1 to 255 with 128 for 0; the largest magnitude of each map; whether
-        some numbers are negative.
+        The bytes: 0 to 255, or where some numbers are negative 1 to 255 with 128 for 0; the largest magnitude of each
+        map; whether some numbers are negative.
     """
     largest = np.abs(maps).max((1, 2), initial=0.0)
     shares = maps / np.where(largest > 0, largest, 1.0)[:, None, None]
@@ -178,7 +191,8 @@ class LayerSummary:
 
     Args:
         weights: the mean of each 2ⁿ x 2ⁿ block, (H, ⌈Tq / 2ⁿ⌉, ⌈Tk / 2ⁿ⌉) at level n; every weight at level 0.
-        rows: indices and weights of the largest of each row, (H + 1, Tq, top) each; the last head is the mean over heads.
+        rows: indices and weights of the largest of each row, (H + 1, Tq, top) each; the last head is the mean over
+            heads.
         columns: the same of each column, (H + 1, Tk, top).
         thumbnails: (H, h, w), the mean of each rectangle.
         statistics: the `HeadStatistics` of each head by name.
@@ -208,7 +222,9 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
     query_index, key_index = torch.arange(queries), torch.arange(keys)
     thumbnails = SpanPooler((1, heads), query_index * height // queries, key_index * width // keys)
     pool = SpanPooler((1, heads), query_index >> level, key_index >> level)
-    row_tops: list[Tensor] = [torch.zeros(heads + 1, queries, min(top, keys), dtype=dtype) for dtype in (torch.int64, torch.float32)]
+    row_tops: list[Tensor] = [
+        torch.zeros(heads + 1, queries, min(top, keys), dtype=dtype) for dtype in (torch.int64, torch.float32)
+    ]
     column_tops = _ColumnTops(heads + 1, keys, min(top, queries))
     statistics = HeadStatistics(heads, is_distribution=group.is_distribution, is_self_attention=group.is_self_attention)
     has_nan = False
@@ -238,7 +254,10 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
 
 
 class _ColumnTops:
-    """The largest weights of each column and their rows, updated while rows arrive: `weights` and `index`, (H, top, Tk)."""
+    """The largest weights of each column and their rows, updated while rows arrive.
+
+    `weights` and `index`, (H, top, Tk).
+    """
 
     def __init__(self, heads: int, keys: int, top: int) -> None:
         self._top = top

@@ -14,8 +14,8 @@ DIGITS = 4
 def walk_page(walk: Walk) -> Page:
     """Build a page of a walk: every row and column, to four digits.
 
-    Where one points, or clicks to keep it, the page marks the query's and the key's rows in every table, and writes out the sum that
-    a score Q·Kᵀ or an output is.
+    Where one points, or clicks to keep it, the page marks the query's and the key's rows in every table, and writes out
+    the sum that a score Q·Kᵀ or an output is.
 
     Args:
         walk: of a text or of a run, as `attent.walk` returns it.

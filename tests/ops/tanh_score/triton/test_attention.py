@@ -31,7 +31,9 @@ def spans(kind: str, batch: int, heads: int, queries: int, keys: int) -> tuple[T
     return first, behind
 
 
-def sides(size: float = 1.0, queries: int = 35, keys: int = 37, width: int = 5, values: int = 7, of_v: int = 1) -> list[Tensor]:
+def sides(
+    size: float = 1.0, queries: int = 35, keys: int = 37, width: int = 5, values: int = 7, of_v: int = 1
+) -> list[Tensor]:
     torch.manual_seed(5)
     shapes = ((1, 2, queries, width), (1, 2, keys, width), (of_v, width), (1, 2, keys, values))
     query, key, v, value = (torch.randn(shape) for shape in shapes)
@@ -43,10 +45,14 @@ def plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, b
     places = torch.arange(key.shape[2])
     seen = (places >= first[..., None]) & (places < behind[..., None])
     filled = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
-    return filled.softmax(-1).masked_fill(~seen, 0.0) @ value, filled.logsumexp(-1).masked_fill(behind <= first, -torch.inf)
+    return filled.softmax(-1).masked_fill(~seen, 0.0) @ value, filled.logsumexp(-1).masked_fill(
+        behind <= first, -torch.inf
+    )
 
 
-def all_of(attention: Any, inputs: list[Tensor], first: Tensor, behind: Tensor, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+def all_of(
+    attention: Any, inputs: list[Tensor], first: Tensor, behind: Tensor, dtype: torch.dtype, device: torch.device
+) -> list[Tensor]:
     """Contexts, log-sum-exps where there are any, and the gradients of everything."""
     torch.manual_seed(6)
     inputs = [tensor.to(device, dtype).requires_grad_() for tensor in inputs]
@@ -88,7 +94,9 @@ def test_slabs_and_wide_values_change_nothing(device: torch.device, monkeypatch:
     compare(sides(values=19), *spans("window", 1, 2, 35, 37), device)
 
 
-def test_a_second_run_gives_the_same_bits_and_scratch_memory_is_not_read(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_gives_the_same_bits_and_scratch_memory_is_not_read(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, behind = spans("causal", 1, 2, 35, 37)
     once = all_of(torch.ops.attent.tanh_attention, sides(), first, behind, torch.float32, device)
     empty = torch.empty

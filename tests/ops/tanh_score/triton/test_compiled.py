@@ -1,4 +1,7 @@
-"""What the interpreter does not see: that every kernel compiles for GPUs, whichever sizes are 1, which Triton takes for constants."""
+"""What the interpreter does not see.
+
+That every kernel compiles for GPUs, whichever sizes are 1, which Triton takes for constants.
+"""
 
 from __future__ import annotations
 

@@ -49,9 +49,14 @@ def on(device: torch.device, case: dict[str, Any]) -> dict[str, Any]:
     return {name: there(part) for name, part in case.items()}
 
 
-def outcome(device: torch.device, dtype: torch.dtype, score: Any, case: dict[str, Any], implementation: str) -> list[Tensor]:
+def outcome(
+    device: torch.device, dtype: torch.dtype, score: Any, case: dict[str, Any], implementation: str
+) -> list[Tensor]:
     torch.manual_seed(7)
-    tensors = [torch.randn(2, heads, length, 5).to(device, dtype).requires_grad_() for heads, length in ((4, 11), (2, 13), (2, 13))]
+    tensors = [
+        torch.randn(2, heads, length, 5).to(device, dtype).requires_grad_()
+        for heads, length in ((4, 11), (2, 13), (2, 13))
+    ]
     score = score.to(device, dtype)
     context = attend(*tensors, score=score, **on(device, case), implementation=implementation)
     return [context.detach(), *torch.autograd.grad(context.square().sum(), [*tensors, *score.parameters()])]
@@ -142,7 +147,8 @@ def test_forward_mode_takes_the_plain_formula(device: torch.device) -> None:
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(value, tangent)
         found = [
-            forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent for name in ("tanh", "reference")
+            forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent
+            for name in ("tanh", "reference")
         ]
     assert found[0].any()
     torch.testing.assert_close(*found)

@@ -47,7 +47,9 @@ def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tens
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 8.0, 1e3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_scores_and_gradients_are_those_of_the_formula(device: torch.device, shape: tuple[int, ...], size: float) -> None:
+def test_scores_and_gradients_are_those_of_the_formula(
+    device: torch.device, shape: tuple[int, ...], size: float
+) -> None:
     given = sides(device, shape, size)
     exact, plains = outcome(given, torch.float64), outcome(given, torch.float32)
     for found, theirs, right, scale in zip(ours(given), plains, exact, scales(*given), strict=True):
@@ -108,7 +110,10 @@ def test_16_bits_are_summed_in_32(device: torch.device, dtype: torch.dtype) -> N
 def test_one_number_by_hand(device: torch.device) -> None:
     from attent.ops.tanh_score.triton import tiles
 
-    query, key = torch.tensor([[[[1.0, -0.5]]]], device=device), torch.tensor([[[[0.5, 0.5], [-1.0, 1.5]]]], device=device)
+    query, key = (
+        torch.tensor([[[[1.0, -0.5]]]], device=device),
+        torch.tensor([[[[0.5, 0.5], [-1.0, 1.5]]]], device=device),
+    )
     v = torch.tensor([[2.0, 3.0]], device=device)
     # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
     torch.testing.assert_close(tiles.scores(query, key, v).cpu(), torch.tensor([[[[1.8102965, 2.2847826]]]]))

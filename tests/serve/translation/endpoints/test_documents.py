@@ -113,9 +113,21 @@ WRONG = [
         400,
         "English (en) is not available as a target language from French (fr)",
     ),
-    ({"files": {"file": ("a.txt", b"a" * 2_000)}, "data": ASK}, 413, "Invalid request: a document may have at most 1,000 bytes"),
-    ({"files": {"file": ("a.docx", b"a")}, "data": ASK}, 400, "Invalid request: the file is no archive: File is not a zip file"),
-    ({"files": {"file": ("a.txt", b"\xff")}, "data": ASK}, 400, "Invalid request: the file is not UTF-8: invalid start byte at byte 0"),
+    (
+        {"files": {"file": ("a.txt", b"a" * 2_000)}, "data": ASK},
+        413,
+        "Invalid request: a document may have at most 1,000 bytes",
+    ),
+    (
+        {"files": {"file": ("a.docx", b"a")}, "data": ASK},
+        400,
+        "Invalid request: the file is no archive: File is not a zip file",
+    ),
+    (
+        {"files": {"file": ("a.txt", b"\xff")}, "data": ASK},
+        400,
+        "Invalid request: the file is not UTF-8: invalid start byte at byte 0",
+    ),
     ({"files": {"file": ("a.html", b"<b>" * 99 + b"a" + b"</b>" * 99)}, "data": ASK}, 400, "nested at most 50 deep"),
 ]
 
@@ -131,7 +143,9 @@ def test_wrong_requests_are_answered_in_the_words_that_clients_know(serve: Serve
 def test_too_large_an_upload_is_not_read(serve: Serve) -> None:
     client = serve(max_file=1_000, char_limit=10)
     answer = send(client, b"a" * 200_000)
-    assert answer.status_code == 413 and answer.json()["error"].startswith("Invalid request: a request may have at most")
+    assert answer.status_code == 413 and answer.json()["error"].startswith(
+        "Invalid request: a request may have at most"
+    )
 
 
 def test_bombs_are_refused(serve: Serve) -> None:
@@ -209,7 +223,10 @@ def test_a_full_disk_is_said_in_a_line_and_leaves_nothing(serve: Serve, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_bytes", write_half)
         answer = send(client, b"...")
-    assert (answer.status_code, answer.json()) == (507, {"error": "The server cannot store the document: No space left on device"})
+    assert (answer.status_code, answer.json()) == (
+        507,
+        {"error": "The server cannot store the document: No space left on device"},
+    )
     assert not [*client.files._folder.path.iterdir()]
     assert send(client, b"...").status_code == 200
 
@@ -220,7 +237,10 @@ def test_a_disk_that_is_full_of_the_upload_is_said_too(serve: Serve, monkeypatch
 
     monkeypatch.setattr("starlette.datastructures.UploadFile.write", fail)
     answer = send(serve(), b"...")
-    assert (answer.status_code, answer.json()) == (507, {"error": "The server cannot store the document: No space left on device"})
+    assert (answer.status_code, answer.json()) == (
+        507,
+        {"error": "The server cannot store the document: No space left on device"},
+    )
 
 
 def test_keys_and_limits_hold(serve: Serve, tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ def test_every_way_to_send_parameters_has_the_same_answer(serve: Serve, translat
         client.post("/translate/", data=ASK),
         client.post("/translate", files={name: (None, value) for name, value in ASK.items()}),
     ]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"translatedText": expected})] * len(answers)
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"translatedText": expected})] * len(
+        answers
+    )
 
 
 def test_a_list_has_a_list(serve: Serve, translators: dict) -> None:
@@ -41,7 +43,9 @@ def test_outside_json_lines_end_as_in_unix(serve: Serve) -> None:
 
 def test_what_surrounds_sentences_stays(serve: Serve, translators: dict) -> None:
     first, second = translators["en:de"].translate(["A dog runs.", "Two men sit."])
-    text = serve().post("/translate", json=ASK | {"q": "  A dog runs.  Two men sit.\n\n\t!!! \n"}).json()["translatedText"]
+    text = (
+        serve().post("/translate", json=ASK | {"q": "  A dog runs.  Two men sit.\n\n\t!!! \n"}).json()["translatedText"]
+    )
     assert text == f"  {first}  {second}\n\n\t!!! \n"
 
 
@@ -99,7 +103,9 @@ def test_words_are_linked_across_sentences(serve: Serve) -> None:
     assert max(target for _, target in links) < len(answer["translatedText"].split())
 
 
-@pytest.mark.parametrize("change", [{"alignment": True}, {"format": "html", "q": f"<b>a</b>{'a' * 2048}"}, {"glossary": {"b": "1"}}])
+@pytest.mark.parametrize(
+    "change", [{"alignment": True}, {"format": "html", "q": f"<b>a</b>{'a' * 2048}"}, {"glossary": {"b": "1"}}]
+)
 def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serve: Serve, change: dict) -> None:
     client = serve(char_limit=5000)
     answer = client.post("/translate", json=ASK | {"q": "a" * 2049} | change)
@@ -111,7 +117,10 @@ def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serv
 def test_html_keeps_its_tags(serve: Serve) -> None:
     client = serve()
     html = '<p class="x">A <b>dog</b> runs.<br>Two <a href="/y?a=1&amp;b=2">men</a> sit.</p><pre>A dog</pre>'
-    for form in ({"json": ASK | {"q": html, "format": "html"}}, {"data": ASK | {"q": html, "format": "html", "alternatives": "2"}}):
+    for form in (
+        {"json": ASK | {"q": html, "format": "html"}},
+        {"data": ASK | {"q": html, "format": "html", "alternatives": "2"}},
+    ):
         answer = client.post("/translate", **form).json()
         for text in (answer["translatedText"], *answer.get("alternatives", ())):
             assert sorted(re.findall("<[^>]*>", text)) == sorted(re.findall("<[^>]*>", html))
@@ -130,8 +139,18 @@ def test_languages_and_settings(serve: Serve) -> None:
     ]
     settings = client.get("/frontend/settings").json()
     assert settings["charLimit"] == 7
-    assert settings["language"] == {"source": {"code": "en", "name": "English"}, "target": {"code": "de", "name": "German"}}
-    assert {"frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation", "supportedFilesFormat"} < settings.keys()
+    assert settings["language"] == {
+        "source": {"code": "en", "name": "English"},
+        "target": {"code": "de", "name": "German"},
+    }
+    assert {
+        "frontendTimeout",
+        "apiKeys",
+        "keyRequired",
+        "suggestions",
+        "filesTranslation",
+        "supportedFilesFormat",
+    } < settings.keys()
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
 
@@ -157,7 +176,9 @@ def test_languages_and_settings(serve: Serve) -> None:
     ],
 )
 def test_wrong_requests_are_answered_in_the_words_that_clients_know(serve: Serve, change: dict, error: str) -> None:
-    values = {name: value for name, value in (ASK | {"source": "fr", "q": "chien"} | change).items() if value is not None}
+    values = {
+        name: value for name, value in (ASK | {"source": "fr", "q": "chien"} | change).items() if value is not None
+    }
     answer = serve(char_limit=20, batch_limit=3).post("/translate", json=values)
     assert (answer.status_code, answer.json()) == (400, {"error": error})
 
@@ -170,14 +191,21 @@ def test_what_is_no_json_object_is_refused(serve: Serve, body: bytes) -> None:
 
 def test_a_wrong_method_and_an_unknown_path(serve: Serve) -> None:
     client = serve()
-    assert (client.get("/translate").status_code, client.get("/translate").json()) == (405, {"error": "Method Not Allowed"})
+    assert (client.get("/translate").status_code, client.get("/translate").json()) == (
+        405,
+        {"error": "Method Not Allowed"},
+    )
     assert (client.get("/nothing").status_code, client.get("/nothing").json()) == (404, {"error": "Not Found"})
     assert (client.post("/suggest", data=ASK | {"s": "x"}).status_code) == 403
 
 
 def test_web_pages_may_ask(serve: Serve) -> None:
     client = serve(origin="https://example.org")
-    for answer in (client.options("/translate"), client.post("/translate", json=ASK), client.post("/translate", json={})):
+    for answer in (
+        client.options("/translate"),
+        client.post("/translate", json=ASK),
+        client.post("/translate", json={}),
+    ):
         assert answer.headers["access-control-allow-origin"] == "https://example.org"
         assert answer.headers["access-control-allow-headers"] == "Authorization, Content-Type"
         assert answer.headers["access-control-allow-methods"] == "GET, POST"

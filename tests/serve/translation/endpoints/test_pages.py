@@ -43,7 +43,14 @@ def test_what_a_description_says_is_on_the_page_and_never_markup() -> None:
         "minimum: <code>3",
     ):
         assert part in page
-    for part in ('<a href="#B">B</a>', 'id="B"', "enum: <code>&lt;b&gt;</code>", "200: Done", "<b>400</b> Wrong", "<i>integer</i>"):
+    for part in (
+        '<a href="#B">B</a>',
+        'id="B"',
+        "enum: <code>&lt;b&gt;</code>",
+        "200: Done",
+        "<b>400</b> Wrong",
+        "<i>integer</i>",
+    ):
         assert part in page
 
 

@@ -19,12 +19,19 @@ def test_the_description_is_valid(serve: Serve) -> None:
     properties = spec["components"]["schemas"]["Translate"]["properties"]
     assert (properties["alternatives"]["maximum"], properties["q"]["oneOf"][0]["maxLength"]) == (3, 70)
     assert properties["q"]["oneOf"][1]["maxItems"] == 50 and f"{12 * 70 * 50 + 2**16:,}" in spec["info"]["description"]
-    assert "maxLength" not in serve(char_limit=-1).get("/spec").json()["components"]["schemas"]["Translate"]["properties"]["q"]["oneOf"][0]
+    assert (
+        "maxLength"
+        not in serve(char_limit=-1)
+        .get("/spec")
+        .json()["components"]["schemas"]["Translate"]["properties"]["q"]["oneOf"][0]
+    )
 
 
 def test_every_route_is_described_and_nothing_else(serve: Serve) -> None:
     client = serve()
-    described = {(path, method.upper()) for path, methods in client.get("/spec").json()["paths"].items() for method in methods}
+    described = {
+        (path, method.upper()) for path, methods in client.get("/spec").json()["paths"].items() for method in methods
+    }
     app: Any = client.app
     routes = {
         (route.path.replace(":str", ""), method)

@@ -27,13 +27,16 @@ from attent.ops.tanh_score.triton.tiles import (
     spans,
 )
 
-# Pairs whose weights are held at a time in the backward, over all sequences and heads: 128 MiB, and as much for their gradients.
+# Pairs whose weights are held at a time in the backward, over all sequences and heads: 128 MiB, and as much for their
+# gradients.
 SLAB = 2**25
 # Rows and keys of a tile; the widest values that one program holds.
 BLOCK, WIDEST = 64, 128
 
 
-def forward(query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor) -> tuple[Tensor, Tensor]:
+def forward(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
+) -> tuple[Tensor, Tensor]:
     """The contexts and each row's log-sum-exp.
 
     Args:
@@ -72,13 +75,20 @@ def backward(
     query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor,
     context: Tensor, sums: Tensor, gradient: Tensor, of_sums: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q', k', v and the values, given those of the contexts and of their log-sum-exps; the rest as in `forward`."""
+    """The gradients of q', k', v and the values, given those of the contexts and of their log-sum-exps.
+
+    The rest as in `forward`.
+    """
     batch, heads, queries, _ = query.shape
     keys, values = value.shape[2:]
     q, k, head_v = kernel_operand(query, 0.5), kernel_operand(key, 1.0), directions(v, heads)
     key_begin, key_end = key_begin.contiguous(), key_end.contiguous()
     n = batch * heads
-    dq, dk, dvalue = torch.zeros_like(q.plain), torch.zeros_like(k.plain), value.new_zeros(n, keys, values, dtype=torch.float32)
+    dq, dk, dvalue = (
+        torch.zeros_like(q.plain),
+        torch.zeros_like(k.plain),
+        value.new_zeros(n, keys, values, dtype=torch.float32),
+    )
     dv = torch.zeros_like(v)
     if query.shape[:3].numel() and keys:
         gradient, value = gradient.contiguous(), value.contiguous()
@@ -93,7 +103,8 @@ def backward(
                 q.transposed, k.transposed, q.plain, k.plain, q.narrow, k.narrow, head_v,
                 value, gradient, sums, balance, key_begin, key_end, weights, slopes,
                 heads, queries, keys, q.plain.shape[2], values, start, count,
-                ROWS=BLOCK, COLUMNS=BLOCK, ACROSS=power_of_two(values, 16, BLOCK), ASSEMBLY=ASSEMBLY, PRECISION=_precision(),
+                ROWS=BLOCK, COLUMNS=BLOCK, ACROSS=power_of_two(values, 16, BLOCK), ASSEMBLY=ASSEMBLY,
+                PRECISION=_precision(),
                 num_warps=8, num_stages=1, **OPTIONS,
             )  # fmt: skip
             dq_slab, share = tiles.for_rows(q, k, head_v, slopes, key_begin, key_end, start)
@@ -116,7 +127,10 @@ def backward(
 
 
 def _precision() -> str:
-    """Return how tensor cores multiply float32: in three parts, or in one where PyTorch may; "ieee" without such cores."""
+    """Return how tensor cores multiply float32: in three parts, or in one where PyTorch may.
+
+    "ieee" without such cores.
+    """
     if not ASSEMBLY:
         return "ieee"
     return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32x3"
@@ -156,7 +170,9 @@ def _forward(
     for start in range(tl.min(begin) // COLUMNS * COLUMNS, tl.max(end), COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         safe = (safe_rows & all_narrow(narrow_key + pair * keys, columns, keys)) > 0
-        scores = score_tile(query_powers, key_powers, query, key, v, rows, columns, queries, keys, width, safe, ROWS, COLUMNS, ASSEMBLY)
+        scores = score_tile(
+            query_powers, key_powers, query, key, v, rows, columns, queries, keys, width, safe, ROWS, COLUMNS, ASSEMBLY
+        )
         is_visible = (columns[None, :] >= begin[:, None]) & (columns[None, :] < end[:, None])
         scores = tl.where(is_visible, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))

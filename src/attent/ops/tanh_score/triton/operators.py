@@ -1,6 +1,6 @@
-"""softmax (v·tanh(q' + k')) V as an operator of PyTorch's, where every query sees the keys between two: by the kernels of `attention`.
+"""softmax (v·tanh(q' + k')) V as an operator of PyTorch's, where every query sees the keys between two.
 
-Triton is imported when the operator first runs.
+By the kernels of `attention`. Triton is imported when the operator first runs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,22 @@ from attent.ops.tanh_score.eager import plain_scores
 
 
 @torch.library.custom_op("attent::tanh_attention", mutates_args=())
-def tanh_attention(query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor) -> tuple[Tensor, Tensor]:
-    """The contexts (B, H, Tq, Dv) and each row's log-sum-exp (B, H, Tq), −∞ where a query sees nothing; see `attention.forward`."""
+def tanh_attention(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The contexts (B, H, Tq, Dv) and each row's log-sum-exp (B, H, Tq), −∞ where a query sees nothing.
+
+    See `attention.forward`.
+    """
     from attent.ops.tanh_score.triton import attention
 
     return attention.forward(query, key, v, value, key_begin, key_end)
 
 
 @tanh_attention.register_fake
-def _(query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
+) -> tuple[Tensor, Tensor]:
     return value.new_empty(*query.shape[:3], value.shape[3]), query.new_empty(query.shape[:3], dtype=torch.float32)
 
 
@@ -68,7 +75,10 @@ def _keep_for_second(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
 
 
 def _second_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Compute in plain PyTorch, which holds the whole table of scores; the contexts depend on the other inputs, so they get no gradient."""
+    """Compute in plain PyTorch, which holds the whole table of scores.
+
+    The contexts depend on the other inputs, so they get no gradient.
+    """
     key_begin, end = ctx.saved_tensors[4:6]
 
     def gradients(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -78,7 +88,9 @@ def _second_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor | None,
     return *results[:4], None, None, None, None, *results[4:]
 
 
-def _plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor) -> tuple[Tensor, Tensor]:
+def _plain(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, key_begin: Tensor, key_end: Tensor
+) -> tuple[Tensor, Tensor]:
     """Compute `tanh_attention` step by step in plain PyTorch."""
     key_index = torch.arange(key.shape[2], device=key.device)
     hidden = (key_index < key_begin[..., None]) | (key_index >= key_end[..., None])  # (B, H, Tq, Tk)

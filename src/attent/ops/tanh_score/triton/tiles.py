@@ -1,8 +1,8 @@
 """Scores of tanh form and their gradients on a GPU, and the parts that every kernel of tanh forms shares.
 
-With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and tanh(q' + k') = 1 − 1 / y. A GPU takes eight times as
-long for a reciprocal as for a multiply-add, so two of them share one: 1 / y₀ = y₁ · 1 / (y₀ y₁) (Montgomery 1987, §10.3.1). Its
-own tanh would take as long as a reciprocal, and has 11 bits.
+With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and tanh(q' + k') = 1 − 1 / y. A GPU takes
+eight times as long for a reciprocal as for a multiply-add, so two of them share one: 1 / y₀ = y₁ · 1 / (y₀ y₁)
+(Montgomery 1987, §10.3.1). Its own tanh would take as long as a reciprocal, and has 11 bits.
 
 Each sum is one program's, in a fixed order.
 """
@@ -56,7 +56,9 @@ def power_of_two(size: int, minimum: int, maximum: int) -> int:
 def inverse(y, ASSEMBLY: tl.constexpr):
     """1 / y, y at least 1/4, to about one unit in the last place."""
     if ASSEMBLY:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1
+        )
     else:  # noqa: RET505
         return 1.0 / y
 
@@ -185,21 +187,33 @@ def for_rows(
     dq, dv = gradient.new_empty(pairs, rows, width), gradient.new_empty(pairs, blocks, width)
     _for_rows[(pairs * blocks, triton.cdiv(width, across))](
         q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
-        dq, dv, v.shape[0], queries, keys, width, v.shape[1], start, rows, ROWS=BLOCK, RUN=RUN, ACROSS=across, ASSEMBLY=ASSEMBLY,
+        dq, dv, v.shape[0], queries, keys, width, v.shape[1], start, rows, ROWS=BLOCK, RUN=RUN, ACROSS=across,
+        ASSEMBLY=ASSEMBLY,
         num_warps=8, **OPTIONS,
     )  # fmt: skip
     return dq, dv
 
 
 def for_keys(
-    q: KernelOperand, k: KernelOperand, v: Tensor, gradient: Tensor, key_begin: Tensor, key_end: Tensor, start: int, dk: Tensor
+    q: KernelOperand,
+    k: KernelOperand,
+    v: Tensor,
+    gradient: Tensor,
+    key_begin: Tensor,
+    key_end: Tensor,
+    start: int,
+    dk: Tensor,
 ) -> None:
-    """Add to the gradient of the keys, (n, Tk, D), what a slab of queries gives; the arguments are those of `for_rows`."""
+    """Add to the gradient of the keys, (n, Tk, D), what a slab of queries gives.
+
+    The arguments are those of `for_rows`.
+    """
     (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
     across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(keys, BLOCK)
     _for_keys[(pairs * blocks, triton.cdiv(width, across))](
         q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
-        dk, v.shape[0], queries, keys, width, v.shape[1], start, rows, COLUMNS=BLOCK, RUN=RUN, ACROSS=across, ASSEMBLY=ASSEMBLY,
+        dk, v.shape[0], queries, keys, width, v.shape[1], start, rows, COLUMNS=BLOCK, RUN=RUN, ACROSS=across,
+        ASSEMBLY=ASSEMBLY,
         num_warps=8, **OPTIONS,
     )  # fmt: skip
 
@@ -211,10 +225,13 @@ def _scores(
 ):  # fmt: skip
     pair, _, rows = block_of(queries, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    safe = (all_narrow(narrow_query + pair * queries, rows, queries) & all_narrow(narrow_key + pair * keys, columns, keys)) > 0
+    safe = (
+        all_narrow(narrow_query + pair * queries, rows, queries) & all_narrow(narrow_key + pair * keys, columns, keys)
+    ) > 0
     even = (width + 1) // 2 * 2
     tile = score_tile(
-        query_powers + pair * queries * even, key_powers + pair * keys * even, query + pair * queries * width, key + pair * keys * width,
+        query_powers + pair * queries * even, key_powers + pair * keys * even, query + pair * queries * width,
+        key + pair * keys * width,
         v + pair % heads * even, rows, columns, queries, keys, width, safe, ROWS, COLUMNS, ASSEMBLY,
     )  # fmt: skip
     pointers = scores + pair * queries * keys + rows.to(tl.int64)[:, None] * keys + columns[None, :]
@@ -248,8 +265,12 @@ def _for_rows(
             for j in range(run, tl.minimum(run + RUN, keys), 2):
                 g0 = tl.load(dscores + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
                 g1 = tl.load(dscores + j + 1, mask=(j + 1 >= begin) & (j + 1 < end), other=0.0)[:, None]
-                b0 = tl.load(key_powers + tl.minimum(j, keys - 1) * width + features, mask=feature_mask, other=0.0)[None, :]
-                b1 = tl.load(key_powers + tl.minimum(j + 1, keys - 1) * width + features, mask=feature_mask, other=0.0)[None, :]
+                b0 = tl.load(key_powers + tl.minimum(j, keys - 1) * width + features, mask=feature_mask, other=0.0)[
+                    None, :
+                ]
+                b1 = tl.load(key_powers + tl.minimum(j + 1, keys - 1) * width + features, mask=feature_mask, other=0.0)[
+                    None, :
+                ]
                 y0, y1 = a * b0 + 0.5, a * b1 + 0.5
                 reciprocal = inverse(y0 * y1, ASSEMBLY)
                 u0, u1 = y1 * reciprocal, y0 * reciprocal
@@ -264,7 +285,9 @@ def _for_rows(
                 slopes += g * (u * (2.0 - u))
                 levels += g * (1.0 - u)
     direction = tl.load(v + pair % heads * v_stride + features, mask=feature_mask, other=0.0)
-    tl.store(dq + pair * count * width + local[:, None] * width + features[None, :], slopes * direction[None, :], mask=inside)
+    tl.store(
+        dq + pair * count * width + local[:, None] * width + features[None, :], slopes * direction[None, :], mask=inside
+    )
     share = tl.sum(tl.where(row_mask[:, None], levels, 0.0), 0)
     tl.store(dv + tl.program_id(0).to(tl.int64) * width + features, share, mask=feature_mask)
 
@@ -298,7 +321,9 @@ def _for_keys(
                     i1 = tl.minimum(i + 1, count - 1)
                     row0, row1 = start + i, start + i1
                     end1 = tl.where(i + 1 < count, tl.load(key_end + pair * queries + row1), 0)
-                    see0 = (columns >= tl.load(key_begin + pair * queries + row0)) & (columns < tl.load(key_end + pair * queries + row0))
+                    see0 = (columns >= tl.load(key_begin + pair * queries + row0)) & (
+                        columns < tl.load(key_end + pair * queries + row0)
+                    )
                     see1 = (columns >= tl.load(key_begin + pair * queries + row1)) & (columns < end1)
                     g0 = tl.load(gradient + i * line + columns, mask=see0, other=0.0)[:, None]
                     g1 = tl.load(gradient + i1 * line + columns, mask=see1, other=0.0)[:, None]

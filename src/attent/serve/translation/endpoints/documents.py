@@ -88,7 +88,11 @@ class DocumentEndpoints:
             if file is not None:
                 status = file.path.stat()
                 return FileResponse(
-                    file.path, headers=HEADERS, media_type="application/octet-stream", filename=file.name, stat_result=status
+                    file.path,
+                    headers=HEADERS,
+                    media_type="application/octet-stream",
+                    filename=file.name,
+                    stat_result=status,
                 )
         raise RequestError(404, "Not Found")
 

@@ -56,7 +56,9 @@ class LibreTranslateEndpoints:
         options = TranslationOptions(alternatives, flag_of(values, "alignment"), kind, glossary=glossary_of(values))
         is_auto, has_tokens = source == AUTO, values.get("stream") == TOKENS
         if not has_tokens and not flag_of(values, "stream"):
-            return _answer(await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=is_auto)
+            return _answer(
+                await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=is_auto
+            )
 
         async def events() -> AsyncGenerator[Event, None]:
             async for item in self._service.stream(texts, source, target, options, has_tokens=has_tokens):
@@ -70,7 +72,9 @@ class LibreTranslateEndpoints:
                 else:
                     yield {"kind": "done", **_answer(item, options, is_list=is_list, is_auto=is_auto)}
 
-        return await event_stream(events(), lambda error: {"kind": "error", "error": error.message, "status": error.status})
+        return await event_stream(
+            events(), lambda error: {"kind": "error", "error": error.message, "status": error.status}
+        )
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         """Answer POST /detect."""
@@ -98,7 +102,8 @@ class LibreTranslateEndpoints:
             "filesTranslation": bool(self._formats),
             "supportedFilesFormat": list(self._formats),
             "language": {
-                side: {"code": code, "name": language_name(code)} for side, code in (("source", first.source), ("target", first.target))
+                side: {"code": code, "name": language_name(code)}
+                for side, code in (("source", first.source), ("target", first.target))
             },
         }
 
@@ -111,11 +116,15 @@ class LibreTranslateEndpoints:
         self._gatekeeper.admit(request, key_of(request, values), texts, is_admitted=is_admitted)
 
 
-def _answer(results: list[TranslatedText], options: TranslationOptions, *, is_list: bool, is_auto: bool) -> dict[str, Any]:
+def _answer(
+    results: list[TranslatedText], options: TranslationOptions, *, is_list: bool, is_auto: bool
+) -> dict[str, Any]:
     values: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     if is_auto:
         values["detectedLanguage"] = [
-            {"confidence": result.detection.confidence, "language": result.detection.language} for result in results if result.detection
+            {"confidence": result.detection.confidence, "language": result.detection.language}
+            for result in results
+            if result.detection
         ]
     if options.alternatives:
         values["alternatives"] = [list(result.alternatives) for result in results]

@@ -59,7 +59,12 @@ class OpenAIEndpoints:
                 yield {"type": "translation.done", **answer}
             # a delta cannot be taken back, as the beginning of a sentence would be
             elif item.is_final:
-                yield {"type": "translation.text.delta", "index": item.text, "sentence": item.sentence, "delta": item.piece}
+                yield {
+                    "type": "translation.text.delta",
+                    "index": item.text,
+                    "sentence": item.sentence,
+                    "delta": item.piece,
+                }
 
     def _answer(self, results: Sequence[TranslatedText], source: str | None, target: str) -> dict[str, Any]:
         data: list[dict[str, Any]] = []
@@ -68,7 +73,15 @@ class OpenAIEndpoints:
             run = self._service.catalog.find(language or "", target)
             # a text that is in the target's language already has passed no model
             name = model_name(run) if run else None
-            data.append({"object": "translation", "index": index, "text": result.text, "source_language": language, "model": name})
+            data.append(
+                {
+                    "object": "translation",
+                    "index": index,
+                    "text": result.text,
+                    "source_language": language,
+                    "model": name,
+                }
+            )
         return {"object": "list", "data": data, "target_language": target}
 
 

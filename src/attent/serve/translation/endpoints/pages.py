@@ -15,8 +15,8 @@ from attent.views.pages.page import web_file
 
 # A page runs its own scripts alone, asks its own server alone, and no other page may embed it.
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
 
@@ -56,7 +56,9 @@ def docs_page(spec: Mapping[str, Any]) -> str:
     for tag in spec["tags"]:
         parts.append(f"<h2>{escape(tag['description'])}</h2>")
         for path, methods in spec["paths"].items():
-            parts += [_operation(method, path, value) for method, value in methods.items() if tag["name"] in value["tags"]]
+            parts += [
+                _operation(method, path, value) for method, value in methods.items() if tag["name"] in value["tags"]
+            ]
     parts.append("<h2>Schemas</h2>")
     for name, schema in spec["components"]["schemas"].items():
         parts.append(f'<section class="card" id="{escape(name)}"><h3>{escape(name)}</h3>{_schema(schema)}</section>')
@@ -69,13 +71,18 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
         schema = next(iter(body["content"].values()))["schema"]
         parts.append(f"<h4>Request: {escape(', '.join(body['content']))}</h4>{_schema(schema)}")
     for status, answer in operation["responses"].items():
-        contents = [f"{escape(kind)} {_schema(content['schema'])}" for kind, content in answer.get("content", {}).items()]
+        contents = [
+            f"{escape(kind)} {_schema(content['schema'])}" for kind, content in answer.get("content", {}).items()
+        ]
         is_error = not status.startswith("2")
         # errors are all of one kind: a line each
         parts.append(
             f"<p><b>{status}</b> {escape(answer['description'])}</p>"
             if is_error
-            else f"<h4>{status}: {escape(answer['description'])}</h4>{''.join(f'<div>{content}</div>' for content in contents)}"
+            else (
+                f"<h4>{status}: "
+                f"{escape(answer['description'])}</h4>{''.join(f'<div>{content}</div>' for content in contents)}"
+            )
         )
     return f'<section class="card">{"".join(parts)}</section>'
 
@@ -85,7 +92,10 @@ def _schema(schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
         return _kind(schema)
     rows = "".join(
-        f"<tr><th><code>{escape(name)}</code>{'' if name in schema.get('required', ()) else '?'}</th><td>{_kind(value)}</td></tr>"
+        (
+            f"<tr><th><code>{escape(name)}</code>{'' if name in schema.get('required', ()) else '?'}</th>"
+            f"<td>{_kind(value)}</td></tr>"
+        )
         for name, value in schema["properties"].items()
     )
     return f'<div class="frame"><table>{rows}</table></div>'
@@ -108,6 +118,9 @@ def _kind_parts(schema: Mapping[str, Any]) -> Iterator[str]:
     for name in ("enum", "const", "default", "minimum", "maximum", "maxLength", "examples"):
         if name in schema:
             values = schema[name] if isinstance(schema[name], list) else [schema[name]]
-            yield f"<small>{name.removesuffix('s')}: {', '.join(f'<code>{escape(str(value))}</code>' for value in values)}</small>"
+            yield (
+                f"<small>{name.removesuffix('s')}: "
+                f"{', '.join(f'<code>{escape(str(value))}</code>' for value in values)}</small>"
+            )
     if "properties" in schema:
         yield _schema(schema)

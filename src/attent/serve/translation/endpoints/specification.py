@@ -26,7 +26,11 @@ def _list(items: Schema, **more: Any) -> Schema:
 
 
 def _one_or_list(item: Schema, description: str, limit: int = -1, **more: Any) -> Schema:
-    return {"description": description, "oneOf": [item, _list(item, **({"maxItems": limit} if limit >= 0 else {}))], **more}
+    return {
+        "description": description,
+        "oneOf": [item, _list(item, **({"maxItems": limit} if limit >= 0 else {}))],
+        **more,
+    }
 
 
 def _flag(description: str) -> Schema:
@@ -46,7 +50,10 @@ ERRORS = {
     400: "A parameter is missing or wrong, a language is not served, or an API key is needed.",
     403: "The API key is unknown, there were too many refusals, or the server does not do this.",
     413: "The body is too large.",
-    429: "Too many texts a minute, a full queue, or too many bytes under way: Retry-After has the seconds after which to ask again.",
+    429: (
+        "Too many texts a minute, a full queue, or too many bytes under way: Retry-After has the seconds after which "
+        "to ask again."
+    ),
     500: "An error that nobody expects.",
     503: "The server ends, or the request took too long.",
     507: "The server has no room for the document.",
@@ -54,7 +61,9 @@ ERRORS = {
 PLAIN = {"type": "string"}
 API_KEY = _text("A key of this server; or a Bearer token in Authorization.")
 LANGUAGE = {"type": "string", "description": "The code of a language.", "examples": ["en"]}
-DETECTED = _object("confidence language", confidence={"type": "number", "minimum": 0, "maximum": 100}, language=LANGUAGE)
+DETECTED = _object(
+    "confidence language", confidence={"type": "number", "minimum": 0, "maximum": 100}, language=LANGUAGE
+)
 LINKS = _text("Links between words parted by spaces, source-target, from 0.", "0-0 1-2")
 EVENTS = "With stream: server-sent events, a JSON object each, the last of kind done or error."
 
@@ -63,7 +72,11 @@ def _answers(description: str, content: Schema | None = None, *statuses: int, er
     """Return the answers of an endpoint: 200, and errors."""
     answers: Schema = {"200": {"description": description, **({"content": content} if content else {})}}
     for status in statuses:
-        header = {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}} if status == 429 else {}
+        header = (
+            {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
+            if status == 429
+            else {}
+        )
         answers[str(status)] = {"description": ERRORS[status], "content": _content(_ref(error)), **header}
     return answers
 
@@ -182,18 +195,28 @@ def _paths() -> dict[str, Schema]:
         "/translate": _post(
             "Translate texts",
             _ref("Translate"),
-            _answers(f"The translations. {EVENTS}", _content(_ref("Translated")) | _content(_ref("Event"), "text/event-stream"), *usual),
+            _answers(
+                f"The translations. {EVENTS}",
+                _content(_ref("Translated")) | _content(_ref("Event"), "text/event-stream"),
+                *usual,
+            ),
         ),
         "/detect": _post(
             "Detect the language of a text",
             _object("q", q=PLAIN, api_key=API_KEY),
-            _answers("Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500),
+            _answers(
+                "Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500
+            ),
         ),
         "/translate_file": _post(
             "Translate a document",
             _object(
                 "file source target",
-                file={"type": "string", "format": "binary", "description": f"A document: {', '.join(DOCUMENT_FORMATS)}."},
+                file={
+                    "type": "string",
+                    "format": "binary",
+                    "description": f"A document: {', '.join(DOCUMENT_FORMATS)}.",
+                },
                 source=_text("The language of the document, or auto.", "en"),
                 target=_text("The language to translate to.", "de"),
                 api_key=API_KEY,
@@ -262,7 +285,16 @@ def _paths() -> dict[str, Schema]:
         "/languages": _get(
             "The languages that are served",
             "Each with those that it is translated to.",
-            _content(_list(_object("code name targets", code=LANGUAGE, name=_text("In English.", "English"), targets=_list(LANGUAGE)))),
+            _content(
+                _list(
+                    _object(
+                        "code name targets",
+                        code=LANGUAGE,
+                        name=_text("In English.", "English"),
+                        targets=_list(LANGUAGE),
+                    )
+                )
+            ),
             "translation",
         ),
         "/frontend/settings": _get(
@@ -271,7 +303,10 @@ def _paths() -> dict[str, Schema]:
             _content(
                 _object(
                     charLimit={"type": "integer", "description": "Characters of a text; -1 without a limit."},
-                    frontendTimeout={"type": "integer", "description": "Milliseconds between requests of a page that types."},
+                    frontendTimeout={
+                        "type": "integer",
+                        "description": "Milliseconds between requests of a page that types.",
+                    },
                     apiKeys={"type": "boolean"},
                     keyRequired={"type": "boolean"},
                     suggestions={"type": "boolean"},
@@ -288,7 +323,10 @@ def _paths() -> dict[str, Schema]:
                 "summary": "Whether the server takes requests now",
                 "responses": {
                     status: {"description": description, "content": _content(_object("status", status={"const": word}))}
-                    for status, description, word in (("200", "It does.", "ready"), ("503", "The queue is full.", "busy"))
+                    for status, description, word in (
+                        ("200", "It does.", "ready"),
+                        ("503", "The queue is full.", "busy"),
+                    )
                 },
             }
         },
@@ -324,9 +362,9 @@ def specification(settings: ServerSettings) -> Mapping[str, Any]:
         "info": {
             "title": "attent serve",
             "version": version("attent"),
-            "description": "Translations by LibreTranslate's interface. Parameters of a POST may come as JSON, as a form or in the query; "
-            f"a slash at the end of a path is accepted. Headers with the query may have 65,536 bytes, a body "
-            f"with texts {settings.max_texts:,}, and the text to detect {settings.max_text + SPARE:,}.",
+            "description": "Translations by LibreTranslate's interface. Parameters of a POST may come as JSON, as a "
+            "form or in the query; a slash at the end of a path is accepted. Headers with the query may have 65,536 "
+            f"bytes, a body with texts {settings.max_texts:,}, and the text to detect {settings.max_text + SPARE:,}.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [

@@ -1,0 +1,58 @@
+"""Valid requests to a server, whose answers are known."""
+
+from __future__ import annotations
+
+import random
+import urllib.parse
+
+from fuzzing.documents import well_formed
+from fuzzing.live_server import json_request, request, upload
+
+# Texts of the run that is served, and parameters beside them.
+TEXTS = (
+    "one two three",
+    "four five. six seven.",
+    "two <b>three</b> four",
+    "seven one\nsix",
+    "three & four {name}",
+    "ｆive two",
+    " ",
+)
+GETS = ("/languages", "/frontend/settings", "/v1/models", "/health", "/ready", "/spec", "/docs", "/")
+FORM = "application/x-www-form-urlencoded"
+# Documents among the valid requests, at the end.
+VALID_DOCUMENTS = 6
+
+
+def valid_requests() -> list[bytes]:
+    """Return valid requests; the answer to each is asked for alone before anything else happens."""
+    pair: dict[str, object] = {"source": "en", "target": "de"}
+    values: list[dict[str, object]] = [{"q": text} for text in TEXTS]
+    values += [
+        {"q": list(TEXTS[:4])},
+        {"q": "one two three", "alternatives": 2},
+        {"q": "six five four", "alignment": True},
+    ]
+    values.extend({"q": f"<p>one <b>two</b> {text}</p>", "format": "html"} for text in TEXTS[:3])
+    values += [
+        {"q": "one two", "source": "auto"},
+        {"q": " ".join(TEXTS[:4]), "stream": True},
+        {"q": "one two", "glossary": {"two": "zwei"}},
+        {"q": "\U0001f600"},
+    ]
+    requests = [json_request(pair | value) for value in values]
+    encoded = urllib.parse.urlencode(pair | {"q": "one two\r\nthree"})
+    requests += [
+        request("POST", "/translate", encoded.encode(), FORM),
+        request("POST", f"/translate?{encoded}", kind="text/plain"),
+    ]
+    requests += [request("POST", "/detect", b"q=one+two", FORM), *(request("GET", path) for path in GETS)]
+    requests += [
+        json_request(
+            {"model": "", "input": ["one", "two six"], "source_language": "en", "target_language": "de"},
+            "/v1/translations",
+        )
+    ]
+    dice = random.Random(0)
+    documents = dict(well_formed(dice) for _ in range(40))
+    return requests + [upload(content, f"a{ending}") for ending, content in sorted(documents.items())]
