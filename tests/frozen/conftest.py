@@ -1,4 +1,4 @@
-"""What the frozen numbers are compared with, the command, and, only here, private names of the package."""
+"""What the frozen numbers are compared with, the command, and the one place that knows names of the package that are not public."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,10 +69,59 @@ class Internals:
         made = [Pair(*pair) for pair in pairs]
         source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
         examples = Bitext(made, source, target)
-        return [
-            [[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)]
-            for epoch in range(epochs)
-        ]
+        return [[[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
+
+    @staticmethod
+    def text_corpus(settings: str) -> dict[str, list[str]]:
+        """The lines, or the pairs with a tab between, of each part of the corpus that settings in TOML name."""
+        from attent.data.corpus import line_corpus, pair_corpus
+
+        read = Internals.settings(settings)
+        corpus = line_corpus(read.lines) if read.text is None else pair_corpus(read.text)
+        parts = {"train": corpus.train, "validation": corpus.validation}
+        return {name: [row if isinstance(row, str) else f"{row.source}\t{row.target}" for row in part] for name, part in parts.items()}
+
+    @staticmethod
+    def labelled_corpus(settings: str) -> dict[str, list[tuple[str, Any]]]:
+        """Label and example, a text or an array, of each part of the corpus that settings in TOML name."""
+        from attent.data.labelled.corpus import image_corpus, labelled_text_corpus
+
+        read = Internals.settings(settings)
+        corpus = labelled_text_corpus(read.labelled) if read.images is None else image_corpus(read.images)
+        data = corpus.data if isinstance(corpus.data, tuple) else getattr(corpus.data, "pixels", getattr(corpus.data, "vectors", None))
+        parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+        return {name: [(corpus.inputs.labels[corpus.classes[row]], data[row]) for row in rows] for name, rows in parts.items()}
+
+    @staticmethod
+    def batches(settings: str, rows: int, seed: int, epochs: int) -> list[list[Any]]:
+        """The fields of the first rows as one batch, as validation reads it and then as each epoch of training does."""
+        import numpy as np
+
+        from attent.tasks.task import task_of
+
+        read = Internals.settings(settings)
+        task = task_of(read.task)
+        corpus = task.corpus(read)
+        examples = task.encode(corpus, task.learn_vocabularies(corpus))
+        first = np.arange(min(rows, len(examples)))
+        batches = examples.batch(first), *(examples.augmented(first, seed, epoch) for epoch in range(epochs))
+        return [[*vars(batch).values()] for batch in batches]
+
+    @staticmethod
+    @contextmanager
+    def server(runs: list[Path], languages: list[tuple[str, str]], **settings: Any) -> Iterator[Any]:
+        """A client of `attent serve` without a network."""
+        from starlette.testclient import TestClient
+
+        from attent.serve.translation.engines import RunCatalog
+        from attent.serve.translation.settings import ServerSettings
+        from attent.serve.translation_server import TranslationServer
+
+        server = TranslationServer(RunCatalog(runs, languages), ServerSettings(window=0.0, **settings), lambda line: None)
+        try:
+            yield TestClient(server.app, raise_server_exceptions=False)
+        finally:
+            server.close()
 
     @staticmethod
     def without_extension(patch: pytest.MonkeyPatch) -> None:
@@ -101,10 +151,11 @@ class Golden:
 
     Args:
         name: of the file.
+        indented: whether each value stands in lines of its own, for files that people compare.
     """
 
-    def __init__(self, name: str) -> None:
-        self.path = GOLDEN / f"{name}.json"
+    def __init__(self, name: str, *, indented: bool = False) -> None:
+        self.path, self.indented = GOLDEN / f"{name}.json", indented
         self.writing = bool(os.environ.get(WRITING))
         self.values: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
 
@@ -122,10 +173,10 @@ class Golden:
         """Write what was collected."""
         if self.writing:
             GOLDEN.mkdir(exist_ok=True)
-            lines = [
-                f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-                for name, value in sorted(self.values.items())
-            ]
+            if self.indented:
+                self.path.write_text(json.dumps(self.values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+                return
+            lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in sorted(self.values.items())]
             self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -146,8 +197,7 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         if list(found) != list(frozen):
             yield f"{name}: keys {[*found]}, frozen {[*frozen]}"
         for key in found.keys() & frozen.keys():
-            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum
-            # decides over them.
+            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum decides over them.
             if key.endswith("key_projection.bias"):
                 continue
             yield from differences(found[key], frozen[key], f"{name}.{key}", relative, absolute)
@@ -155,9 +205,7 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         for place, (one, other) in enumerate(zip(found, frozen, strict=True)):
             yield from differences(one, other, f"{name}[{place}]", relative, absolute)
     elif isinstance(found, float) and isinstance(frozen, float | int):
-        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (
-            math.isnan(found) and math.isnan(frozen)
-        ):
+        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (math.isnan(found) and math.isnan(frozen)):
             yield f"{name}: {found}, frozen {frozen}"
     elif found != frozen:
         yield f"{name}: {found!r}, frozen {frozen!r}"
@@ -167,6 +215,16 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
 def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
     """The frozen values of a test file."""
     found = Golden(Path(str(request.path)).stem.removeprefix("test_"))
+    yield found
+    found.save()
+
+
+@pytest.fixture
+def own_golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
+    """The frozen values of a single test, in a file that people can compare, line by line."""
+    found = Golden(request.node.name.removeprefix("test_"), indented=True)
+    if found.writing:
+        found.values.clear()
     yield found
     found.save()
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 # Keys that checkpoints have had since.
 ADDED = ("machine", "processor")
-ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "texts", "vectors", "pictures", "unfinished")
+ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "lines", "texts", "vectors", "pictures", "unfinished")
 
 
 def keys_in(value: Any, before: str = "") -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-GOING_ON = ("pairs", "bahdanau", "blanks", "texts", "unfinished")
-ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "texts", "vectors", "pictures")
+GOING_ON = ("pairs", "bahdanau", "blanks", "texts", "lines", "unfinished")
+ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "lines", "texts", "vectors", "pictures")
 # Updates after an old checkpoint, and from the beginning.
 MORE, FEW = 4, 3
 

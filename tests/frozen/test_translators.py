@@ -90,6 +90,45 @@ def test_other_ways_to_search(attent, golden, sources: Path, name: str) -> None:
         golden.check(f"{name}: {way}", attent("translate", f"runs/{name}", sources, *options).out)
 
 
+TERMS = {"dates": None, "pairs": "dog\tchat\n", "bahdanau": "dog\tchat\n", "luong": "horse\tvache\n", "none": None}
+
+
+def test_other_ways_to_write(attent, golden, sources: Path, tmp_path: Path, name: str) -> None:
+    run, codes = f"runs/{name}", (0, 2) if name == "dates" else (0,)
+    if name in LOOKING:
+        for way, options in {
+            "alignments": ["--alignments"],
+            "alignments, n-best": ["--alignments", "--beam", 3, "--n-best", 2],
+            "unknown": ["--replace-unknown"],
+        }.items():
+            lines = attent("translate", run, sources, "--format", "jsonl", *options, codes=codes).out
+            golden.check(f"{name}: jsonl, {way}", [json.loads(line) for line in lines])
+    lines = attent("translate", run, sources, "--beam", 3, "--n-best", 2, codes=codes).out
+    # what no number stands in, and the numbers, which other processors round otherwise
+    parts = [re.split(r"(-?\d+\.\d+)", line) for line in lines]
+    golden.check(f"{name}: n-best", [[parted[::2], [float(number) for number in parted[1::2]]] for parted in parts])
+    if TERMS[name] is not None:
+        (tmp_path / "terms.tsv").write_text(TERMS[name], encoding="utf-8")
+        golden.check(f"{name}: glossary", attent("translate", run, sources, "--glossary", tmp_path / "terms.tsv").out)
+
+
+HTML = "<p>the small <b>dog</b> sees a cat</p>\n<ul><li>a black hen</li><li><a href='x'>the horse</a> hears</li></ul><pre>a dog</pre>"
+MARKDOWN = "# the small dog\n\na black **hen** likes the [sad mouse](x)\n\n- the horse\n- a cat\n\n    a dog\n"
+
+
+@pytest.mark.parametrize("markup", ["html", "markdown"])
+def test_documents(attent, golden, here: Path, tmp_path: Path, markup: str) -> None:
+    (tmp_path / "document").write_text({"html": HTML, "markdown": MARKDOWN}[markup], encoding="utf-8")
+    for name in ("pairs", "bahdanau"):
+        golden.check(f"{name}: {markup}", attent("translate", f"runs/{name}", tmp_path / "document", "--markup", markup).out)
+
+
+def test_a_file_of_output(attent, golden, here: Path, tmp_path: Path, sources: Path, name: str) -> None:
+    codes = (0, 2) if name == "dates" else (0,)
+    attent("translate", f"runs/{name}", sources, "--out", tmp_path / "out.txt", codes=codes)
+    golden.check(f"{name}: greedy", (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines())
+
+
 def test_how_probable_it_is(attent, golden, pairs: Path, name: str) -> None:
     golden.check(
         f"{name}: score",
