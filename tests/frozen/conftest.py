@@ -1,4 +1,4 @@
-"""What the frozen numbers are compared with, the command, and the one place that knows names of the package that are not public."""
+"""What the frozen numbers are compared with, the command, and, only here, private names of the package."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class Internals:
         made = [Pair(*pair) for pair in pairs]
         source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
         examples = Bitext(made, source, target)
-        return [[[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
+        return [
+            [[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)]
+            for epoch in range(epochs)
+        ]
 
     @staticmethod
     def text_corpus(settings: str) -> dict[str, list[str]]:
@@ -79,7 +82,10 @@ class Internals:
         read = Internals.settings(settings)
         corpus = line_corpus(read.lines) if read.text is None else pair_corpus(read.text)
         parts = {"train": corpus.train, "validation": corpus.validation}
-        return {name: [row if isinstance(row, str) else f"{row.source}\t{row.target}" for row in part] for name, part in parts.items()}
+        return {
+            name: [row if isinstance(row, str) else f"{row.source}\t{row.target}" for row in part]
+            for name, part in parts.items()
+        }
 
     @staticmethod
     def labelled_corpus(settings: str) -> dict[str, list[tuple[str, Any]]]:
@@ -88,9 +94,16 @@ class Internals:
 
         read = Internals.settings(settings)
         corpus = labelled_text_corpus(read.labelled) if read.images is None else image_corpus(read.images)
-        data = corpus.data if isinstance(corpus.data, tuple) else getattr(corpus.data, "pixels", getattr(corpus.data, "vectors", None))
+        data = (
+            corpus.data
+            if isinstance(corpus.data, tuple)
+            else getattr(corpus.data, "pixels", getattr(corpus.data, "vectors", None))
+        )
         parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-        return {name: [(corpus.inputs.labels[corpus.classes[row]], data[row]) for row in rows] for name, rows in parts.items()}
+        return {
+            name: [(corpus.inputs.labels[corpus.classes[row]], data[row]) for row in rows]
+            for name, rows in parts.items()
+        }
 
     @staticmethod
     def batches(settings: str, rows: int, seed: int, epochs: int) -> list[list[Any]]:
@@ -117,7 +130,9 @@ class Internals:
         from attent.serve.translation.settings import ServerSettings
         from attent.serve.translation_server import TranslationServer
 
-        server = TranslationServer(RunCatalog(runs, languages), ServerSettings(window=0.0, **settings), lambda line: None)
+        server = TranslationServer(
+            RunCatalog(runs, languages), ServerSettings(window=0.0, **settings), lambda line: None
+        )
         try:
             yield TestClient(server.app, raise_server_exceptions=False)
         finally:
@@ -176,7 +191,10 @@ class Golden:
             if self.indented:
                 self.path.write_text(json.dumps(self.values, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
                 return
-            lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in sorted(self.values.items())]
+            lines = [
+                f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+                for name, value in sorted(self.values.items())
+            ]
             self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -197,7 +215,8 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         if list(found) != list(frozen):
             yield f"{name}: keys {[*found]}, frozen {[*frozen]}"
         for key in found.keys() & frozen.keys():
-            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum decides over them.
+            # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum
+            # decides over them.
             if key.endswith("key_projection.bias"):
                 continue
             yield from differences(found[key], frozen[key], f"{name}.{key}", relative, absolute)
@@ -205,7 +224,9 @@ def differences(found: Any, frozen: Any, name: str, relative: float, absolute: f
         for place, (one, other) in enumerate(zip(found, frozen, strict=True)):
             yield from differences(one, other, f"{name}[{place}]", relative, absolute)
     elif isinstance(found, float) and isinstance(frozen, float | int):
-        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (math.isnan(found) and math.isnan(frozen)):
+        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (
+            math.isnan(found) and math.isnan(frozen)
+        ):
             yield f"{name}: {found}, frozen {frozen}"
     elif found != frozen:
         yield f"{name}: {found!r}, frozen {frozen!r}"

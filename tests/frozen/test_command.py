@@ -1,7 +1,7 @@
 """The command as its users see it: every option and argument with its default, and every help text, in a file each.
 
-These two files show a reviewer what a change does to the command. Unlike other frozen values they are written anew, with ATTENT_FREEZE=1,
-where an option or its help is meant to change.
+These two files show a reviewer what a change does to the command. Unlike other frozen values they are written anew,
+with ATTENT_FREEZE=1, where an option or its help is meant to change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def described(parameter: Any) -> dict[str, Any]:
     }
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
     # most parameters have none of these
-    return {name: value for name, value in plain.items() if value not in (None, False, [], [None, None]) or name == "default"}
+    return {
+        name: value
+        for name, value in plain.items()
+        if value not in (None, False, [], [None, None]) or name == "default"
+    }
 
 
 def check(golden: Any, found: dict[str, Any]) -> None:
@@ -68,5 +72,7 @@ def test_help(attent, internals, monkeypatch, own_golden) -> None:
         monkeypatch.delenv(name)
     for name, value in {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
-    found = {" ".join(("attent", *path)): attent(*path, "--help").out for path, _ in commands(internals.click_command())}
+    found = {
+        " ".join(("attent", *path)): attent(*path, "--help").out for path, _ in commands(internals.click_command())
+    }
     check(own_golden, found)

@@ -85,7 +85,16 @@ PAIRS = (
     "café\tcafe\u0301",
     *(f"number {number}\tnombre {number}" for number in range(40)),
 )
-LINES = ("\ufefffirst", "  spaces around  ", "", "\t", "with a tab\tin it", "one\r", "😀", *(f"line {number % 30}" for number in range(50)))
+LINES = (
+    "\ufefffirst",
+    "  spaces around  ",
+    "",
+    "\t",
+    "with a tab\tin it",
+    "one\r",
+    "😀",
+    *(f"line {number % 30}" for number in range(50)),
+)
 LABELLED = (
     "a text\tone",
     "other text\t two ",
@@ -96,17 +105,38 @@ LABELLED = (
     "no tab",
     *(f"text {number}\t{('one', 'two', 'three')[number % 3]}" for number in range(60)),
 )
-OBJECTS = ({"source": "a", "target": "b"}, {"source": 1, "target": "b"}, ["a", "b"], {"target": "d\n", "source": "c", "more": 1})
+OBJECTS = (
+    {"source": "a", "target": "b"},
+    {"source": 1, "target": "b"},
+    ["a", "b"],
+    {"target": "d\n", "source": "c", "more": 1},
+)
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch) -> None:
     """Files of every kind that a corpus is read from, in the folder in which the test then works."""
     monkeypatch.chdir(tmp_path)
-    texts = {"pairs.tsv": PAIRS, "lines.txt": LINES, "labelled.tsv": LABELLED, "own.tsv": PAIRS[-7:], "own.txt": LINES[-7:]}
-    texts |= {"labels.tsv": LABELLED[-9:], "test.tsv": LABELLED[-12:-6], "replay.tsv": [f"again {n}\tencore {n}" for n in range(5)]}
+    texts = {
+        "pairs.tsv": PAIRS,
+        "lines.txt": LINES,
+        "labelled.tsv": LABELLED,
+        "own.tsv": PAIRS[-7:],
+        "own.txt": LINES[-7:],
+    }
+    texts |= {
+        "labels.tsv": LABELLED[-9:],
+        "test.tsv": LABELLED[-12:-6],
+        "replay.tsv": [f"again {n}\tencore {n}" for n in range(5)],
+    }
     texts |= {"pairs.en": [f"source {n % 60}" for n in range(80)], "pairs.fr": [f"target {n % 50}" for n in range(80)]}
-    texts |= {"pairs.jsonl": ["{", *map(json.dumps, OBJECTS), *(json.dumps({"source": f"s{n}", "target": f"t{n}"}) for n in range(30))]}
+    texts |= {
+        "pairs.jsonl": [
+            "{",
+            *map(json.dumps, OBJECTS),
+            *(json.dumps({"source": f"s{n}", "target": f"t{n}"}) for n in range(30)),
+        ]
+    }
     for name, lines in texts.items():
         content = "".join(f"{line}\n" for line in lines).encode()
         Path(name).write_bytes(content)
@@ -156,7 +186,9 @@ def test_labelled_examples(golden, internals, files: None, name: str) -> None:
     settings = EXAMPLES[name].format(here=Path(__file__).parent.as_posix()) + TRAINING
     for part, rows in internals.labelled_corpus(settings).items():
         labels = [label for label, _ in rows]
-        lines = [f"{label}\t{example if isinstance(example, str) else example.tobytes().hex()}" for label, example in rows]
+        lines = [
+            f"{label}\t{example if isinstance(example, str) else example.tobytes().hex()}" for label, example in rows
+        ]
         golden.check(f"examples: {name}, {part}", [len(rows), labels[:12], digest(lines)])
 
 

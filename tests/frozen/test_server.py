@@ -21,7 +21,10 @@ RUNS = {"pairs": ("en", "fr"), "bahdanau": ("fr", "en"), "luong": ("en", "de")}
 EN, TWO = "the small dog sees a cat", ["the cow sees a hen", "a sad horse likes the cat"]
 SENTENCES = "the cow sees a hen. a sad horse likes the cat!\n\n  the mouse finds the black dog"
 HTML = '<p class="x">the small <b>dog</b> sees a cat<br>the <a href="/y?a=1&amp;b=2">cow</a> barks</p><pre>a dog</pre>'
-ENGLISH, FRENCH = "the dogs are running through the street with the children", "les chiens courent dans la rue avec les enfants"
+ENGLISH, FRENCH = (
+    "the dogs are running through the street with the children",
+    "les chiens courent dans la rue avec les enfants",
+)
 ASK = {"q": EN, "source": "en", "target": "fr"}
 OPENAI = {"model": "en-fr", "input": EN, "target_language": "fr"}
 
@@ -111,14 +114,25 @@ REFUSED = {
     "an empty file": ("POST", "/translate_file", {"files": {"file": ("a.txt", b"")}, "data": ASK}),
     "an unknown kind of file": ("POST", "/translate_file", {"files": {"file": ("a.pdf", b"a")}, "data": ASK}),
     "a file, no source": ("POST", "/translate_file", {"files": {"file": ("a.txt", b"a")}}),
-    "a file, an unknown target": ("POST", "/translate_file", {"files": {"file": ("a.txt", b"a")}, "data": ASK | {"target": "zz"}}),
+    "a file, an unknown target": (
+        "POST",
+        "/translate_file",
+        {"files": {"file": ("a.txt", b"a")}, "data": ASK | {"target": "zz"}},
+    ),
     "a file that is no archive": ("POST", "/translate_file", {"files": {"file": ("a.docx", b"a")}, "data": ASK}),
     "a file that is no text": ("POST", "/translate_file", {"files": {"file": ("a.txt", b"\xff")}, "data": ASK}),
     "a file too large": ("POST", "/translate_file", {"files": {"file": ("a.txt", b"a" * 40_000)}, "data": ASK}),
     "a download": ("GET", "/download_file/00000000-0000-0000-0000-000000000000.a.txt", {}),
 }
 # Headers that clients go by.
-HEADERS = "content-type", "retry-after", "www-authenticate", "allow", "access-control-allow-origin", "access-control-allow-methods"
+HEADERS = (
+    "content-type",
+    "retry-after",
+    "www-authenticate",
+    "allow",
+    "access-control-allow-origin",
+    "access-control-allow-methods",
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +145,9 @@ def serve() -> Iterator[Callable[..., Any]]:
             key = tuple(sorted(settings.items()))
             if key not in clients:
                 folder = Path(__file__).parent / "runs"
-                clients[key] = stack.enter_context(internals.server([folder / name for name in RUNS], [*RUNS.values()], **settings))
+                clients[key] = stack.enter_context(
+                    internals.server([folder / name for name in RUNS], [*RUNS.values()], **settings)
+                )
             return clients[key]
 
         yield start
@@ -142,7 +158,11 @@ def answer_of(response: Any) -> list[Any]:
     kind, text = response.headers.get("content-type", ""), response.text
     headers = {name: response.headers[name] for name in HEADERS if name in response.headers}
     if kind.startswith("text/event-stream"):
-        return [response.status_code, headers, [json.loads(part.removeprefix("data: ")) for part in text.split("\n\n")[:-1]]]
+        return [
+            response.status_code,
+            headers,
+            [json.loads(part.removeprefix("data: ")) for part in text.split("\n\n")[:-1]],
+        ]
     body = response.json() if kind.startswith("application/json") else text
     for model in body.get("data", ()) if isinstance(body, dict) else ():
         # the time when the run was written
@@ -166,7 +186,9 @@ def test_what_is_refused(golden, internals, serve, name: str) -> None:
 @pytest.mark.parametrize("ending", ["txt", "html", "md", "srt", "docx", "odt"])
 def test_documents(golden, internals, serve, here: Path, ending: str) -> None:
     client, content = serve(internals), (here / "documents" / f"letter.{ending}").read_bytes()
-    answer = client.post("/translate_file", files={"file": (f"letter.{ending}", content)}, data={"source": "en", "target": "fr"})
+    answer = client.post(
+        "/translate_file", files={"file": (f"letter.{ending}", content)}, data={"source": "en", "target": "fr"}
+    )
     assert answer.status_code == 200, answer.text
     address = answer.json()["translatedFileUrl"]
     assert re.fullmatch(rf"http://testserver/download_file/[0-9a-f-]{{36}}\.letter\.{ending}", address)
@@ -182,11 +204,18 @@ def test_documents(golden, internals, serve, here: Path, ending: str) -> None:
 def test_keys_and_limits(golden, internals, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("few 2\nblocked 0\n", encoding="utf-8")
     runs = [Path(__file__).parent / "runs" / "pairs"]
-    with internals.server(runs, [("en", "fr")], keys_file=tmp_path / "keys", requires_key=True, has_files=False) as client:
+    with internals.server(
+        runs, [("en", "fr")], keys_file=tmp_path / "keys", requires_key=True, has_files=False
+    ) as client:
         for number, key in enumerate((None, "wrong", "blocked", "few", "few", "few")):
-            golden.check(f"key {number}: {key}", answer_of(client.post("/translate", json={**ASK, "api_key": key} if key else ASK)))
+            golden.check(
+                f"key {number}: {key}",
+                answer_of(client.post("/translate", json={**ASK, "api_key": key} if key else ASK)),
+            )
             bearer = {"authorization": f"Bearer {key}"} if key else {}
-            golden.check(f"openai, key {number}: {key}", answer_of(client.post("/v1/translations", json=OPENAI, headers=bearer)))
+            golden.check(
+                f"openai, key {number}: {key}", answer_of(client.post("/v1/translations", json=OPENAI, headers=bearer))
+            )
         golden.check("settings without files", answer_of(client.get("/frontend/settings")))
         upload = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data=ASK)
         golden.check("no files", answer_of(upload))
@@ -195,6 +224,10 @@ def test_keys_and_limits(golden, internals, tmp_path: Path) -> None:
 def test_beam(golden, internals) -> None:
     runs = [Path(__file__).parent / "runs" / name for name in RUNS]
     with internals.server(runs, [*RUNS.values()], beam=3, batch=2) as client:
-        for name, changes in {"texts": {"q": TWO}, "alternatives": {"alternatives": 4}, "stream": {"q": SENTENCES, "stream": True}}.items():
+        for name, changes in {
+            "texts": {"q": TWO},
+            "alternatives": {"alternatives": 4},
+            "stream": {"q": SENTENCES, "stream": True},
+        }.items():
             method, path, request = ask(**changes)
             golden.check(f"beam: {name}", answer_of(client.request(method, path, **request)))

@@ -112,7 +112,10 @@ def test_other_ways_to_write(attent, golden, sources: Path, tmp_path: Path, name
         golden.check(f"{name}: glossary", attent("translate", run, sources, "--glossary", tmp_path / "terms.tsv").out)
 
 
-HTML = "<p>the small <b>dog</b> sees a cat</p>\n<ul><li>a black hen</li><li><a href='x'>the horse</a> hears</li></ul><pre>a dog</pre>"
+HTML = (
+    "<p>the small <b>dog</b> sees a cat</p>\n"
+    "<ul><li>a black hen</li><li><a href='x'>the horse</a> hears</li></ul><pre>a dog</pre>"
+)
 MARKDOWN = "# the small dog\n\na black **hen** likes the [sad mouse](x)\n\n- the horse\n- a cat\n\n    a dog\n"
 
 
@@ -120,7 +123,9 @@ MARKDOWN = "# the small dog\n\na black **hen** likes the [sad mouse](x)\n\n- the
 def test_documents(attent, golden, here: Path, tmp_path: Path, markup: str) -> None:
     (tmp_path / "document").write_text({"html": HTML, "markdown": MARKDOWN}[markup], encoding="utf-8")
     for name in ("pairs", "bahdanau"):
-        golden.check(f"{name}: {markup}", attent("translate", f"runs/{name}", tmp_path / "document", "--markup", markup).out)
+        golden.check(
+            f"{name}: {markup}", attent("translate", f"runs/{name}", tmp_path / "document", "--markup", markup).out
+        )
 
 
 def test_a_file_of_output(attent, golden, here: Path, tmp_path: Path, sources: Path, name: str) -> None:

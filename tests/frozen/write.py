@@ -78,7 +78,10 @@ RUNS = {
     "none": (f'{RNN}"none"\n{TRAINING}batch_pairs = 16\n', 500),
     "blanks": (f'{BLANKS}{ENCODER}position = "learned"\nmaximum_length = 32\n{TRAINING}batch_pairs = 16\n', 400),
     # without dropout, whose numbers differ between processors
-    "lines": (f'{LINES}tokenizer = "word"\n{ENCODER.replace("0.05", "0.0")}position = "rotary"\n{TRAINING}batch_pairs = 16\n', 300),
+    "lines": (
+        f'{LINES}tokenizer = "word"\n{ENCODER.replace("0.05", "0.0")}position = "rotary"\n{TRAINING}batch_pairs = 16\n',
+        300,
+    ),
     "texts": (
         (
             f'{CLASSIFY}[labelled]\ntrain = "labelled.tsv"\ntokenizer = "char"\nvalidation = 0.1\n'
@@ -205,7 +208,9 @@ def interrupted() -> None:
 def main() -> None:
     """Write what the arguments name."""
     for name in sys.argv[1:]:
-        {"corpora": corpora, "documents": documents, "unfinished": interrupted}.get(name, lambda name=name: write(name))()
+        {"corpora": corpora, "documents": documents, "unfinished": interrupted}.get(
+            name, lambda name=name: write(name)
+        )()
 
 
 if __name__ == "__main__":
