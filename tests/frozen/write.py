@@ -159,7 +159,8 @@ def documents() -> None:
     texts = {
         "txt": f"{head}\r\n\r\n  {first}\n{second}",
         "md": f"# {head}\n\n{first.replace('likes', '**likes**')}\n\n- {second}\n\n    a dog\n",
-        "srt": f"1\n00:00:01,000 --> 00:00:02,000\n<i>{head}</i>\n\n2\n00:00:03,000 --> 00:00:04,500\n{first}\n{second}\n",
+        "srt": f"1\n00:00:01,000 --> 00:00:02,000\n<i>{head}</i>\n\n"
+        f"2\n00:00:03,000 --> 00:00:04,500\n{first}\n{second}\n",
         "html": f"<!doctype html>\n<title>{head}</title>\n<h1 class=x>{head}</h1>\n{marked}",
     }
     for ending, text in texts.items():
