@@ -14,10 +14,10 @@ from attent.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """A query attends to `left` keys before its position and `right` after it, both ends included.
+    """A query attends to `left` keys before its position and `right` after it, inclusive: p − left ≤ j ≤ p + right.
 
-    P − left ≤ j ≤ p + right. Luong, Pham and Manning 2015, §3.2, whose D is left = right (arXiv:1508.04025); Beltagy et
-    al. 2020, "Longformer", §3.1 (arXiv:2004.05150).
+    Luong, Pham and Manning 2015, §3.2, whose D is left = right (arXiv:1508.04025); Beltagy et al. 2020, "Longformer",
+    §3.1 (arXiv:2004.05150).
 
     Args:
         left: number of keys before the query's position, ≥ 0; None for all of them.
@@ -50,6 +50,4 @@ class Window(Mask):
         """Return the range from `left` keys before the query's position to `right` keys after it."""
         query, key = pairs.broadcast_positions()
         begin = torch.zeros_like(query) if self.left is None else query - self.left
-        return KeyRange(
-            begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True
-        )
+        return KeyRange(begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True)
