@@ -50,4 +50,6 @@ class Window(Mask):
         """Return the range from `left` keys before the query's position to `right` keys after it."""
         query, key = pairs.broadcast_positions()
         begin = torch.zeros_like(query) if self.left is None else query - self.left
-        return KeyRange(begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True)
+        return KeyRange(
+            begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True
+        )

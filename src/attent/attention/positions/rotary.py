@@ -35,13 +35,23 @@ class Rotary(Position):
         width = features.shape[-1]
         exact = features if features.dtype == torch.float64 else features.float()
         exponent = torch.arange(0, width, 2, device=features.device, dtype=exact.dtype) / width
-        angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
-        if self.interleaved and features.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no neighbor
+        angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(
+            -math.log(self.base) * exponent
+        )  # (B|1, 1, T, D/2)
+        if (
+            self.interleaved
+            and features.requires_grad
+            and torch.is_grad_enabled()
+            and not torch.compiler.is_compiling()
+        ):
+            # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no
+            # neighbor
             if exact.stride(-1) != 1 or any(step % 2 for step in (exact.storage_offset(), *exact.stride()[:-1])):
                 # only adjacent features, from an even offset on, are complex numbers
                 exact = exact.clone(memory_format=torch.contiguous_format)
-            pairs = torch.view_as_complex(exact.unflatten(-1, (width // 2, 2))) * torch.polar(torch.ones_like(angle), angle)
+            pairs = torch.view_as_complex(exact.unflatten(-1, (width // 2, 2))) * torch.polar(
+                torch.ones_like(angle), angle
+            )
             return torch.view_as_real(pairs).flatten(-2).to(features.dtype)
         sine, cosine = angle.sin(), angle.cos()
         x, y = (exact[..., 0::2], exact[..., 1::2]) if self.interleaved else exact.chunk(2, -1)
