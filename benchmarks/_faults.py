@@ -38,9 +38,9 @@ from _serving import (
     workload,
 )
 
-from attent.decoding.translator import load
 from attent.experiments.report import Column, ResultTable, Row
 from attent.runs.config import read_config
+from attent.tasks.translation.translator import load
 
 # Connections that this process may open, and the server takes from its address.
 MAX_CONNECTIONS = 16_384

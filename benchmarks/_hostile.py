@@ -168,7 +168,7 @@ def hostile_rows(run: Path, options: argparse.Namespace) -> tuple[list[Any], lis
     """Measure a server under attack."""
     from _serving import bar, bar_table, offline_texts, percentile, workload
 
-    from attent.decoding.translator import load
+    from attent.tasks.translation.translator import load
 
     work = workload(run, options.sources, 50)
     known = offline_texts(load(run), work)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attent.data.batches import BatchSize, Bitext
-from attent.data.tokenizer import SPECIALS
-from attent.decoding.search import Translation
 from attent.experiments.bench_training import ModelSettings
+from attent.search.search import Translation
+from attent.text.batches import BatchSize, Bitext
+from attent.text.tokenizer import SPECIALS
 
 HERE = Path(__file__).parent
 # Where scripts/peers puts them, unless the variable PEERS names another folder.

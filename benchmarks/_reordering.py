@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from attent.data.text import Link
+from attent.text.text import Link
 
 KINDS = {"noun": 60, "adjective": 30, "verb": 30, "adverb": 20}
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]

@@ -21,11 +21,11 @@ from typing import NamedTuple, Self
 
 import torch
 
-from attent.data.readers import read_lines
-from attent.data.sentences import split_sentences
-from attent.decoding.translator import Translator
 from attent.experiments.report import Column, ResultTable, Row
 from attent.runs.config import read_config
+from attent.tasks.translation.translator import Translator
+from attent.text.readers import read_lines
+from attent.text.sentences import split_sentences
 
 CLIENTS = 64
 # Seconds until a server must have loaded its run.
@@ -215,10 +215,10 @@ def milliseconds_of(answers: Sequence[Answer], share: float) -> float:
 
 def serve_engine(run: Path, engine: str) -> None:
     """Serve an exported engine by the front-end of `attent serve` with its defaults, until SIGTERM."""
-    from attent.export.exporting import load
-    from attent.serve.translation.engines import RunCatalog
-    from attent.serve.translation.settings import ServerSettings
-    from attent.serve.translation_server import TranslationServer, listen
+    from attent.formats.exporting import load
+    from attent.server.engines import RunCatalog
+    from attent.server.server import TranslationServer, listen
+    from attent.server.settings import ServerSettings
 
     # an engine translates as `Translator` does, which is all that a served run is asked for without links
     catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]

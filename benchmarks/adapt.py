@@ -21,10 +21,10 @@ from random import Random
 from _sides import head, table
 from babel.dates import format_date
 
-from attent.data.readers import read_lines
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import load
-from attent.evaluation.metrics import bleu
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_lines
 
 ADAPTED, JUDGED = 2_000, 500
 BEAM = SearchSettings(beam=5)

@@ -22,19 +22,19 @@ from _peers import python
 from _sides import head, table
 from links import eflomal_links
 
+from attent.alignment.aligner import TokenizedPair, align, rank_selectors, tokenize_pair
+from attent.alignment.error_rate import Agreement, agreement
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.alignment.head_selection import rank_by_differences
+from attent.alignment.pharaoh import parse, read_gold
+from attent.alignment.symmetrization import symmetrize
 from attent.cli.links import CHOSEN_ALONE_BY, PairLinker, random_halves
-from attent.data.dates import DatesSettings, dates
-from attent.data.readers import read_lines
-from attent.data.text import Gold, Link
-from attent.decoding.translator import Translator, load
-from attent.evaluation.aligner import TokenizedPair, align, rank_selectors, tokenize_pair
-from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.head_selection import rank_by_differences
-from attent.evaluation.pharaoh import parse, read_gold
-from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import read_config
-from attent.tasks.generated import regenerate
+from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.dates.generated import regenerate
+from attent.tasks.translation.translator import Translator, load
+from attent.text.readers import read_lines
+from attent.text.text import Gold, Link
 
 # Pairs that choose layer and head, and further ones of a generated corpus that eflomal learns from.
 CHOSEN_BY, LEARNT = 1000, 20_000

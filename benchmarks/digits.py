@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from attent.data.labelled.corpus import image_corpus
+from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, read
 from attent.training.progress import Progress

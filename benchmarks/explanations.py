@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.data.dates import DatesSettings, dates
-from attent.data.stories import StoriesSettings, stories
-from attent.data.tokenizer import BOS
-from attent.decoding.translator import Translator, load
 from attent.runs.folder import MODEL
+from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings
+from attent.tasks.stories import StoriesSettings, stories
+from attent.tasks.translation.translator import Translator, load
+from attent.text.tokenizer import BOS
 
 DATES = {
     "locales": ("en", "fr", "de", "es"),

@@ -27,14 +27,14 @@ from typing import NamedTuple
 
 import sacrebleu
 
-from attent.data.readers import read_lines
-from attent.data.tokenizer import UNK
-from attent.decoding.glossary import Glossary, has_terms
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import Translator, load
-from attent.evaluation.aligner import align, tokenize_pair
-from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.translation_links import glossary_search, translation_links
+from attent.alignment.aligner import align, tokenize_pair
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.glossary import Glossary, has_terms
+from attent.tasks.translation.links import glossary_search, translation_links
+from attent.tasks.translation.translator import Translator, load
+from attent.text.readers import read_lines
+from attent.text.tokenizer import UNK
 
 # Lines between source words so frequent that no glossary has them.
 STOP_WORDS = 60

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from _sides import head, table
 
-from attent.decoding.loading import load
-from attent.decoding.settings import SearchSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.importing import FAMILIES
+from attent.search.settings import SearchSettings
+from attent.tasks.loading import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import random_translators  # pyright: ignore[reportMissingImports]

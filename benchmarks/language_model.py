@@ -26,14 +26,14 @@ from _sides import head, table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.data.batches import BatchSize, BatchStream, Sequences
-from attent.data.language_model import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines
-from attent.data.readers import read_lines
-from attent.data.tokenizer import PAD
-from attent.data.tokenizers import learn
 from attent.experiments.plain_pytorch import PlainLanguageModel
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
+from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines
+from attent.text.batches import BatchSize, BatchStream, Sequences
+from attent.text.readers import read_lines
+from attent.text.tokenizer import PAD
+from attent.text.tokenizers import learn
 from attent.training.distributed import Processes
 from attent.training.loop import Training
 from attent.training.loss import language_model_cross_entropy

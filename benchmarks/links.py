@@ -19,10 +19,10 @@ from pathlib import Path
 
 from _peers import python
 
-from attent.data.readers import read_lines
+from attent.alignment.pharaoh import parse, pharaoh
+from attent.alignment.symmetrization import symmetrize
 from attent.errors import DataError
-from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrization import symmetrize
+from attent.text.readers import read_lines
 
 
 def main() -> None:

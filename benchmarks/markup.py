@@ -23,12 +23,12 @@ from typing import NamedTuple
 
 import _reordering
 
-from attent.data.readers import read_lines
-from attent.decoding.translator import Translator, load
-from attent.evaluation.forced_decoding import AttentionSelector
-from attent.markup.translate import translate_markup
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.documents.translate import translate_markup
 from attent.runs.config import read_config
-from attent.tasks.generated import regenerate
+from attent.tasks.dates.generated import regenerate
+from attent.tasks.translation.translator import Translator, load
+from attent.text.readers import read_lines
 
 TAG = re.compile(r"<[^>]*>")
 NAMES = ("b", "i", "u", "em", "strong", "span", "mark", "a")

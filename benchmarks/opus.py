@@ -77,7 +77,7 @@ def make(folder: Path) -> None:
             stdout=sys.stderr,
         )
     if not (folder / "run" / "export" / "ctranslate2").exists():
-        from attent.export.exporting import export
+        from attent.formats.exporting import export
 
         # translations of random weights are long: two short lines are enough to see that both engines agree
         (folder / "lines").write_text("a\nb\n", encoding="utf-8")
@@ -93,8 +93,8 @@ def sources(count: int) -> list[list[int]]:
 
 def attent_engine(folder: Path, dtype: Any, threads: int) -> Translate:
     """Load attent's engine."""
-    from attent.decoding.loading import load
-    from attent.decoding.settings import SearchSettings
+    from attent.search.settings import SearchSettings
+    from attent.tasks.loading import load
 
     torch.set_num_threads(threads)
     translator = load(folder / "run") if dtype == "float32" else load(folder / "run", dtype=dtype)
@@ -206,7 +206,7 @@ def memory(folder: Path, name: str, dtype: str, threads: int) -> float:
     """Return the MiB that an engine takes in a process of its own, above the libraries'."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import opus; from pathlib import Path\n"
-        "import torch, ctranslate2, transformers, attent.decoding.loading, attent.decoding.settings\n"
+        "import torch, ctranslate2, transformers, attent.tasks.loading, attent.search.settings\n"
         "from transformers import MarianMTModel\n"
         f"before = opus.peak(); translate = opus.ENGINES[{name!r}](Path({str(folder)!r}), {dtype!r}, {threads})\n"
         "translate(opus.sources(16), 4, 8); print(opus.peak() - before)"

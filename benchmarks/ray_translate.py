@@ -24,12 +24,12 @@ import ray.data
 import torch
 from _sides import show
 
-from attent.data.readers import read_lines
-from attent.data.tokenizer import respell
-from attent.decoding.translator import load
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
-from attent.integrations.ray import BATCH_ROWS, translate
+from attent.tasks.translation.ray import BATCH_ROWS, translate
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_lines
+from attent.text.tokenizer import respell
 
 
 def kill_worker() -> int:

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import torch
 
-from attent.data import tokenizers
-from attent.data.batches import BatchSize
 from attent.experiments import bench_training, corpora
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.settings import TRANSFORMER_PRESETS
+from attent.text import tokenizers
+from attent.text.batches import BatchSize
 from attent.training.autotune import ComputeConfig
 from attent.training.memory import limit_heap_fragmentation
 

@@ -46,11 +46,11 @@ from _serving import (
 )
 from _sides import show
 
-from attent.decoding.translator import load
 from attent.errors import AttentError
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
-from attent.export.exporting import load as load_export
+from attent.formats.exporting import load as load_export
+from attent.tasks.translation.translator import load
 
 ENGINE = "ctranslate2"
 # Answers that warm a server up.

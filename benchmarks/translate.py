@@ -26,16 +26,16 @@ import torch
 from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
-from attent.data.readers import read_lines
-from attent.decoding.translator import load
 from attent.errors import AttentError
 from attent.experiments.bench_translation import BATCH_SIZES, compare
 from attent.experiments.report import Column, ResultTable
-from attent.export import comparison
-from attent.export.comparison import SEARCHES
-from attent.export.exporting import export
-from attent.export.exporting import load as exported
+from attent.formats import comparison
+from attent.formats.comparison import SEARCHES
+from attent.formats.exporting import export
+from attent.formats.exporting import load as exported
 from attent.runs.config import DType, read_config
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_lines
 
 
 def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[ResultTable], list[str]]:

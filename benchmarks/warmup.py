@@ -21,9 +21,9 @@ from pathlib import Path
 
 from _sides import head, table
 
-from attent.data.readers import read_lines
 from attent.runs.config import read_config
 from attent.tasks.suggestions import suggest
+from attent.text.readers import read_lines
 
 # Updates of 1,024 tokens in two minutes of one core of an AMD EPYC (Zen 3).
 UPDATES = 588

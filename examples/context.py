@@ -19,7 +19,7 @@ from statistics import mean
 import torch
 
 import attent
-from attent.decoding.fill_mask import FillMask
+from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
 

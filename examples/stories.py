@@ -22,9 +22,9 @@ from statistics import mean
 from typing import NamedTuple
 
 import attent
-from attent.data.stories import Story
-from attent.data.stories.world import PLACES
-from attent.decoding.translator import Translator
+from attent.tasks.stories import Story
+from attent.tasks.stories.world import PLACES
+from attent.tasks.translation.translator import Translator
 
 # Test stories of each kind whose attention is measured.
 MEASURED = 100

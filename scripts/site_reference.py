@@ -33,11 +33,15 @@ INTERNAL = ("attent.integrations.offset_bias", "attent.integrations.score_mod_tr
 # What public functions return.
 RETURNED = (
     *(
-        "attent.decoding.translator:Translator",
-        "attent.decoding.classifier:Classifier",
-        "attent.decoding.fill_mask:FillMask",
+        "attent.tasks.translation.translator:Translator",
+        "attent.tasks.classification.classifier:Classifier",
+        "attent.tasks.fill_mask.fill_mask:FillMask",
     ),
-    *("attent.decoding.text_generator:TextGenerator", "attent.database.answer:Answer", "attent.views.pages.page:Page"),
+    *(
+        "attent.tasks.text_generation.text_generator:TextGenerator",
+        "attent.lookup.answer:Answer",
+        "attent.views.pages.page:Page",
+    ),
     "attent.views.attention_trace:AttentionTrace",
 )
 NO_VALUE = "(none)"
@@ -157,10 +161,10 @@ def settings() -> Iterator[str]:
 
     The tables of a recipe, then those of searches and of generated stories.
     """
-    from attent.data.stories.settings import StoriesSettings
-    from attent.decoding.settings import GenerationSettings, SearchSettings
     from attent.models.settings import SETTINGS
+    from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.settings import RunSettings
+    from attent.tasks.stories.settings import StoriesSettings
 
     yield "# Every setting"
     yield (

@@ -23,13 +23,13 @@ TYPED = (
     "attent.layers.embeddings",
     "attent.models.transformer_layers",
     "attent.training.loss",
-    "attent.decoding.search",
+    "attent.search.search",
 )
 install_import_hook(TYPED, "beartype.beartype")
 
 if TYPE_CHECKING:
-    from attent.decoding.fill_mask import FillMask
-    from attent.decoding.text_generator import TextGenerator
+    from attent.tasks.fill_mask.fill_mask import FillMask
+    from attent.tasks.text_generation.text_generator import TextGenerator
 
 ROOT = Path(__file__).parents[1]
 STARTED = time.monotonic()
@@ -69,10 +69,10 @@ precision = "float32"
 def filler() -> FillMask:
     """A small, untrained masked language model."""
     # after the import hook
-    from attent.data.tokenizers import learn
-    from attent.decoding.fill_mask import FillMask
     from attent.models.encoder import EncoderModel
     from attent.models.settings import EncoderSettings
+    from attent.tasks.fill_mask.fill_mask import FillMask
+    from attent.text.tokenizers import learn
 
     torch.manual_seed(3)
     tokenizer = learn("word", TEXT)
@@ -84,10 +84,10 @@ def filler() -> FillMask:
 def generator() -> TextGenerator:
     """A small, untrained language model."""
     # after the import hook
-    from attent.data.tokenizers import learn
-    from attent.decoding.text_generator import TextGenerator
     from attent.models.language_model import LanguageModel
     from attent.models.settings import DecoderSettings
+    from attent.tasks.text_generation.text_generator import TextGenerator
+    from attent.text.tokenizers import learn
 
     torch.manual_seed(3)
     tokenizer = learn("word", TEXT)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data.batches import BatchSize, Bitext
-from attent.data.tokenizer import PAD, SPECIALS
-from attent.data.tokenizers import learn
-from attent.decoding.search import Translation
 from attent.experiments import corpora
 from attent.experiments.bench_training import transformer
+from attent.search.search import Translation
+from attent.text.batches import BatchSize, Bitext
+from attent.text.tokenizer import PAD, SPECIALS
+from attent.text.tokenizers import learn
 
 ROOT = Path(__file__).parents[1]
 PIECES, TOKENS = 40, 48

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from attent.attention.maps.attention_map import LabelledMap
-from attent.data.stories import StoriesSettings, Story, stories
-from attent.data.tokenizer import WordTokenizer
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
+from attent.tasks.stories import StoriesSettings, Story, stories
+from attent.text.tokenizer import WordTokenizer
 
 ROOT = Path(__file__).parents[1]
 UNTRAINED = """

@@ -19,11 +19,16 @@ errors · types · registry · bounded · printable · devices · requirements
 ops
 attention
 layers · testing · mask_text
-models | data
-runs · training | decoding
-evaluation · markup · documents · views · database · regression · export · integrations
-serve
-tasks · experiments · cli · __main__
+views · integrations
+text | models
+runs · training | search
+alignment
+tasks
+formats
+documents
+web_files
+server · explorer · lookup
+experiments · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """
@@ -183,12 +188,12 @@ def test_tables_read_as_they_look() -> None:
     order = places(HOUSE)
     assert may_import(order, "cli", "attention")
     assert may_import(order, "registry", "errors")
-    assert may_import(order, "decoding", "runs")
+    assert may_import(order, "search", "runs")
     assert not may_import(order, "attention", "layers")
-    assert not may_import(order, "models", "data")
-    assert not may_import(order, "data", "models")
-    assert not may_import(order, "training", "decoding")
-    assert not may_import(order, "decoding", "training")
+    assert not may_import(order, "models", "text")
+    assert not may_import(order, "text", "models")
+    assert not may_import(order, "training", "search")
+    assert not may_import(order, "search", "training")
     assert not may_import(order, "runs", "training")
 
 

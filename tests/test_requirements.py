@@ -65,8 +65,8 @@ def test_the_command_says_so_in_one_line(tmp_path: Path) -> None:
 
 def test_old_transformers_are_told_of_where_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers", reason="integrations need transformers")
-    from attent.integrations import pretrained
     from attent.integrations.transformers import register
+    from attent.tasks import pretrained
 
     monkeypatch.setattr(transformers, "__version__", "4.57.1")
     for use in (register, lambda: pretrained.load(tmp_path)):

@@ -21,11 +21,11 @@ import torch
 import attent
 from attent.cli.app import run as command
 from attent.errors import RunError
-from attent.export.exporting import export
+from attent.explorer.loaded_run import load_run
+from attent.formats.exporting import export
 from attent.runs.config import CONFIG
 from attent.runs.folder import tokenizers_as_text
 from attent.runs.weights import digest, read_tensors, write_tensors
-from attent.serve.loaded_run import load_run
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import parse
 from attent.training.progress import Progress

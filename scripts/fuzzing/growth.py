@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from attent.data.units import units
 from attent.documents import read_document
+from attent.documents.inline import AlignedText, Element
 from attent.errors import DataError
-from attent.markup.inline import AlignedText, Element
+from attent.text.units import units
 from fuzzing.documents import UNITS, growing, repeated, spoilt, text_of, well_formed
 
 # What reading and rendering a document may take: of processor time, and of memory beyond what the process begins with.

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from attent.data.dates.corpus import HELD_OUT_DATES, dates, gold_links
-from attent.data.dates.settings import DatesSettings
-from attent.data.text import Pair
-from attent.decoding.translator import Translator, load
-from attent.evaluation.aligner import align, tokenize_dates
-from attent.evaluation.error_rate import Agreement, agreement
+from attent.alignment.aligner import align, tokenize_dates
+from attent.alignment.error_rate import Agreement, agreement
 from attent.runs.config import read_config
+from attent.tasks.dates.corpus import HELD_OUT_DATES, dates, gold_links
+from attent.tasks.dates.settings import DatesSettings
+from attent.tasks.translation.translator import Translator, load
+from attent.text.text import Pair
 from attent.views.build_scene import build_scene
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.labelled.corpus import image_corpus
-from attent.data.labelled.inputs import PictureInputs
-from attent.data.labelled.pictures import Pictures
-from attent.data.labelled.settings import ImagesSettings
-from attent.decoding.classifier import Classifier, load
 from attent.layers.patches import patch_grid, patches
 from attent.runs.config import read_config
+from attent.tasks.classification.classifier import Classifier, load
+from attent.tasks.classification.corpus import image_corpus
+from attent.tasks.classification.inputs import PictureInputs
+from attent.tasks.classification.pictures import Pictures
+from attent.tasks.classification.settings import ImagesSettings
+from attent.tasks.run_scene import scene_of_example
 from attent.views.patch_overlay import cls_weights
-from attent.views.run_scene import scene_of_example
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from attent.cli.settings import override, resolve_corpus
-from attent.data.stories import StoriesSettings, stories
 from attent.runs.config import read_config
 from attent.tasks import settings
 from attent.tasks.recipe import follow, resume
+from attent.tasks.stories import StoriesSettings, stories
 
 RECIPES = Path(__file__).parents[2] / "configs"
 # The recipes' own number of updates without a limit of time, in float32: every machine computes the same, to rounding.

@@ -10,9 +10,9 @@ from typing import Any
 from matplotlib.patches import Rectangle
 
 from attent.attention.maps.attention_map import LabelledMap
-from attent.data.stories import Story
-from attent.decoding.translator import Translator, load
 from attent.runs.config import read_config
+from attent.tasks.stories import Story
+from attent.tasks.translation.translator import Translator, load
 from attent.views.build_scene import build_scene
 from gallery.drawing import RED, bar, matrix, sheet
 from gallery.examples import example

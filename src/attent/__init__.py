@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from attent.attention.capture.watch import watch
     from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
-    from attent.database.lookup import lookup
-    from attent.decoding.loading import load
+    from attent.explorer.server import explore
     from attent.integrations.block_mask import create_block_mask
     from attent.integrations.flex_attention import flex_attention
-    from attent.regression.classifier import AttentionClassifier
-    from attent.regression.estimator import AttentionRegressor
-    from attent.serve.server import explore
+    from attent.lookup.classifier import AttentionClassifier
+    from attent.lookup.estimator import AttentionRegressor
+    from attent.lookup.lookup import lookup
+    from attent.tasks.loading import load
     from attent.views.pages.page import load_ipython_extension
     from attent.views.walk import walk
 
@@ -55,21 +55,21 @@ __all__ = [
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {
-    "AttentionClassifier": "attent.regression.classifier",
+    "AttentionClassifier": "attent.lookup.classifier",
     "AttentionMap": "attent.attention.maps.attention_map",
-    "AttentionRegressor": "attent.regression.estimator",
+    "AttentionRegressor": "attent.lookup.estimator",
     "KeyValueCache": "attent.attention.cache",
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
     "create_block_mask": "attent.integrations.block_mask",
     "explain": "attent.attention.attend",
-    "explore": "attent.serve.server",
+    "explore": "attent.explorer.server",
     "flex_attention": "attent.integrations.flex_attention",
     "head_means": "attent.attention.capture.intervene",
     "intervene": "attent.attention.capture.intervene",
-    "load": "attent.decoding.loading",
+    "load": "attent.tasks.loading",
     "load_ipython_extension": "attent.views.pages.page",
-    "lookup": "attent.database.lookup",
+    "lookup": "attent.lookup.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }

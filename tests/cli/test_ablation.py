@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
+from attent.alignment.ablation import HeadCost
 from attent.cli.ablation import AblationFile, checked_metric, cost_lines, ranked
 from attent.errors import ArgumentError, UnknownNameError
-from attent.evaluation.ablation import HeadCost
-from attent.evaluation.head_judges import ACCURACY, LOSS
 from attent.runs.config import Task
+from attent.tasks.head_judges import ACCURACY, LOSS
 
 COSTS = [
     HeadCost("a", 0, 1.5, 0.25, 0.125, 0.5, 1.0, 2.0),

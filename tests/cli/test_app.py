@@ -117,7 +117,7 @@ def test_every_error_is_one_line_and_exit_code_2(attent, arguments: list[str], s
 
 
 def test_pydantic_speaks_in_one_line_too(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attent.data.dates import DatesSettings
+    from attent.tasks.dates import DatesSettings
 
     monkeypatch.setattr(
         "attent.views.walk.walk", lambda text, **how: DatesSettings.model_validate({"seed": -1, "nonsense": 2})

@@ -8,8 +8,8 @@ import pytest
 
 from attent.cli.app import run as command
 from attent.cli.evaluation import masked_lm_lines, training_texts
-from attent.decoding.fill_mask import load
-from attent.evaluation.masked_lm import MaskedLMReport, MaskedLMScore
+from attent.tasks.fill_mask.evaluation import MaskedLMReport, MaskedLMScore
+from attent.tasks.fill_mask.fill_mask import load
 
 
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from attent.cli.glossaries import read_terms
-from attent.data.tokenizer import CharTokenizer
-from attent.decoding.glossary import has_terms
 from attent.errors import ArgumentError, DataError
+from attent.tasks.translation.glossary import has_terms
+from attent.text.tokenizer import CharTokenizer
 
 
 def test_terms_that_a_run_cannot_write_are_named(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_languages_are_kept_and_said(attent, run: Path) -> None:
     assert [config["corpus"]["text"][f"{side}_language"] for side in ("source", "target")] == ["zh", "en"]
     assert attent("describe", run).out[0].startswith(f"{run}: Transformer, zh → en, ")
     assert repr(package.load(run)).startswith("Translator: translates zh → en, Transformer with ")
-    from attent.serve.loaded_run import load_run
+    from attent.explorer.loaded_run import load_run
 
     assert load_run(run).name == "named · zh → en"
 

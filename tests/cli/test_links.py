@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from attent.alignment.aligner import align, tokenize_dates
+from attent.alignment.error_rate import Agreement, agreement
+from attent.alignment.forced_decoding import AttentionSelector
 from attent.cli.links import judge_generated, random_halves
-from attent.data.dates.corpus import gold_links
-from attent.decoding.translator import load
 from attent.errors import ArgumentError
-from attent.evaluation.aligner import align, tokenize_dates
-from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import AttentionSelector
 from attent.runs.config import AlignmentHead, RunConfig, read_config
+from attent.tasks.dates.corpus import gold_links
+from attent.tasks.translation.translator import load
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),
@@ -125,7 +125,7 @@ def test_there_must_be_something_to_judge(attent, run_folder: Path, file: Path) 
 
 def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
     from attent.runs.config import read_config
-    from attent.tasks.generated import regenerate
+    from attent.tasks.dates.generated import regenerate
 
     done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
     assert (done.code, len(done.out)) == (0, 2)
@@ -198,7 +198,7 @@ def test_the_best_is_kept_with_the_run(attent, run_folder: Path, tmp_path: Path)
 def test_the_best_of_a_run_without_known_links_needs_some(
     attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attent.tasks.generated.generated_name", lambda corpus: None)
+    monkeypatch.setattr("attent.tasks.dates.generated.generated_name", lambda corpus: None)
     done = attent("align", run_folder, "--best")
     names = "--gold FILE names some; or by pairs: name a file of them"
     says = f"attent: --best chooses by known links, which the corpus of this run has not: {names}"

@@ -120,13 +120,13 @@ def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) ->
         }
     page = sections(hook["interface"]())
     assert not [name for name in wanted if len(page.get(name, "").strip()) < 5]
-    assert {"attent.testing.check_part", "attent.decoding.translator.Translator.translate"} <= set(page)
+    assert {"attent.testing.check_part", "attent.tasks.translation.translator.Translator.translate"} <= set(page)
 
 
 def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
-    from attent.decoding.fill_mask import AttendedPiece, Guess
-    from attent.decoding.text_generator import GeneratedText
     from attent.runs.config import FORMAT, RunConfig
+    from attent.tasks.fill_mask.fill_mask import AttendedPiece, Guess
+    from attent.tasks.text_generation.text_generator import GeneratedText
     from attent.training import checkpoint
 
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from attent.data.units import Span, units
 from attent.documents import read_document
-from attent.markup.inline import AlignedText
+from attent.documents.inline import AlignedText
+from attent.text.units import Span, units
 
 Translate = Callable[[bytes, str], bytes]
 

@@ -23,11 +23,11 @@ from attent.documents.word import CONTENT_TYPES, MAIN, WORD
 # had before, and the refusal, if any.
 WORKER = """
 import json, os, sys, time
-from attent.data.units import Span, units
+from attent.text.units import Span, units
 from attent.documents import read_document
 from attent.errors import DataError
-from attent.markup.aligned import untranslated
-from attent.markup.inline import AlignedText
+from attent.documents.aligned import untranslated
+from attent.documents.inline import AlignedText
 
 def megabytes(name):
     with open("/proc/self/status") as status:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from attent.documents import FORMATS, read_document, text
+from attent.documents.plain_text import parse_text
 from attent.documents.text import TextDocument
 from attent.errors import DataError, UnknownNameError
-from attent.markup.text import parse_text
 
 SUBTITLES = """1
 00:00:01,000 --> 00:00:02,500

@@ -7,10 +7,10 @@ import zipfile
 
 import pytest
 
+from attent.documents.inline import AlignedText
 from attent.documents.word import STRICT, WORD, read_word
 from attent.documents.xml_lines import XmlDocument
 from attent.errors import DataError
-from attent.markup.inline import AlignedText
 
 BODY = '<w:document xmlns:w="%s"><w:body>%s</w:body></w:document>'
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.tokenizer import CharTokenizer
 from attent.experiments import trainings
 from attent.experiments.trainings import Options
 from attent.models.build import build
 from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
+from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 
 DATES = {

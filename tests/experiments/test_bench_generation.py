@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from attent.data.tokenizer import EOS
-from attent.data.tokenizers import learn
 from attent.errors import RunError
 from attent.experiments import bench_generation
 from attent.experiments.bench_generation import compare, make_sides, measure
@@ -15,6 +13,8 @@ from attent.models.build import build
 from attent.models.settings import DecoderSettings
 from attent.ops import native
 from attent.runs.folder import RunConfig, RunWriter
+from attent.text.tokenizer import EOS
+from attent.text.tokenizers import learn
 
 TEXT = ["the dog was tired , so it slept .", "the cat was happy ."]
 

@@ -5,8 +5,6 @@ import itertools
 import pytest
 import torch
 
-from attent.data.batches import BatchSize, Bitext
-from attent.data.tokenizers import learn
 from attent.errors import UnknownNameError
 from attent.experiments import bench_training, corpora
 from attent.experiments.bench_training import (
@@ -21,6 +19,8 @@ from attent.experiments.bench_training import (
     transformer,
 )
 from attent.models.settings import RnnSettings
+from attent.text.batches import BatchSize, Bitext
+from attent.text.tokenizers import learn
 from attent.training.autotune import ComputeConfig
 from attent.training.loss import translation_cross_entropy
 

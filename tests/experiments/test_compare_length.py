@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.readers import read_lines
 from attent.errors import UnknownNameError
 from attent.experiments import trainings
 from attent.experiments.compare_length import MIN_SENTENCES, compare, length_ranges
 from attent.runs.config import read_config
+from attent.text.readers import read_lines
 
 
 def test_ranges_hold_every_row_once_and_enough_of_them() -> None:

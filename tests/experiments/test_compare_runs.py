@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import load
 from attent.errors import ArgumentError, RunError, UnknownNameError
-from attent.evaluation.metrics import bleu
 from attent.experiments.compare_runs import compare, share_of_words
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.translator import load
 
 SOURCES = ["abc", "fed", "bad", "face", "cab"]
 
@@ -85,7 +85,7 @@ def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tup
     )
     assert share_of_words(["犬が走る"], ["猫が走る"]) == 0.75
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attent.decoding.translator.Translator.translate", lambda *_: ["un chien court"] * 5)
+        patch.setattr("attent.tasks.translation.translator.Translator.translate", lambda *_: ["un chien court"] * 5)
         result = compare([run_folder, copy], *files, tmp_path / "out", say=said.append)
     assert said[1] == (
         f"warning: 0% of the words that {run_folder} writes are in {files[1]}: was it trained on these two languages?"

@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attent.data.dates import DatesSettings
-from attent.data.readers import read_lines
-from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
 from attent.experiments.corpora import (
     MAX_JOINED,
@@ -22,6 +19,9 @@ from attent.experiments.corpora import (
     load_pairs,
     synthetic_pairs,
 )
+from attent.tasks.dates import DatesSettings
+from attent.text.readers import read_lines
+from attent.text.text import Pair
 
 
 def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:

@@ -8,7 +8,6 @@ from torch import nn
 
 from attent.attention import attend, choices
 from attent.attention.scores import SCORES, Additive, Dot, ScaledDot
-from attent.data.batches import Batch
 from attent.experiments.plain_pytorch import (
     PlainLanguageModel,
     PlainRnn,
@@ -20,6 +19,7 @@ from attent.experiments.plain_pytorch import (
     training_update,
 )
 from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
+from attent.text.batches import Batch
 from attent.training.settings import TrainingSettings
 
 BATCH = Batch(*(torch.tensor(tokens) for tokens in ([[5]], [1], [[2, 4, 0]], [[4, 3, 0]], [2])), tokens=2)

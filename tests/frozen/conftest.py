@@ -55,16 +55,16 @@ class Internals:
     @staticmethod
     def dates(**settings: Any) -> Any:
         """The corpus of dates: train, validation, held_out by name; pairs with source, target, links."""
-        from attent.data.dates import DatesSettings, dates
+        from attent.tasks.dates import DatesSettings, dates
 
         return dates(DatesSettings(**settings))
 
     @staticmethod
     def orders(pairs: list[tuple[str, str]], seed: int, epochs: int, size: Mapping[str, int]) -> list[list[list[int]]]:
         """The rows of each batch of the first epochs, in order."""
-        from attent.data.batches import BatchSize, Bitext
-        from attent.data.text import Pair
-        from attent.data.tokenizers import learn
+        from attent.text.batches import BatchSize, Bitext
+        from attent.text.text import Pair
+        from attent.text.tokenizers import learn
 
         made = [Pair(*pair) for pair in pairs]
         source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
@@ -77,7 +77,7 @@ class Internals:
     @staticmethod
     def text_corpus(settings: str) -> dict[str, list[str]]:
         """The lines, or the pairs with a tab between, of each part of the corpus that settings in TOML name."""
-        from attent.data.corpus import line_corpus, pair_corpus
+        from attent.text.corpus import line_corpus, pair_corpus
 
         read = Internals.settings(settings)
         corpus = line_corpus(read.lines) if read.text is None else pair_corpus(read.text)
@@ -90,7 +90,7 @@ class Internals:
     @staticmethod
     def labelled_corpus(settings: str) -> dict[str, list[tuple[str, Any]]]:
         """Label and example, a text or an array, of each part of the corpus that settings in TOML name."""
-        from attent.data.labelled.corpus import image_corpus, labelled_text_corpus
+        from attent.tasks.classification.corpus import image_corpus, labelled_text_corpus
 
         read = Internals.settings(settings)
         corpus = labelled_text_corpus(read.labelled) if read.images is None else image_corpus(read.images)
@@ -126,9 +126,9 @@ class Internals:
         """A client of `attent serve` without a network."""
         from starlette.testclient import TestClient
 
-        from attent.serve.translation.engines import RunCatalog
-        from attent.serve.translation.settings import ServerSettings
-        from attent.serve.translation_server import TranslationServer
+        from attent.server.engines import RunCatalog
+        from attent.server.server import TranslationServer
+        from attent.server.settings import ServerSettings
 
         server = TranslationServer(
             RunCatalog(runs, languages), ServerSettings(window=0.0, **settings), lambda line: None

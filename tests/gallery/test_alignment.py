@@ -6,7 +6,7 @@ import pytest
 from gallery import alignment, runs
 from gallery.alignment import first
 
-from attent.data.text import Pair
+from attent.text.text import Pair
 
 
 def test_the_first_pair_of_a_locale_that_is_neither_short_nor_long() -> None:

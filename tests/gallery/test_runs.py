@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from gallery import runs
 
-from attent.data.stories import StoriesSettings
+from attent.tasks.stories import StoriesSettings
 
 FEW = StoriesSettings(kinds=("one", "two"), training_stories=60, held_out_stories=6)
 

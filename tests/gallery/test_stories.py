@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from gallery import runs, stories
 
-from attent.data.stories import StoriesSettings
-from attent.decoding.translator import load
+from attent.tasks.stories import StoriesSettings
+from attent.tasks.translation.translator import load
 
 
 def test_a_run_of_one_update_is_drawn_and_its_supporting_sentences_are_framed(

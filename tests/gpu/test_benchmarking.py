@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.data.tokenizers import learn
 from attent.devices import synchronize
 from attent.experiments import bench_training, corpora
 from attent.experiments.bench_attention import Case, Sides
 from attent.experiments.bench_attention import compare as compare_attention
 from attent.experiments.timing import time_in_turn
+from attent.text.tokenizers import learn
 
 PIECES, TOKENS = 40, 64
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}

@@ -12,26 +12,26 @@ import pytest
 import torch
 
 from attent import load
+from attent.alignment.aligner import align, tokenize_pair
 from attent.cli.app import run as command
-from attent.data.labelled.inputs import Inputs, VectorInputs
-from attent.data.tokenizer import CharTokenizer
-from attent.decoding.classifier import Classifier
-from attent.decoding.fill_mask import FillMask
-from attent.decoding.settings import SearchSettings
-from attent.decoding.stepwise import StepwiseDecoding
-from attent.decoding.translator import Translator
-from attent.evaluation.aligner import align, tokenize_pair
 from attent.experiments import bench_translation
 from attent.models.encoder import EncoderModel
 from attent.models.rnn import RNN
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.search.settings import SearchSettings
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.inputs import Inputs, VectorInputs
+from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import follow
+from attent.tasks.run_scene import scene_of_text
 from attent.tasks.settings import read
+from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 from attent.views.pages.page import page
 from attent.views.panel import panel_of
-from attent.views.run_scene import scene_of_text
 from attent.views.terminal import heat_map
 from attent.views.walk import walk_run
 

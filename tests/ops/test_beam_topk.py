@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from attent.data.tokenizer import BOS, EOS, PAD
 from attent.ops import native
 from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
+from attent.text.tokenizer import BOS, EOS, PAD
 
 LEVELS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
 

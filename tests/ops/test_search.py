@@ -9,12 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import attent.decoding.search as searching
+import attent.search.search as searching
 from attent.attention.capture.watch import watch
-from attent.data.tokenizer import BOS, EOS, PAD
-from attent.decoding.constraints import Constraints
-from attent.decoding.search import Hypothesis, search
-from attent.decoding.settings import SearchSettings
 from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -22,6 +18,10 @@ from attent.ops import native
 from attent.ops.packed_linear import Kind, set_kind
 from attent.ops.search import Limits
 from attent.ops.search import search as packed_search
+from attent.search.constraints import Constraints
+from attent.search.search import Hypothesis, search
+from attent.search.settings import SearchSettings
+from attent.text.tokenizer import BOS, EOS, PAD
 
 pytestmark = pytest.mark.needs_native
 
@@ -70,7 +70,7 @@ def step_by_step(
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "LONGEST_PACKED", 0)
-        patch.setattr("attent.decoding.search.packed_search", None)
+        patch.setattr("attent.search.search.packed_search", None)
         result = search(model, source, lengths, constraints, settings)
     torch.set_num_threads(threads)
     return result

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -18,6 +17,7 @@ from attent.runs.durable import draft_of
 from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text, without_digest
 from attent.runs.snapshot import is_bound
 from attent.runs.weights import tensors_of, write_tensors
+from attent.text.tokenizer import CharTokenizer
 
 SETTINGS = TransformerSettings(
     encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target"

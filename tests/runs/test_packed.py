@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attent
-from attent.data.tokenizer import WordTokenizer
 from attent.errors import ArgumentError, RunError
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
@@ -15,6 +14,7 @@ from attent.ops.packed_linear import Kind
 from attent.runs.config import RunConfig
 from attent.runs.folder import RunWriter, read
 from attent.runs.packed import use_dtype, write_packed
+from attent.text.tokenizer import WordTokenizer
 
 pytestmark = pytest.mark.needs_native
 

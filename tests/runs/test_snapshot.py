@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -21,6 +20,7 @@ from attent.runs import snapshot as module
 from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import RunWriter, read, without_digest
 from attent.runs.snapshot import UnsettledError, is_bound, snapshot, stamp_of
+from attent.text.tokenizer import CharTokenizer
 
 SETTINGS = TransformerSettings(
     encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target"

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from attent.cli.settings import corpus_settings
-from attent.decoding.translator import load
 from attent.errors import ArgumentError, UnknownNameError
 from attent.runs.config import read_config
 from attent.runs.folder import MODEL
@@ -15,6 +14,7 @@ from attent.runs.weights import digest
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.suggestions import fine_tuning, suggest
+from attent.tasks.translation.translator import load
 from attent.training.progress import Progress
 
 MODEL_TABLE = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attent.data.settings import TextSettings
 from attent.errors import DataError
 from attent.tasks.settings import parse
 from attent.tasks.task import Vocabularies
-from attent.tasks.translation import TextFilesCorpus, TranslationTask
+from attent.tasks.translation.task import TextFilesCorpus, TranslationTask
+from attent.text.settings import TextSettings
 
 TRAINING = "[training]\nupdates = 2\nbatch_pairs = 8\n"
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from attent.cli.settings import toml
-from attent.decoding.translator import load
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import RnnSettings
 from attent.runs.config import read_config
 from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
+from attent.tasks.translation.translator import load
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.progress import Progress
 

@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from attent.data.tokenizer import CharTokenizer
 from attent.models.settings import EncoderSettings
 from attent.runs.config import RunConfig
 from attent.runs.folder import tokenizer_file
 from attent.tasks.task import Vocabularies
+from attent.text.tokenizer import CharTokenizer
 
 
 def test_what_was_learnt_is_what_a_run_folder_holds(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 from attent.errors import UnknownNameError
 from attent.runs.config import DOES
 from attent.tasks.task import TASKS, task_of
-from attent.tasks.translation import TranslationTask
+from attent.tasks.translation.task import TranslationTask
 
 
 def test_every_task_is_one_that_runs_know() -> None:

@@ -8,10 +8,6 @@ import pytest
 import torch
 
 from attent.cli.settings import toml
-from attent.data.batches import Sequences
-from attent.data.settings import VectorsSettings
-from attent.data.tokenizer import UNK, WordTokenizer
-from attent.data.word_vectors import WordVectors, write
 from attent.errors import ArgumentError, DataError
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
@@ -22,6 +18,10 @@ from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.word_vectors import check, init_embeddings
+from attent.text.batches import Sequences
+from attent.text.settings import VectorsSettings
+from attent.text.tokenizer import UNK, WordTokenizer
+from attent.text.word_vectors import WordVectors, write
 from attent.training.checkpoint import latest_checkpoint
 from attent.training.progress import Progress
 

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data.batches import BatchSize, Bitext
-from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
 from attent.models.rnn import RNN
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.text.batches import BatchSize, Bitext
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
 from attent.training.checkpoint import Checkpoints
 from attent.training.distributed import process_group
 from attent.training.loop import TrainingResult, train

@@ -15,9 +15,6 @@ import pytest
 import torch
 
 from attent.attention.backends.heuristics import ROWS, current_row, using_row
-from attent.data.batches import Bitext
-from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -25,6 +22,9 @@ from attent.ops.eligibility import processor_class
 from attent.ops.onednn import is_faster, prefers_onednn
 from attent.runs import durable
 from attent.runs.weights import read_tensors
+from attent.text.batches import Bitext
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
 from attent.training.autotune import ComputeConfig
 from attent.training.checkpoint import (
     Checkpoints,

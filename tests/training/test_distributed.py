@@ -16,20 +16,20 @@ import pytest
 import torch
 
 from attent.cli.settings import override
-from attent.data.batches import BatchSize, Bitext, Sequences
-from attent.data.corpus import pair_corpus
-from attent.data.language_model import LanguageModelExamples, RunningText, TextLines
-from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
 from attent.errors import DeviceError, RunError
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
-from attent.tasks import translation
 from attent.tasks.recipe import follow, prepare_examples, resume
 from attent.tasks.settings import parse, read
 from attent.tasks.task import Vocabularies
+from attent.tasks.text_generation.examples import LanguageModelExamples, RunningText, TextLines
+from attent.tasks.translation import task as translation
+from attent.text.batches import BatchSize, Bitext, Sequences
+from attent.text.corpus import pair_corpus
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group
 from attent.training.loop import train

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data.batches import Bitext
-from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
 from attent.errors import AttentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.text.batches import Bitext
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
 from attent.training import loop
 from attent.training.checkpoint import Checkpoints, list_checkpoints
 from attent.training.loop import Training, TrainingResult, deferred_interrupt, train

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.data.batches import BatchSize, Bitext, Sequences
-from attent.data.labelled.examples import LabelledBatch
-from attent.data.masked_lm import MaskedLines
-from attent.data.text import Pair
-from attent.data.tokenizer import PAD, CharTokenizer
 from attent.models.build import build
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.tasks.classification.examples import LabelledBatch
+from attent.tasks.fill_mask.examples import MaskedLines
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
+from attent.text.batches import BatchSize, Bitext, Sequences
+from attent.text.text import Pair
+from attent.text.tokenizer import PAD, CharTokenizer
 from attent.training.autotune import Precision
 from attent.training.distributed import process_group
 from attent.training.loop import train

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.data.tokenizer import CharTokenizer
-from attent.decoding.translator import Translator
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer
 
 
 def untrained(**settings: object) -> Translator:

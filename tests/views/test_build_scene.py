@@ -8,8 +8,8 @@ from torch import nn
 import attent
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_tensor import LazyTensor
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, ShapeError
+from attent.tasks.translation.translator import Translator
 from attent.views.build_scene import build_scene, forward_passes, select_pass
 from attent.views.scene import PRODUCED, READ, Picture
 

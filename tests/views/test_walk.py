@@ -9,8 +9,8 @@ import torch
 import attent
 from attent.attention.masks import Prefix, Window
 from attent.attention.scores import SCORES
-from attent.data.word_vectors import WordVectors
 from attent.errors import ArgumentError, UnknownNameError
+from attent.text.word_vectors import WordVectors
 from attent.views.walk import walk
 
 

@@ -13,18 +13,18 @@ from typing import Any, Self, cast
 from pydantic import TypeAdapter, ValidationError
 
 from attent import bounded
+from attent.alignment.ablation import HeadCost, HeadJudge, Metric
 from attent.cli.evaluation import classified_examples
 from attent.cli.output import say
-from attent.data.labelled.examples import LabelledExamples
-from attent.data.readers import read_lines, read_with_references
-from attent.decoding.classifier import Classifier
-from attent.decoding.fill_mask import FillMask
-from attent.decoding.settings import SearchSettings
-from attent.decoding.text_generator import TextGenerator
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError, check_known, first_fault
-from attent.evaluation.ablation import HeadCost, HeadJudge, Metric
-from attent.evaluation.head_judges import (
+from attent.runs.config import Task
+from attent.runs.durable import check_links, claim, said_clearly, sync
+from attent.search.settings import SearchSettings
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.examples import LabelledExamples
+from attent.tasks.fill_mask.evaluation import known_words
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.head_judges import (
     ACCURACY,
     CLASS_LOSS,
     LOSS,
@@ -35,9 +35,9 @@ from attent.evaluation.head_judges import (
     LossJudge,
     NextTokenJudge,
 )
-from attent.evaluation.masked_lm import known_words
-from attent.runs.config import Task
-from attent.runs.durable import check_links, claim, said_clearly, sync
+from attent.tasks.text_generation.text_generator import TextGenerator
+from attent.tasks.translation.translator import Translator
+from attent.text.readers import read_lines, read_with_references
 
 # The metrics of each kind of run, the one that is meant first.
 METRICS: dict[Task, tuple[str, ...]] = {

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from attent.cli.inputs import chunks, decode_lines
 from attent.cli.output import say
 from attent.cli.results import Results
-from attent.data.readers import display_name
 from attent.errors import DataError
+from attent.text.readers import display_name
 
 if TYPE_CHECKING:
-    from attent.decoding.translator import Translator
-    from attent.markup.translate import Search
+    from attent.documents.translate import Search
+    from attent.tasks.translation.translator import Translator
 
 # Documents that are lines, translated at once.
 LINES = 256
@@ -48,7 +48,7 @@ def translate_documents(
     Raises:
         DataError: the text is not UTF-8.
     """
-    from attent.markup.translate import translate_markup
+    from attent.documents.translate import translate_markup
 
     language = None if translator.config is None else translator.config.source_language
     has_any, is_complete = False, results.is_complete

@@ -15,31 +15,37 @@ import numpy as np
 from pydantic import ValidationError
 
 from attent.cli.output import say, write
-from attent.data.corpus import line_corpus
-from attent.data.labelled.corpus import describe_dropped, drop_long, image_corpus, labelled_text_corpus, read_examples
-from attent.data.labelled.examples import LabelledExamples
-from attent.data.labelled.inputs import PictureInputs
-from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-from attent.data.readers import OVER_LONG, STANDARD_INPUT, read_labelled, read_lines, read_with_references
-from attent.data.report import ReadReport
-from attent.data.settings import LinesSettings
-from attent.data.tokenizer import Tokenizer
-from attent.decoding.classifier import Classifier
-from attent.decoding.fill_mask import FillMask
-from attent.decoding.settings import SearchSettings
-from attent.decoding.text_generator import TextGenerator
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError, RunError
-from attent.evaluation.language_model import LanguageModelReport, evaluate_language_model
-from attent.evaluation.masked_lm import MaskedLMReport, evaluate_masked_lm
-from attent.evaluation.metrics import bleu, chrf, exact_match, loss
-from attent.evaluation.ngrams import Trigrams
 from attent.runs.config import read_config
-from attent.tasks.classification import evaluate_classifier
-from attent.tasks.generated import regenerate
+from attent.search.settings import SearchSettings
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.corpus import (
+    describe_dropped,
+    drop_long,
+    image_corpus,
+    labelled_text_corpus,
+    read_examples,
+)
+from attent.tasks.classification.examples import LabelledExamples
+from attent.tasks.classification.inputs import PictureInputs
+from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
+from attent.tasks.classification.task import evaluate_classifier
+from attent.tasks.dates.generated import regenerate
+from attent.tasks.fill_mask.evaluation import MaskedLMReport, evaluate_masked_lm
+from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import validate
 from attent.tasks.task import Results
-from attent.tasks.translation import evaluate_generated, without_intervals
+from attent.tasks.text_generation.evaluation import LanguageModelReport, evaluate_language_model
+from attent.tasks.text_generation.text_generator import TextGenerator
+from attent.tasks.translation.metrics import bleu, chrf, exact_match, loss
+from attent.tasks.translation.task import evaluate_generated, without_intervals
+from attent.tasks.translation.translator import Translator
+from attent.text.corpus import line_corpus
+from attent.text.ngrams import Trigrams
+from attent.text.readers import OVER_LONG, STANDARD_INPUT, read_labelled, read_lines, read_with_references
+from attent.text.report import ReadReport
+from attent.text.settings import LinesSettings
+from attent.text.tokenizer import Tokenizer
 
 # The units of the size of a test set.
 SIZE_KEYS = ("pairs", "lines", "windows", "examples")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.data.tokenizer import Tokenizer
-    from attent.decoding.glossary import Glossary
+    from attent.tasks.translation.glossary import Glossary
+    from attent.text.tokenizer import Tokenizer
 
 
 def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
@@ -23,8 +23,8 @@ def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
         ArgumentError: the run cannot write a term.
         DataError: the file cannot be read, or a line is no term.
     """
-    from attent.decoding.glossary import read_glossary
-    from attent.decoding.term_search import check_terms
+    from attent.tasks.translation.glossary import read_glossary
+    from attent.tasks.translation.term_search import check_terms
 
     glossary = read_glossary(path)
     try:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from attent.cli.output import say
-from attent.data import readers
-from attent.data.readers import display_name, read_lines
 from attent.errors import ArgumentError, DataError, refuse
+from attent.text import readers
+from attent.text.readers import display_name, read_lines
 
 if TYPE_CHECKING:
-    from attent.data.labelled.corpus import Data
-    from attent.decoding.classifier import Classifier
+    from attent.tasks.classification.classifier import Classifier
+    from attent.tasks.classification.corpus import Data
 
 Item = TypeVar("Item")
 TextPair = tuple[str, str]
@@ -173,9 +173,9 @@ def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple
         ArgumentError: the source does not hold the kind of examples that the run reads.
         DataError: it cannot be read, or holds no picture.
     """
-    from attent.data.labelled.arrays import read_npz
-    from attent.data.labelled.pictures import Pictures, load_digits, picture_files
-    from attent.data.labelled.settings import DIGITS
+    from attent.tasks.classification.arrays import read_npz
+    from attent.tasks.classification.pictures import Pictures, load_digits, picture_files
+    from attent.tasks.classification.settings import DIGITS
 
     kind, path = classifier.inputs.inputs.kind, Path(source)
     if invert and kind != "pictures":

@@ -13,21 +13,21 @@ from typing import TypeVar
 
 import torch
 
+from attent.alignment.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
+from attent.alignment.error_rate import Agreement, agreement
+from attent.alignment.forced_decoding import ABOUT_LABELS, AttentionSelector
+from attent.alignment.head_selection import rank_by_differences, rank_directions
+from attent.alignment.pharaoh import check, read_gold
+from attent.alignment.symmetrization import symmetrize
 from attent.cli.inputs import TextPair, check_file, chunks
 from attent.cli.output import say
-from attent.data.readers import display_name
-from attent.data.text import Gold, Link
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError
-from attent.evaluation.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
-from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import ABOUT_LABELS, AttentionSelector
-from attent.evaluation.head_selection import rank_by_differences, rank_directions
-from attent.evaluation.pharaoh import check, read_gold
-from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import AlignmentHead, read_config, write_config
 from attent.runs.folder import held
-from attent.tasks.generated import regenerate
+from attent.tasks.dates.generated import regenerate
+from attent.tasks.translation.translator import Translator
+from attent.text.readers import display_name
+from attent.text.text import Gold, Link
 
 # Pairs aligned at once: enough to sort them by length, few enough to see results soon.
 LINES = 2048
@@ -49,7 +49,7 @@ class PairLinker:
         forward: the run whose attention is read.
         backward: a run for the other direction, whose links are joined to these; None without one.
         selector: layer, head and meaning of the rows; each run's own choice for None.
-        threshold: as for `attent.evaluation.aligner.extract_links`.
+        threshold: as for `attent.alignment.aligner.extract_links`.
         units: words or tokens.
         symmetrization: the way to join the links of both directions.
     """

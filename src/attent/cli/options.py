@@ -17,9 +17,9 @@ from attent.errors import ArgumentError
 if TYPE_CHECKING:
     import torch
 
-    from attent.decoding.settings import GenerationSettings, SearchSettings
-    from attent.integrations.pretrained import PretrainedModel
     from attent.runs.config import Task
+    from attent.search.settings import GenerationSettings, SearchSettings
+    from attent.tasks.pretrained import PretrainedModel
 
 Settings = TypeVar("Settings", bound="SearchSettings | GenerationSettings")
 # The number of a head or layer; no model has more digits.
@@ -71,7 +71,7 @@ def known_language(code: str | None) -> str | None:
     Raises:
         ArgumentError: it is no code.
     """
-    from attent.data.settings import check_language
+    from attent.text.settings import check_language
 
     return None if code is None else check_language(code)
 
@@ -115,7 +115,7 @@ def loaded(
         RunError: it is missing, damaged, written by a newer version, has another task, or names code and is not
             trusted.
     """
-    from attent.decoding.loading import LOADERS, load
+    from attent.tasks.loading import LOADERS, load
 
     return (load if task is None else LOADERS[task])(
         run, device, trust_code=trust_code, dtype=None if dtype is None else dtype.value
@@ -132,7 +132,7 @@ def pretrained(model: Path, device: torch.device, *, download: bool) -> Pretrain
 
     if model.exists() and not is_pretrained(model):
         return None
-    from attent.integrations.pretrained import find, load
+    from attent.tasks.pretrained import find, load
 
     folder = find(model, download=download)
     return None if folder is None else load(folder, device)
@@ -157,7 +157,7 @@ def search_settings(**options: Any) -> SearchSettings:
     Raises:
         ArgumentError: a value cannot be used, or two do not go together.
     """
-    from attent.decoding.settings import SearchSettings
+    from attent.search.settings import SearchSettings
 
     return _validated(SearchSettings, options)
 
@@ -168,7 +168,7 @@ def generation_settings(**options: Any) -> GenerationSettings:
     Raises:
         ArgumentError: as `search_settings`.
     """
-    from attent.decoding.settings import GenerationSettings
+    from attent.search.settings import GenerationSettings
 
     return _validated(GenerationSettings, options)
 

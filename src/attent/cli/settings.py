@@ -116,8 +116,8 @@ def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
-    from attent.data.labelled.settings import FILES as LABELLED_FILES
-    from attent.data.settings import FILES
+    from attent.tasks.classification.settings import FILES as LABELLED_FILES
+    from attent.text.settings import FILES
 
     for table in TASKS:
         corpus = getattr(settings, table)
@@ -136,8 +136,8 @@ def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
     Raises:
         ArgumentError: there is no such folder.
     """
-    from attent.data.labelled.settings import DIGITS
-    from attent.data.readers import STANDARD_INPUT
+    from attent.tasks.classification.settings import DIGITS
+    from attent.text.readers import STANDARD_INPUT
 
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
@@ -244,7 +244,7 @@ def _set(tables: dict[str, Any], change: str) -> None:
 
 def _check_sides(files: Mapping[str, Any]) -> None:
     """Raise an ArgumentError if one side's file of pairs lacks the other, or a name is not one of pairs."""
-    from attent.data.readers import pairs_ending
+    from attent.text.readers import pairs_ending
 
     for name in ("train", "valid", "replay"):
         if name in files:
@@ -260,7 +260,7 @@ def _check_sides(files: Mapping[str, Any]) -> None:
 
 def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
     """Return the number of examples, and the function that suggests settings for them."""
-    from attent.data.labelled.corpus import count_examples
+    from attent.tasks.classification.corpus import count_examples
     from attent.tasks.suggestions import suggest_pictures, suggest_vectors
 
     if "source" not in files:
@@ -271,8 +271,8 @@ def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], d
 
 def _count_lines(files: Mapping[str, str]) -> tuple[int, int]:
     """Return the number of lines, and of their characters."""
-    from attent.data.readers import STANDARD_INPUT, read_lines
     from attent.tasks.suggestions import SENTENCE
+    from attent.text.readers import STANDARD_INPUT, read_lines
 
     file = files.get("train") or files.get("train_source")
     if file is None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from attent.cli.output import say
 
 if TYPE_CHECKING:
-    from attent.decoding.search import Translation
-    from attent.decoding.translator import Engine, Translator
+    from attent.search.search import Translation
+    from attent.tasks.translation.translator import Engine, Translator
 
 SEPARATOR = " ||| "
 
@@ -37,11 +37,11 @@ def align_translations(
     replace_unknown: bool,
 ) -> list[list[AlignedTranslation]]:
     """Return the translations of each text as they are printed; only our own engine has attention to read."""
-    from attent.evaluation.aligner import word_indices
-    from attent.evaluation.forced_decoding import AttentionSelector, source_attention
-    from attent.evaluation.pharaoh import pharaoh
-    from attent.evaluation.unk_replacement import copy_unknown, token_texts
-    from attent.evaluation.word_links import extract_links, merge_to_words
+    from attent.alignment.aligner import word_indices
+    from attent.alignment.forced_decoding import AttentionSelector, source_attention
+    from attent.alignment.pharaoh import pharaoh
+    from attent.alignment.unk_replacement import copy_unknown, token_texts
+    from attent.alignment.word_links import extract_links, merge_to_words
 
     if own is None or not (alignments or replace_unknown):
         return [
@@ -111,7 +111,7 @@ def report(
 
     Return whether the translation is usable.
     """
-    from attent.data.tokenizer import unicode_names, unknown_pieces
+    from attent.text.tokenizer import unicode_names, unknown_pieces
 
     if refusal is None and (pieces := unknown_pieces(text, translator.source_tokenizer)):
         say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, pieces))}")

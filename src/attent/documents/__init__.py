@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
+from attent.documents.html import parse_html
+from attent.documents.inline import AlignedText, Element
+from attent.documents.markdown import parse_markdown
 from attent.documents.open_document import read_open_document
+from attent.documents.plain_text import parse_text
+from attent.documents.subtitles import parse_subtitles
 from attent.documents.text import TextDocument
 from attent.documents.word import read_word
 from attent.errors import check_known
-from attent.markup.html import parse_html
-from attent.markup.inline import AlignedText, Element
-from attent.markup.markdown import parse_markdown
-from attent.markup.subtitles import parse_subtitles
-from attent.markup.text import parse_text
 
 
 class Document(Protocol):

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
+from attent.documents.html import MarkedText
+from attent.documents.inline import AlignedText, Element, check_size
 from attent.errors import DataError
-from attent.markup.html import MarkedText
-from attent.markup.inline import AlignedText, Element, check_size
 
 # Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to
 # two kilobytes of memory.

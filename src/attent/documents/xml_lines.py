@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
+from attent.documents.aligned import untranslated
 from attent.documents.archive import Archive, parse_xml
+from attent.documents.inline import AlignedText, Element, check_size, cut_line, has_words
+from attent.documents.placeholders import cut_placeholders
+from attent.documents.placement import place_tags
 from attent.errors import DataError
-from attent.markup.aligned import untranslated
-from attent.markup.inline import AlignedText, Element, check_size, cut_line, has_words
-from attent.markup.placeholders import cut_placeholders
-from attent.markup.placement import place_tags
 
 # Bytes of a tag or an attribute, about, beside its value.
 TAG_SIZE = 10

@@ -14,9 +14,6 @@ from typing import Any
 
 import torch
 
-from attent.data.tokenizer import BOS, PAD
-from attent.decoding.settings import GenerationSettings
-from attent.decoding.text_generator import TextGenerator, load
 from attent.devices import synchronize
 from attent.experiments.machine import machine_info
 from attent.experiments.plain_pytorch import PlainLanguageModel
@@ -24,6 +21,9 @@ from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.settings import DecoderSettings
 from attent.ops.transformer import IncrementalState
 from attent.runs.config import DType
+from attent.search.settings import GenerationSettings
+from attent.tasks.text_generation.text_generator import TextGenerator, load
+from attent.text.tokenizer import BOS, PAD
 
 # Texts that are written side by side, and new tokens of each.
 BATCH_SIZES = (1, 8, 32)

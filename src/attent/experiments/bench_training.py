@@ -13,7 +13,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from attent.data.batches import Batch, BatchSize, BatchStream, Bitext
 from attent.devices import limit_threads, synchronize
 from attent.errors import check_known
 from attent.experiments.machine import CPU, machine_info, peak_memory
@@ -21,6 +20,7 @@ from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, trainin
 from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.build import build
 from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, TransformerSettings
+from attent.text.batches import Batch, BatchSize, BatchStream, Bitext
 from attent.training.autotune import ComputeConfig, Precision
 from attent.training.distributed import Processes
 from attent.training.loop import Training

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import Engine
-from attent.decoding.translator import load as load_translator
 from attent.errors import AttentError
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
-from attent.export.comparison import SEARCHES
-from attent.export.exporting import ENGINES, load
+from attent.formats.comparison import SEARCHES
+from attent.formats.exporting import ENGINES, load
 from attent.runs.config import DType
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.translator import Engine
+from attent.tasks.translation.translator import load as load_translator
 
 # Lines of a batch: a search with a beam holds that many times as many.
 BATCH_SIZES = {"greedy": (32, 64, 128, 256), "beam 5": (8, 16, 32, 64)}

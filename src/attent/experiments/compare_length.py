@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from attent.data.dates import DatesSettings
-from attent.data.text import Pair
 from attent.experiments import corpora, trainings
 from attent.experiments.confidence import BLEU_OF_WORDS, EXACT_MATCH, RESAMPLES, Measure, estimate
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, ModelComparison, Report, ResultTable
 from attent.experiments.trainings import MODELS, TITLES, Options, Say, TrainingPlan
+from attent.tasks.dates import DatesSettings
+from attent.text.text import Pair
 from attent.training.progress import Progress
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2

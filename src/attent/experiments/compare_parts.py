@@ -9,8 +9,6 @@ from attent import registry
 from attent.attention import choices
 from attent.attention.normalizers import NORMALIZERS
 from attent.attention.scores import SCORES
-from attent.data.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
-from attent.data.text import Pair
 from attent.errors import ArgumentError
 from attent.experiments import corpora, trainings
 from attent.experiments.compare_length import JUDGING_CAPTIONS, JUDGING_DATES, OUTCOME_COLUMNS, seeds_title
@@ -19,7 +17,9 @@ from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, ModelComparison, Report, ResultTable
 from attent.experiments.trainings import Options, Say, TrainingPlan
+from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
 from attent.tasks.settings import RunSettings
+from attent.text.text import Pair
 from attent.training.progress import Progress
 
 UPDATES, MINUTES, SEEDS = 1200, 3.0, 1

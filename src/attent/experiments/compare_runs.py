@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from attent.data.readers import read_with_references
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import load
 from attent.errors import ArgumentError, check_known
-from attent.evaluation.metrics import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, ModelComparison, Report, ResultTable
 from attent.experiments.trainings import Say, claim
 from attent.runs.config import check_code, must_do, read_config
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.metrics import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_with_references
 
 # A word, or a character of those languages that put no spaces between words.
 WORD = re.compile(r"[\u2e80-\U0010ffff]|[^\W\d_\u2e80-\U0010ffff]+")

@@ -16,10 +16,6 @@ from torch import Tensor, nn
 from attent.attention import attend
 from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
-from attent.data.batches import Sequences
-from attent.data.dates.corpus import HELD_OUT_DATES
-from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
 from attent.experiments import trainings
 from attent.experiments.compare_length import JUDGING_DATES
 from attent.experiments.compare_parts import judge_dates
@@ -30,7 +26,11 @@ from attent.experiments.timing import milliseconds
 from attent.experiments.trainings import Options, Say, TrainingPlan
 from attent.models.build import build
 from attent.models.settings import ModelSettings
+from attent.tasks.dates.corpus import HELD_OUT_DATES
 from attent.tasks.settings import RunSettings
+from attent.text.batches import Sequences
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
 
 SEEDS = 1

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from attent.data import tokenizers
-from attent.data.batches import Bitext
-from attent.data.corpus import pair_corpus
-from attent.data.dates import DatesSettings, dates
-from attent.data.dates.corpus import HELD_OUT_DATES
-from attent.data.readers import read_pairs, read_parallel
-from attent.data.report import ReadReport
-from attent.data.settings import TextSettings
-from attent.data.text import Pair
-from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import ArgumentError, DataError
 from attent.runs.durable import write_text
-from attent.tasks.translation import MAX_TRANSLATED
+from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.dates.corpus import HELD_OUT_DATES
+from attent.tasks.translation.task import MAX_TRANSLATED
+from attent.text import tokenizers
+from attent.text.batches import Bitext
+from attent.text.corpus import pair_corpus
+from attent.text.readers import read_pairs, read_parallel
+from attent.text.report import ReadReport
+from attent.text.settings import TextSettings
+from attent.text.text import Pair
+from attent.text.tokenizer import SPECIALS, Tokenizer
 
 # The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k`
 # fills.

@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from attent.attention.base import Score, TanhScore
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.data.batches import Batch
-from attent.data.tokenizer import PAD
 from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
+from attent.text.batches import Batch
+from attent.text.tokenizer import PAD
 from attent.training.autotune import Precision
 from attent.training.settings import TrainingSettings
 

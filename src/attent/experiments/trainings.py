@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from attent.data.dates import DatesSettings, dates
-from attent.data.settings import FILES
-from attent.data.text import TranslationCorpus
-from attent.decoding.translator import Translator, load
 from attent.devices import limit_threads
 from attent.errors import ArgumentError, RunError, check_known, first_fault
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import said_clearly, write_text
 from attent.runs.folder import LOG, MODEL
 from attent.runs.weights import digest
+from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings
+from attent.tasks.translation.translator import Translator, load
+from attent.text.settings import FILES
+from attent.text.text import TranslationCorpus
 from attent.training.progress import Progress
 
 Say = Callable[[str], None]

@@ -8,7 +8,7 @@ Teacher-forced `decode` and repeated `step` compute the same features. The calle
 or the search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that tell
 source and target: `encoder` is the source attending to itself, `cross_attention` the target attending to the source,
 and any other attention of the decoder the target attending to its own past. Row t of a map of the decoder is labelled
-with the token that step t produces; `attent.evaluation.forced_decoding` says when it may belong to the token that step
+with the token that step t produces; `attent.alignment.forced_decoding` says when it may belong to the token that step
 t reads.
 """
 

@@ -1,6 +1,6 @@
 """Greedy and beam search by a packed Transformer, all steps in one call of the compiled library.
 
-`attent.decoding.search` is the reference: it takes the same steps one at a time and finds the same tokens with the same
+`attent.search.search` is the reference: it takes the same steps one at a time and finds the same tokens with the same
 log-probabilities.
 """
 

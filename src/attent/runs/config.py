@@ -11,11 +11,11 @@ import torch
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from attent import bounded, registry
-from attent.data.settings import LANGUAGE, VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings, TransformerSettings
 from attent.runs.durable import write_text
 from attent.runs.old_formats import present_config
+from attent.text.settings import LANGUAGE, VectorsSettings
 
 Task = Literal["translate", "fill-mask", "classify", "text-generation"]
 DType = Literal["float32", "bfloat16", "int8"]
@@ -79,7 +79,7 @@ def tokenizer_file(name: str) -> str:
 class AlignmentHead(BaseModel, extra="forbid", frozen=True):
     """The attention of a translator that word alignments are read from.
 
-    `attent.evaluation.forced_decoding.AttentionSelector` has the same fields.
+    `attent.alignment.forced_decoding.AttentionSelector` has the same fields.
 
     Args:
         layer: of those with attention to the source, from 0; None for the last.
@@ -115,7 +115,7 @@ class RunConfig(BaseModel, extra="forbid"):
         digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal
             a corpus that has changed; and the SHA-256 of a finished run's weights, by the name of their file.
         spacing: the share of places that have a space by convention alone in the sources of a translator's training
-            text, see `attent.data.spacing`; None if unknown.
+            text, see `attent.text.spacing`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
         dtype: the type of weights in which the model computes unless another is asked for.

@@ -27,8 +27,6 @@ from typing import IO, Any, Self
 import torch
 
 from attent.bounded import read_text, regular
-from attent.data.tokenizer import MAX_FILE, Tokenizer
-from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
 from attent.runs.config import (
@@ -54,6 +52,8 @@ from attent.runs.weights import (
     tensors_of,
     write_tensors,
 )
+from attent.text.tokenizer import MAX_FILE, Tokenizer
+from attent.text.tokenizers import KINDS
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from attent.bounded import open_regular
-from attent.data.tokenizer import MAX_FILE
 from attent.errors import DataError, RunError
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import HIDDEN
 from attent.runs.folder import LOG, MAX_HASHED, MODEL
 from attent.runs.weights import FILES, metadata_of
+from attent.text.tokenizer import MAX_FILE
 
 # Of each file its name, device, inode, bytes, and when its content and its entry were last written, in nanoseconds:
 # rsync -a and cp -p set back the former, and nothing sets back the latter.

@@ -10,9 +10,6 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from attent.data.batches import Examples
-from attent.data.readers import STANDARD_INPUT
-from attent.decoding.settings import GREEDY, SearchSettings
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
@@ -20,11 +17,14 @@ from attent.models.relative_depth import copy_by_depth
 from attent.models.settings import TransformerSettings
 from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
+from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import experience, shortage
 from attent.tasks.task import Results, Say, Vocabularies, task_of
-from attent.tasks.translation import without_intervals
+from attent.tasks.translation.task import without_intervals
+from attent.text.batches import Examples
+from attent.text.readers import STANDARD_INPUT
 from attent.training.budget import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group

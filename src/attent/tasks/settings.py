@@ -10,13 +10,13 @@ from typing import Any, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from attent.bounded import text_of
-from attent.data.dates import DatesSettings
-from attent.data.labelled.settings import FILES as LABELLED_FILES
-from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-from attent.data.settings import FILES, LinesSettings, TextSettings, VectorsSettings
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
 from attent.runs.config import DOES, MODEL_KINDS, Task
+from attent.tasks.classification.settings import FILES as LABELLED_FILES
+from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
+from attent.tasks.dates import DatesSettings
+from attent.text.settings import FILES, LinesSettings, TextSettings, VectorsSettings
 from attent.training.settings import TrainingSettings
 
 # Bytes of a file of settings.

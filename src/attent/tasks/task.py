@@ -9,21 +9,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from attent.data.batches import Examples
-from attent.data.tokenizer import Tokenizer
-from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError, check_known
 from attent.runs.config import RunConfig
 from attent.runs.folder import read_files, read_tokenizers
+from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.settings import RunSettings
+from attent.text.batches import Examples
+from attent.text.tokenizer import Tokenizer
 from attent.training.loss import LossFunction
 from attent.training.settings import TrainingSettings
 
 TASKS = {
-    "translate": "attent.tasks.translation:TranslationTask",
-    "fill-mask": "attent.tasks.masked_lm:MaskedLMTask",
-    "classify": "attent.tasks.classification:ClassificationTask",
-    "text-generation": "attent.tasks.text_generation:TextGenerationTask",
+    "translate": "attent.tasks.translation.task:TranslationTask",
+    "fill-mask": "attent.tasks.fill_mask.task:MaskedLMTask",
+    "classify": "attent.tasks.classification.task:ClassificationTask",
+    "text-generation": "attent.tasks.text_generation.task:TextGenerationTask",
 }
 # Scores by the name of a test set, and by their own.
 Results = dict[str, dict[str, float]]
@@ -40,7 +40,7 @@ class Vocabularies:
         files: further files by name, such as the names of classes.
         sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the
             sizes of the first and of the last tokenizer.
-        spacing: of a translator's sources, see `attent.data.spacing`; None if unknown.
+        spacing: of a translator's sources, see `attent.text.spacing`; None if unknown.
         longest: the most positions of a sequence that the model can read; None if unknown or without limit.
     """
 

@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import torch
 
-from attent.data import word_vectors
-from attent.data.batches import Sequences
-from attent.data.settings import VectorsSettings
-from attent.data.tokenizer import Tokenizer
-from attent.data.word_vectors.reading import width_of
-from attent.data.word_vectors.vectors import VocabularyMatch, candidate_words, match_vocabulary
 from attent.errors import ArgumentError
 from attent.models.model import Model
 from attent.runs.config import DOES, TOKENIZERS
 from attent.tasks.settings import RunSettings
+from attent.text import word_vectors
+from attent.text.batches import Sequences
+from attent.text.settings import VectorsSettings
+from attent.text.tokenizer import Tokenizer
+from attent.text.word_vectors.reading import width_of
+from attent.text.word_vectors.vectors import VocabularyMatch, candidate_words, match_vocabulary
 
 # A smaller share of the vocabulary with vectors is worth a warning.
 MIN_SHARE = 0.5

@@ -22,10 +22,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attent.data.batches import BatchStream, Examples
 from attent.devices import core_count
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
+from attent.text.batches import BatchStream, Examples
 from attent.training.autotune import Precision
 from attent.training.loss import LossFunction, translation_cross_entropy
 

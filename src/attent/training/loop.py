@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from attent.attention.backends.heuristics import MachineRow, current_row, using_row
-from attent.data.batches import BatchSize, Examples
 from attent.devices import described
 from attent.errors import AttentError
 from attent.models.model import Model
@@ -25,6 +24,7 @@ from attent.ops.eligibility import processor_class
 from attent.ops.onednn import prefers_onednn
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
+from attent.text.batches import BatchSize, Examples
 from attent.training.autotune import ComputeConfig, Precision, autotune, benchmark, candidates
 from attent.training.averaging import WeightAverage
 from attent.training.budget import Budget, rate_fault

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attent.data.batches import Batch, BatchSize, Bitext
-from attent.data.labelled.examples import LabelledBatch
-from attent.data.language_model import LanguageModelBatch, LanguageModelExamples
-from attent.data.masked_lm import MaskedBatch, MaskedLines
-from attent.data.tokenizer import PAD
 from attent.models.encoder import EncoderModel
 from attent.models.language_model import LanguageModel
 from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import linear_cross_entropy
+from attent.tasks.classification.examples import LabelledBatch
+from attent.tasks.fill_mask.examples import MaskedBatch, MaskedLines
+from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples
+from attent.text.batches import Batch, BatchSize, Bitext
+from attent.text.tokenizer import PAD
 from attent.training.autotune import Precision, autocast
 
 # (model, batch of its task, label smoothing, precision) → the loss, a mean over the batch's answers in nats.

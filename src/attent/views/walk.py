@@ -16,18 +16,18 @@ from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.attention.scores import ScaledDot
-from attent.data import word_vectors
-from attent.data.word_vectors import WordVectors
 from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.mask_text import mask_of
+from attent.tasks.walk_run import walk_run
+from attent.text import word_vectors
+from attent.text.word_vectors import WordVectors
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, residual_steps
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
-from attent.views.walk_run import walk_run
 
 __all__ = ["AttentionTrace", "walk", "walk_run"]
 

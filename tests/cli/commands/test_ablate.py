@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.evaluation.ablation import Ablation
+from attent.alignment.ablation import Ablation
 
 SOURCES = ["fr | mardi 3 mars 2026", "en | 3/3/26", "en | March 5, 2020"]
 TARGETS = ["2026-03-03", "2026-03-03", "2020-03-05"]

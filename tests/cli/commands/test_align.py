@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from attent.alignment import head_selection
+from attent.alignment.aligner import align, tokenize_pair
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.alignment.pharaoh import parse, pharaoh
+from attent.alignment.symmetrization import symmetrize
 from attent.cli.inputs import read_text_pairs
-from attent.decoding.translator import Translator, load
 from attent.errors import DataError
-from attent.evaluation import head_selection
-from attent.evaluation.aligner import align, tokenize_pair
-from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import read_config
+from attent.tasks.translation.translator import Translator, load
 
 PAIRS = [
     ("fr | mardi 3 mars 2026", "2026 -03 -03"),

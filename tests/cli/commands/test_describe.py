@@ -3,7 +3,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from attent.decoding.translator import load
+from attent.tasks.translation.translator import load
 
 
 def test_the_tree_ends_in_the_number_of_parameters(attent, run_folder: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from attent.cli.evaluation import result_lines
 from attent.cli.settings import toml
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import load
-from attent.evaluation.metrics import chrf
+from attent.search.settings import SearchSettings
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, parse
+from attent.tasks.translation.metrics import chrf
+from attent.tasks.translation.translator import load
 from attent.training.progress import Progress
 
 

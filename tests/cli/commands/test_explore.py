@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from attent.serve.server import ExploreServer
+from attent.explorer.server import ExploreServer
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_said_in_one_line(
 COMPUTES = "attent.cli.main()"
 # one step that nothing can interrupt
 STUCK = (
-    "import time; from attent.decoding.stepwise import StepwiseDecoding;"
+    "import time; from attent.tasks.translation.stepwise import StepwiseDecoding;"
     " StepwiseDecoding.__iter__ = lambda self: time.sleep(100); attent.cli.main()"
 )
 

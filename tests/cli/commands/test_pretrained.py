@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from attent.serve.server import ExploreServer
+from attent.explorer.server import ExploreServer
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
 

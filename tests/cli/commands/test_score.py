@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from attent.cli.commands import score
-from attent.decoding.translator import load
 from attent.models.transformer import Transformer
+from attent.tasks.translation.translator import load
 
 
 def test_one_pair_in_one_line_out(attent, run_folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.decoding.translator import load
+from attent.tasks.translation.translator import load
 from attent.views.panel import panel_of
 from attent.views.terminal import heat_map
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.decoding import translator
+from attent.tasks.translation import translator
 
 FROZEN = Path(__file__).parents[2] / "frozen" / "runs"
 # how `translate` ends where an answer is no date: two updates teach nobody to write them
@@ -198,9 +198,9 @@ def test_alignments_are_of_words(attent, run_folder: Path) -> None:
 
 
 def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attent.data.tokenizer import UNK
-    from attent.decoding.search import Translation
-    from attent.decoding.translator import Translator
+    from attent.search.search import Translation
+    from attent.tasks.translation.translator import Translator
+    from attent.text.tokenizer import UNK
 
     def found(self: Translator, *_: object, **__: object) -> list[list[Translation]]:
         return [[Translation((UNK, *self.target_tokenizer.encode("20")), -1.0, 1.0, "20")]]

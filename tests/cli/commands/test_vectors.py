@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.data.word_vectors import read
 from attent.runs.folder import read as read_run
+from attent.text.word_vectors import read
 
 
 @pytest.mark.parametrize("ending", [".txt", ".vec", ".bin", ".vec.gz"])

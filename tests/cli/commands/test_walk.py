@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from attent.attention.masks import Prefix, Window
-from attent.decoding import fill_mask
-from attent.decoding.translator import load
+from attent.tasks.fill_mask import fill_mask
+from attent.tasks.translation.translator import load
+from attent.tasks.walk_run import walk_run
 from attent.views.pages.walk_page import walk_page
 from attent.views.walk import walk
-from attent.views.walk_run import walk_run
 
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:

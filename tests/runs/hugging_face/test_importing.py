@@ -16,15 +16,15 @@ from torch import Tensor
 
 import attent
 from attent.attention.positions.sinusoidal import waves
-from attent.data.tokenizer import EOS, prompt_of
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import Translator, of_run
 from attent.runs.config import read_config
 from attent.runs.hugging_face.families import m2m100_positions
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.importing import FAMILIES, import_run, is_translator, read
 from attent.runs.hugging_face.layout import interleaved, sines_first
 from attent.runs.hugging_face.vocabulary import SpecialIds, Vocabulary
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.translator import Translator, of_run
+from attent.text.tokenizer import EOS, prompt_of
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 MARIAN = {

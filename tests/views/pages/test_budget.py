@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
+from attent.tasks.translation.translator import Translator
 from attent.views.build_scene import build_scene
 from attent.views.pages.budget import BASE64_FACTOR, EXACT_SHARE, MEBIBYTE, NO_ROOM, fit_measures, plan_page
 from attent.views.scene import Scene

@@ -19,7 +19,7 @@ from attent.errors import refuse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attent.evaluation.ablation import Ablation, HeadCost
+    from attent.alignment.ablation import Ablation, HeadCost
 
 # Heads that --validate judges on other examples.
 VALIDATED = 5
@@ -90,13 +90,13 @@ def ablate(
         ),
         (beam is not None and metric != "bleu", "--beam is for --metric bleu"),
     )
+    from attent.alignment.ablation import Ablation, head_summaries
     from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
-    from attent.evaluation.ablation import Ablation, head_summaries
-    from attent.evaluation.metrics import bleu_tokenizer
     from attent.ops import packed_linear
     from attent.ops.packed_linear import Kind
     from attent.runs.folder import MODEL
     from attent.runs.weights import digest
+    from attent.tasks.translation.metrics import bleu_tokenizer
 
     metric = checked_metric(task, metric)
     if task != "classify":

@@ -14,8 +14,8 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError, refuse
 
 if TYPE_CHECKING:
-    from attent.decoding.translator import Translator
-    from attent.evaluation.forced_decoding import AttentionSelector
+    from attent.alignment.forced_decoding import AttentionSelector
+    from attent.tasks.translation.translator import Translator
 
 SYMMETRIZATION = "grow-diag"
 # Seconds between two lines about the progress.
@@ -73,10 +73,10 @@ def align(
     too, and keeps the choice with the run, or with each run: alignments of it, and the tags of markup, are read from
     there from now on, unless --layer, --head or --about say else.
     """
-    from attent.evaluation.pharaoh import pharaoh
-    from attent.evaluation.symmetrization import symmetrize
+    from attent.alignment.pharaoh import pharaoh
+    from attent.alignment.symmetrization import symmetrize
     from attent.runs.config import read_config
-    from attent.tasks.generated import GENERATED, generated_name
+    from attent.tasks.dates.generated import GENERATED, generated_name
 
     if best and gold is pairs is source is target is None:
         gold = generated_name(read_config(run).corpus)
@@ -169,7 +169,7 @@ def parse_selector(layer: int | None, head: str | None, about: str | None) -> At
         ArgumentError: the head is neither a number nor the mean.
         UnknownNameError: `about` is neither of the known names.
     """
-    from attent.evaluation.forced_decoding import ABOUT, AttentionSelector
+    from attent.alignment.forced_decoding import ABOUT, AttentionSelector
 
     number = head_number(head, " or mean")
     if about not in (None, *ABOUT):

@@ -61,7 +61,7 @@ def average(
 
 def _evaluate_options(task: str, corpus: Mapping[str, Any]) -> str:
     """Return the options with which a run is evaluated; none if its corpus holds test data out."""
-    from attent.tasks.generated import generated_name
+    from attent.tasks.dates.generated import generated_name
 
     if task == "translate" and generated_name(corpus) is None:
         return " --source FILE --target FILE"

@@ -177,8 +177,8 @@ def translate(
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
-    from attent.data.readers import read_lines
     from attent.experiments.bench_translation import compare
+    from attent.text.readers import read_lines
 
     torch_device = device_of(device)
     texts = list(islice((line for line in read_lines(file) if line), lines))

@@ -15,8 +15,8 @@ from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from attent.data.labelled.corpus import Data
-    from attent.decoding.classifier import Classifier, Prediction
+    from attent.tasks.classification.classifier import Classifier, Prediction
+    from attent.tasks.classification.corpus import Data
 
 
 def classify(
@@ -94,13 +94,13 @@ def _json(name: str, pairs: Sequence[tuple[str, float]]) -> str:
 
 
 def _draw(classifier: Classifier, name: str, data: Data, prediction: Prediction, file: Path) -> None:
-    from attent.data.labelled.inputs import PictureInputs
-    from attent.data.labelled.pictures import Pictures
     from attent.layers.patches import patch_grid
+    from attent.tasks.classification.inputs import PictureInputs
+    from attent.tasks.classification.pictures import Pictures
+    from attent.tasks.run_scene import scene_of_example
     from attent.views.pages.page import ENDINGS, page
     from attent.views.patch_overlay import cls_panel, draw_overlay
     from attent.views.picture import picture
-    from attent.views.run_scene import scene_of_example
 
     title = f"{name}: {prediction.label} ({prediction.probabilities[0]:.1%})"
     if file.suffix.lower() in ENDINGS:

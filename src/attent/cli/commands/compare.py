@@ -197,9 +197,9 @@ def runs(
 ) -> None:
     """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
     settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
-    from attent.evaluation.metrics import bleu_tokenizer
     from attent.experiments.compare_runs import compare
     from attent.runs.config import read_config
+    from attent.tasks.translation.metrics import bleu_tokenizer
 
     language = known_language(target_language) or read_config(runs[0]).target_language
     tokenize = tokenize or bleu_tokenizer(language)
@@ -261,8 +261,8 @@ def _write(context: typer.Context, comparison: ModelComparison, folder: Path, co
 def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] | None:
     """Return the files of pairs by their key in [text], in a folder if one is given; None if there are none."""
     from attent.cli.settings import resolve_files
-    from attent.data.readers import STANDARD_INPUT
-    from attent.data.settings import FILES
+    from attent.text.readers import STANDARD_INPUT
+    from attent.text.settings import FILES
 
     # replay, the last of them, is for runs that are adapted
     named = {key: file for key, file in zip(FILES[:-1], files, strict=True) if file is not None}

@@ -21,7 +21,7 @@ def multi30k(
     ] = None,
 ) -> None:
     """Multi30k: image captions in English, German, French and Czech, raw and tokenized, each file checked."""
-    from attent.data.multi30k import multi30k as fetch
+    from attent.tasks.translation.multi30k import multi30k as fetch
 
     files = fetch(out, source, progress=lambda name: say(f"fetching {name}"))
     print(f"{len(files)} files in {out}")
@@ -38,8 +38,8 @@ def date_languages(
     """Dates as Unicode CLDR writes them, labelled with their language: train.tsv, valid.tsv and test.tsv."""
     from pydantic import ValidationError
 
-    from attent.data.dates.languages import date_languages as make
-    from attent.data.dates.settings import DatesSettings
+    from attent.tasks.dates.languages import date_languages as make
+    from attent.tasks.dates.settings import DatesSettings
 
     locale_names = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
     values = {"locales": locale_names, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed}
@@ -78,8 +78,8 @@ def stories(
 
     Train, valid and test, each .tsv and .jsonl.
     """
-    from attent.data.stories import KINDS, StoriesSettings
-    from attent.data.stories import stories as make
+    from attent.tasks.stories import KINDS, StoriesSettings
+    from attent.tasks.stories import stories as make
 
     names = list(KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
     for name in names:

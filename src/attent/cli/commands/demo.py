@@ -11,7 +11,7 @@ from attent.cli.options import AUTO, Device, device_of
 from attent.cli.output import say, use_color, write
 
 if TYPE_CHECKING:
-    from attent.decoding.translator import Translator
+    from attent.tasks.translation.translator import Translator
 
 OUT = Path("runs") / "dates-demo"
 PICTURES = "pictures"
@@ -45,10 +45,10 @@ def demo(
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
     from attent.cli.settings import override
-    from attent.data.tokenizer import respell
-    from attent.decoding.translator import load
     from attent.tasks import settings
     from attent.tasks.recipe import follow
+    from attent.tasks.translation.translator import load
+    from attent.text.tokenizer import respell
     from attent.views.labels import pad, width
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map

@@ -135,7 +135,7 @@ def evaluate(
     elif task == "classify":
         evaluate_classes(run, model, images, labelled, as_json=as_json)
     elif source is not None and target is not None:
-        from attent.evaluation.metrics import bleu_tokenizer
+        from attent.tasks.translation.metrics import bleu_tokenizer
 
         language = known_language(target_language) or model.config.target_language
         evaluate_translations(

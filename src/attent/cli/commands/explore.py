@@ -18,8 +18,8 @@ from attent.errors import ArgumentError, refuse
 if TYPE_CHECKING:
     import torch
 
-    from attent.data.labelled.corpus import Data
-    from attent.serve.loaded_run import LoadedRun
+    from attent.explorer.loaded_run import LoadedRun
+    from attent.tasks.classification.corpus import Data
 
 HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
 # Seconds that Ctrl-C waits for a running computation.
@@ -74,8 +74,8 @@ def explore(
         )
     registry.check("score", score)
     registry.check("normalizer", normalizer)
-    from attent.serve.explorer import Explorer
-    from attent.serve.server import ExploreServer, parse_allowed_hosts
+    from attent.explorer.explorer import Explorer
+    from attent.explorer.server import ExploreServer, parse_allowed_hosts
 
     # before a run is loaded, which may take long
     parse_allowed_hosts(host, allowed_host or ())
@@ -127,7 +127,7 @@ def _load_runs(
     trust_code: bool,
 ) -> tuple[list[LoadedRun], str]:
     """Return the runs to explore side by side, with the examples of a file, and the text to begin with."""
-    from attent.serve.loaded_run import load_run, with_examples
+    from attent.explorer.loaded_run import load_run, with_examples
 
     run, second_run = runs
     first = load_run(run, device=device, trust_code=trust_code)

@@ -43,7 +43,7 @@ def export(
     `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to
     logits.
     """
-    from attent.export.exporting import export as export_run
+    from attent.formats.exporting import export as export_run
     from attent.runs.config import must_do, read_config
 
     if target is not None and source is None:
@@ -75,7 +75,7 @@ def export(
 
 
 def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
-    from attent.export.marian import write as write_marian
+    from attent.formats.marian import write as write_marian
     from attent.runs.folder import read
 
     read_run = read(run, "translate", trust_code)
@@ -86,7 +86,7 @@ def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
 
 
 def _export_language_model(run: Path, out: Path | None, sample: Path | None, *, trust_code: bool) -> None:
-    from attent.export.onnx_language_model import export as export_run
+    from attent.formats.onnx_language_model import export as export_run
 
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for onnx, and comparing")

@@ -16,8 +16,8 @@ from attent.cli.output import say, write
 from attent.errors import DataError
 
 if TYPE_CHECKING:
-    from attent.decoding.fill_mask import FillMask, MaskPrediction
-    from attent.integrations.pretrained import PretrainedModel
+    from attent.tasks.fill_mask.fill_mask import FillMask, MaskPrediction
+    from attent.tasks.pretrained import PretrainedModel
 
 # Pieces listed of those that a blank attended to.
 ATTENDED = 5

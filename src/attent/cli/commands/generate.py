@@ -16,8 +16,8 @@ from attent.errors import DataError
 from attent.printable import printable
 
 if TYPE_CHECKING:
-    from attent.decoding.settings import GenerationSettings
-    from attent.decoding.text_generator import TextGenerator
+    from attent.search.settings import GenerationSettings
+    from attent.tasks.text_generation.text_generator import TextGenerator
 
 
 def generate(

@@ -9,12 +9,12 @@ import typer
 
 from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, split_pair
 from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, loaded
-from attent.data.readers import display_name
 from attent.errors import DataError
+from attent.text.readers import display_name
 
 if TYPE_CHECKING:
-    from attent.decoding.text_generator import TextGenerator
-    from attent.decoding.translator import Translator
+    from attent.tasks.text_generation.text_generator import TextGenerator
+    from attent.tasks.translation.translator import Translator
 
 # Pairs scored at once: enough to sort them by length, few enough to see results soon.
 LINES = 2048
@@ -54,7 +54,7 @@ def score(
 
 
 def _score_texts(generator: TextGenerator, file: str) -> None:
-    from attent.data.tokenizer import EOS
+    from attent.text.tokenizer import EOS
 
     with open_source(file) as stream:
         for number, line in enumerate(decode_lines(stream, file), start=1):

@@ -122,9 +122,9 @@ def serve(
 
     import torch
 
-    from attent.serve.translation.engines import RunCatalog, parse_languages
-    from attent.serve.translation.settings import ServerSettings
-    from attent.serve.translation_server import TranslationServer, listen
+    from attent.server.engines import RunCatalog, parse_languages
+    from attent.server.server import TranslationServer, listen
+    from attent.server.settings import ServerSettings
 
     if require_api_key and api_keys_file is None:
         raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")

@@ -102,10 +102,10 @@ def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Pan
 
 
 def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bool) -> Scene:
-    from attent.data.tokenizer import respell
     from attent.runs.config import DOES, read_config
+    from attent.tasks.run_scene import scene_of_example, scene_of_text
+    from attent.text.tokenizer import respell
     from attent.views.build_scene import build_scene
-    from attent.views.run_scene import scene_of_example, scene_of_text
 
     task = read_config(run).task
     if translation is not None and task != "translate":

@@ -31,10 +31,10 @@ from attent.errors import ArgumentError, refuse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attent.data.detokenizer import Detokenizer
-    from attent.decoding.search import Translation
-    from attent.decoding.translator import Engine, Translator
     from attent.runs.config import RunConfig
+    from attent.search.search import Translation
+    from attent.tasks.translation.translator import Engine, Translator
+    from attent.text.detokenizer import Detokenizer
 
 # Line numbers named in a message.
 NAMED = 5
@@ -181,14 +181,14 @@ def translate(
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     from attent.cli.documents import translate_documents
     from attent.cli.results import ResultFile, Results, is_there
-    from attent.data.batches import BatchSize
-    from attent.data.spacing import SpacingCheck
-    from attent.data.tokenizer import respell
-    from attent.decoding.repetition import is_repetitive
-    from attent.decoding.translator import BATCH
-    from attent.evaluation.translation_links import glossary_search
     from attent.runs.config import read_config
-    from attent.tasks.generated import output_check
+    from attent.search.repetition import is_repetitive
+    from attent.tasks.dates.generated import output_check
+    from attent.tasks.translation.links import glossary_search
+    from attent.tasks.translation.translator import BATCH
+    from attent.text.batches import BatchSize
+    from attent.text.spacing import SpacingCheck
+    from attent.text.tokenizer import respell
 
     if out is not None and resume and is_there(out):
         say(f"{out} is there already: nothing is left to do")
@@ -279,7 +279,7 @@ def translate(
 
 def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[str, str]:
     """Return the SHA-256 of each file that translations of a run or of its export depend on, and attent's version."""
-    from attent.export.manifest import EXPORTS
+    from attent.formats.manifest import EXPORTS
     from attent.runs.config import CONFIG, read_config, version_of
     from attent.runs.folder import MODEL, tokenizer_file
     from attent.runs.weights import digest
@@ -294,7 +294,7 @@ def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[s
 
 def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -> Detokenizer:
     """Return the detokenizer of the target's language, which the command or the run names."""
-    from attent.data.detokenizer import Detokenizer
+    from attent.text.detokenizer import Detokenizer
 
     language = known_language(language) or config.target_language
     if language is None:
@@ -309,6 +309,6 @@ def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -
 
 
 def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine:
-    from attent.export.exporting import load
+    from attent.formats.exporting import load
 
     return load(run, engine.name, exported)

@@ -27,10 +27,10 @@ def vectors(
 
     A vocabulary of pieces is written by piece, with "▁" for a space.
     """
-    from attent.data.word_vectors.writing import GZIPPED, format_of, write
-    from attent.export.embeddings import embedding_vectors
+    from attent.formats.embeddings import embedding_vectors
     from attent.runs.durable import new_file
     from attent.runs.folder import read
+    from attent.text.word_vectors.writing import GZIPPED, format_of, write
 
     file_format, loaded_run = format_of(out), read(run, trust_code=trust_code)
     if not loaded_run.tokenizers:

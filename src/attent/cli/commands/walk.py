@@ -110,7 +110,7 @@ def walk(
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
         run = loaded(arguments[0], device_of(device), trust_code=trust_code)
-        from attent.views.walk_run import walk_run
+        from attent.tasks.walk_run import walk_run
 
         _show(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)), out)
         return

@@ -1,4 +1,4 @@
-// Greedy and beam search by a Transformer's decoder: all steps of a batch in one call. attent/decoding/search.py is the specification.
+// Greedy and beam search by a Transformer's decoder: all steps of a batch in one call. attent/search/search.py is the specification.
 
 #include <algorithm>
 #include <cmath>

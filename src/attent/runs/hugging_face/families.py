@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attent.data.sentencepiece_tokenizer import EOS_PIECE, SentencePieceTokenizer
-from attent.data.subword_tokenizer import processor_of
 from attent.models.settings import TransformerSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.layout import SIDES, TranslatorSource, common_settings, sinusoids
 from attent.runs.hugging_face.vocabulary import SpecialIds, Vocabulary
+from attent.text.sentencepiece_tokenizer import EOS_PIECE, SentencePieceTokenizer
+from attent.text.subword_tokenizer import processor_of
 
 # What transformers' Marian ignores, and a model that was trained with it needs.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")

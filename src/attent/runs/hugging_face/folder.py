@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from attent.bounded import open_regular, read_json, read_text
-from attent.data.tokenizer import MAX_FILE
 from attent.errors import DataError, RunError
 from attent.runs.config import CONFIG
 from attent.runs.weights import opened, shapes_in
+from attent.text.tokenizer import MAX_FILE
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.positions.sinusoidal import waves
-from attent.data.tokenizer import Tokenizer
 from attent.models.settings import TransformerSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.vocabulary import Vocabulary
+from attent.text.tokenizer import Tokenizer
 
 # Our parts of layers, and theirs.
 ATTENTION = {

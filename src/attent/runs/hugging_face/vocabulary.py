@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attent.data.tokenizer import PAD, SPECIALS
+from attent.text.tokenizer import PAD, SPECIALS
 
 # The bias of a token that their model does not have: such a token has no probability, and a loss stays finite.
 ABSENT = -100.0

@@ -1,0 +1,233 @@
+"""Word alignment: from a pair of texts to links between their words, read from a translator's attention.
+
+The choice of the attention to read is here too.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from attent.alignment.error_rate import Agreement, agreement
+from attent.alignment.forced_decoding import ABOUT, AttentionSelector, forced_batches, selected_batches
+from attent.alignment.word_links import Words, extract_batch, merge_batch
+from attent.errors import ShapeError
+from attent.models.model import EncoderDecoder
+from attent.tasks.dates.corpus import target_words
+from attent.text.text import Gold, Link
+from attent.text.tokenizer import Tokenizer, encode_pieces, marks_of
+
+Units = Literal["words", "tokens"]
+
+# The marks by which tokenizers of subwords show where words begin or end.
+SPACE = "▁"
+MARKS = (SPACE, "##", "@@", "</w>")
+WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class TokenizedPair:
+    """A pair as a model reads it, and the units that links are between.
+
+    Args:
+        source: tokens.
+        target: tokens, without BOS and EOS.
+        source_words: the word index of each source token; None for tokens outside words.
+        target_words: the word index of each target token, likewise.
+    """
+
+    source: list[int]
+    target: list[int]
+    source_words: Words
+    target_words: Words
+
+
+def tokenize_pair(
+    source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words"
+) -> TokenizedPair:
+    """Tokenize a pair of texts, to be linked by words, which are separated by spaces, or by tokens.
+
+    Args:
+        source: the text that the model reads.
+        target: its translation.
+        tokenizers: the model's, of the source and of the target.
+        units: the ends of the links.
+    """
+    sides = [
+        _ids_and_words(text, tokenizer, units) for text, tokenizer in zip((source, target), tokenizers, strict=True)
+    ]
+    return TokenizedPair(*(ids for ids, _ in sides), *(words for _, words in sides))
+
+
+def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[int], Words]:
+    if units == "tokens":
+        ids = tokenizer.encode(text)
+        return ids, range(len(ids))
+    ids, pieces = encode_pieces(text, tokenizer)
+    if marks := marks_of(tokenizer):
+        # a token that is no piece of the text has none
+        pieces = ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)]
+    return ids, word_indices(text, pieces)
+
+
+def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
+    """Tokenize a pair of the dates corpus, to be linked by characters as in `attent.tasks.dates.gold`."""
+    return TokenizedPair(
+        tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target)
+    )
+
+
+def align(
+    model: EncoderDecoder[Any],
+    pairs: Sequence[TokenizedPair],
+    selector: AttentionSelector | None = None,
+    *,
+    threshold: float | None = None,
+) -> list[list[Link]]:
+    """Return the links of each pair, (source word, target word); none for a pair with an empty side.
+
+    Args:
+        model: in evaluation mode.
+        pairs: sources and their translations.
+        selector: layer, head and row token of the weights; the default of `source_attention` unless given.
+        threshold: as for `extract_links`.
+    """
+    result: list[list[Link]] = [[] for _ in pairs]
+    for rows, matrices in word_matrices(model, pairs, selector or AttentionSelector()):
+        for row, links in zip(rows.tolist(), extract_batch(matrices, threshold), strict=True):
+            result[row] = links
+    return result
+
+
+def word_matrices(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], selector: AttentionSelector
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Return the selected weights between words, a batch of pairs at a time, in any order.
+
+    The pairs' indices (N,) and `merge_batch`.
+    """
+    for rows, weights in selected_batches(
+        model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector
+    ):
+        yield rows, _merge(weights, [pairs[row] for row in rows])
+
+
+def all_word_matrices(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]
+) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
+    """Return `word_matrices` of every selector of the model.
+
+    The pairs' indices, the selector, and the weights of these pairs by it.
+    """
+    for rows, attentions in forced_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
+        batch = [pairs[row] for row in rows]
+        for selector in all_selectors([weights.shape[1] for weights in attentions.values()]):
+            yield rows, selector, _merge(selector.of(attentions), batch)
+
+
+def _merge(weights: Tensor, pairs: Sequence[TokenizedPair]) -> Tensor:
+    return merge_batch(weights, [pair.source_words for pair in pairs], [pair.target_words for pair in pairs])
+
+
+def rank_selectors(
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], gold: Sequence[Gold], *, threshold: float | None = None
+) -> list[tuple[AttentionSelector, Agreement]]:
+    """Judge every layer, every head and the mean over heads, with rows about either token, the lowest error rate first.
+
+    A choice among many on the very pairs that judge it reports the luck of the choice too: choose on some pairs, judge
+    on others.
+
+    Args:
+        model: in evaluation mode.
+        pairs: sources and their translations.
+        gold: the gold links of each pair.
+        threshold: as for `extract_links`.
+
+    Raises:
+        ShapeError: the number of gold links differs from the number of pairs.
+    """
+    if len(pairs) != len(gold):
+        raise ShapeError(f"each of {len(pairs)} pairs needs gold links, got {len(gold)}")
+    # the sure links of all pairs, also of those without weights
+    total = sum((agreement((), links) for links in gold), Agreement())
+    results: dict[AttentionSelector, Agreement] = {}
+    for rows, selector, matrices in all_word_matrices(model, pairs):
+        counts = (
+            agreement(links, gold[row]) for row, links in zip(rows, extract_batch(matrices, threshold), strict=True)
+        )
+        results[selector] = results.get(selector, total) + replace(sum(counts, Agreement()), sure=0)
+    return sorted(results.items(), key=lambda item: item[1].error_rate)
+
+
+def all_selectors(heads: Sequence[int]) -> list[AttentionSelector]:
+    """Return the selectors of a model with `heads` heads in each layer: every head, and the mean of several heads."""
+    return [
+        AttentionSelector(layer, head, about)
+        for layer, count in enumerate(heads)
+        for head in (*range(count), *([None] if count > 1 else []))
+        for about in ABOUT
+    ]
+
+
+def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
+    """Return the index of the space-separated word that each piece lies in, from 0; None for spaces and empty pieces.
+
+    Args:
+        text: the text.
+        pieces: its pieces in order: characters, subwords or words, with or without marks and spaces.
+    """
+    if (indices := _indices_by_spaces(text, pieces)) is not None:
+        return indices
+    begins = [match.start() for match in WORD.finditer(text)]
+    return [None if start is None else max(bisect_right(begins, start) - 1, 0) for start in piece_starts(text, pieces)]
+
+
+def _indices_by_spaces(text: str, pieces: Sequence[str]) -> list[int | None] | None:
+    """Return `word_indices` of pieces that spell the text with "▁" for each of its spaces, at the beginning of a piece.
+
+    None of others.
+    """
+    words = text.split()
+    if " ".join(words) != text or any(mark in text for mark in MARKS):
+        return None
+    spelling, joined = SPACE.join(words), "".join(pieces)
+    if joined not in (spelling, SPACE + spelling):
+        return None
+    word, indices = 0 if joined == spelling else -1, list[int | None]()
+    for piece in pieces:
+        word += piece.startswith(SPACE)
+        indices.append(None if piece in ("", SPACE) else word)
+    # no piece has a space within
+    return indices if word + 1 == len(words) else None
+
+
+def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
+    """Return where each piece begins in a text, spaces left out; None for spaces and empty pieces.
+
+    Arguments as for `word_indices`.
+    """
+    starts: list[int | None] = []
+    position = 0
+    for piece in pieces:
+        core = piece.strip()
+        start = text.find(core, position)
+        if start < 0:
+            for mark in MARKS:
+                core = core.removeprefix(mark).removesuffix(mark)
+            start = text.find(core, position)
+        if not core:
+            starts.append(None)
+            continue
+        if start < 0:
+            # an unknown piece or a byte has no known position: it belongs to the next character
+            start = position + len(text[position:]) - len(text[position:].lstrip())
+        else:
+            position = start + len(core)
+        starts.append(start)
+    return starts

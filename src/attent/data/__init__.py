@@ -1,1 +1,0 @@
-"""Text and its way into tensors: pairs and corpora, tokenizers, batches."""

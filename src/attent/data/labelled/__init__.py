@@ -1,1 +1,0 @@
-"""Examples with a label each: texts, pictures, or sequences of vectors."""

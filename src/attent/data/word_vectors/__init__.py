@@ -1,7 +1,0 @@
-"""Word vectors in the formats of GloVe, word2vec and fastText, read and written."""
-
-from attent.data.word_vectors.reading import read
-from attent.data.word_vectors.vectors import WordVectors
-from attent.data.word_vectors.writing import write
-
-__all__ = ["WordVectors", "read", "write"]

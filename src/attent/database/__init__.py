@@ -1,1 +1,0 @@
-"""Attention as a database: look-up that is exact, nearest or soft."""

@@ -1,0 +1,321 @@
+"""A line of text with tags in it, within limits: its words, the tags between them, and the white space there."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from attent.errors import DataError
+from attent.text.units import UNIT, Span, units
+
+# Elements within elements of a line, and elements of a line in all.
+MAX_DEPTH, MAX_ELEMENTS = 50, 2_000
+# Characters of a line with elements: each is linked, which takes a hundred bytes of memory.
+MAX_CHARACTERS = 100_000
+# Texts and elements after which a line is cut in two: what a list of links without a block's tag between them comes to.
+MAX_CHILDREN = 256
+# Words and signs of a document in lines with elements, and once more in each element: to place one takes some
+# microseconds.
+MAX_PLACED = 300_000
+# As how many of these a line counts, and an element.
+LINE_SIZE, ELEMENT_SIZE = 25, 5
+OPENING, CLOSING, POINT = range(3)
+# The text of a gap between words, and the elements and kinds of the tags in it.
+Gap = tuple[str, frozenset[tuple[int, int]]]
+# A letter or a digit, as str.isalnum has it.
+ALPHANUMERIC = re.compile(r"[^\W_]")
+
+
+class AlignedText(NamedTuple):
+    """A translation, and which characters of it belong to which of the source.
+
+    Args:
+        text: the translation.
+        links: spans of the source and of the translation.
+    """
+
+    text: str
+    links: Sequence[tuple[Span, Span]]
+
+
+@dataclass(slots=True)
+class Element:
+    """A piece of a line.
+
+    Args:
+        opening: the tag before its content; of what is not translated, all of it.
+        closing: the tag after its content; empty without one.
+        children: texts and elements, in order.
+        spaces: of an element without content, whether white space stood before and after it.
+        is_tight: of an element without content, whether it stood between words without any.
+        can_vanish: whether its tags are left out where its words have no counterpart.
+        removed: of an element without content, the white space that the text after it began with and does no more.
+    """
+
+    opening: str = ""
+    closing: str = ""
+    children: list[Element | str] = field(default_factory=list)
+    spaces: tuple[bool, bool] = (False, False)
+    is_tight: bool = False
+    can_vanish: bool = False
+    removed: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text in it, without tags."""
+        return "".join(_texts(self))
+
+    @property
+    def elements(self) -> list[Element]:
+        """The elements in it, in order."""
+        return [child for child in self.children if isinstance(child, Element)]
+
+
+def _texts(element: Element) -> Iterator[str]:
+    """Yield the texts in an element."""
+    for child in element.children:
+        if isinstance(child, str):
+            yield child
+        else:
+            yield from _texts(child)
+
+
+def has_words(text: str) -> bool:
+    """Return whether there is anything to translate: a letter or a digit."""
+    return ALPHANUMERIC.search(text) is not None
+
+
+def cut_line(line: Element) -> list[Element]:
+    """Cut a line that is finished into lines of a size to be aligned, and note the spaces in each.
+
+    Raises:
+        DataError: it has too many elements, they are nested too deep, or the text around them is too long.
+    """
+    pieces = [
+        Element(children=line.children[begin : begin + MAX_CHILDREN])
+        for begin in range(0, len(line.children), MAX_CHILDREN)
+    ]
+    for piece in pieces or [line]:
+        level, count, depth = piece.elements, 0, 0
+        while level and depth < MAX_DEPTH:
+            count, depth = count + len(level), depth + 1
+            level = [inner for element in level for inner in element.elements]
+        if level or count > MAX_ELEMENTS:
+            raise DataError(f"a line may have at most {MAX_ELEMENTS:,} tags, nested at most {MAX_DEPTH} deep")
+        if count and sum(map(len, _texts(piece))) > MAX_CHARACTERS:
+            raise DataError(f"a line with tags may have at most {MAX_CHARACTERS:,} characters")
+        if count:
+            _note_spaces(piece)
+    return pieces or [line]
+
+
+def check_size(lines: Sequence[Element]) -> None:
+    """Check that the tags of a document's lines can be placed within moments.
+
+    Raises:
+        DataError: too many words are in lines with tags, or in tags within tags.
+    """
+
+    def size(element: Element) -> tuple[int, int]:
+        """Return the units in an element, and what it takes to place it and all within it."""
+        count, placed = 0, ELEMENT_SIZE
+        for child in element.children:
+            inner, inner_placed = (sum(1 for _ in UNIT.finditer(child)), 0) if isinstance(child, str) else size(child)
+            count, placed = count + inner, placed + inner_placed
+        return count, count + placed
+
+    total = 0
+    for line in lines:
+        total += LINE_SIZE + size(line)[1] if line.elements else 0
+        if total > MAX_PLACED:
+            raise DataError(
+                f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: cut it into "
+                "several"
+            )
+
+
+def _note_spaces(line: Element) -> None:
+    """Note the white space around each element without content, and leave one space in the text around it.
+
+    The space parts its words.
+    """
+    leaves = [*_leaves(line)]
+    for number, (parent, index) in enumerate(leaves):
+        point = parent.children[index]
+        if isinstance(point, str):
+            continue
+        before, after = (_neighbor(leaves, number, step) for step in (-1, 1))
+        # a text that is empty by now was the space between two of them
+        has_before = before is not None and (str(before[0].children[before[1]]) or " ")[-1].isspace()
+        following = "" if after is None else str(after[0].children[after[1]])
+        has_after = following[:1].isspace()
+        # one that begins a line may come to stand within it
+        has_before |= number == 0 and has_after
+        point.spaces = has_before, has_after
+        if has_before and has_after and after is not None:
+            point.removed = following[0]
+            after[0].children[after[1]] = following[1:]
+        elif before is not None and after is not None and not (has_before or has_after):
+            point.is_tight = True
+            after[0].children[after[1]] = f" {following}"
+
+
+def _leaves(element: Element) -> Iterator[tuple[Element, int]]:
+    """Yield the parent and the index of each text, and of each element without content, in order."""
+    for index, child in enumerate(element.children):
+        if isinstance(child, Element) and child.children:
+            yield from _leaves(child)
+        else:
+            yield element, index
+
+
+def _neighbor(leaves: Sequence[tuple[Element, int]], number: int, step: int) -> tuple[Element, int] | None:
+    """Return the text directly before or after a leaf; None if something else stands there."""
+    number += step
+    if not 0 <= number < len(leaves):
+        return None
+    parent, index = leaves[number]
+    return (parent, index) if isinstance(parent.children[index], str) else None
+
+
+class Mark(NamedTuple):
+    """A tag in a gap between two words.
+
+    Args:
+        element: the tag's.
+        kind: OPENING, CLOSING, or POINT for an element without content.
+    """
+
+    element: Element
+    kind: int
+
+    @property
+    def text(self) -> str:
+        """The characters of the tag."""
+        return (self.element.opening, self.element.closing, self.element.opening + self.element.closing)[self.kind]
+
+
+class SourceLine:
+    """A line before its translation.
+
+    Its words and signs are cut at the tags within them: each piece is within an element or outside.
+
+    Args:
+        line: the line.
+    """
+
+    def __init__(self, line: Element) -> None:
+        # tags, their positions in the text, and where a text that follows was changed by a point before it, that point
+        self._marks: list[tuple[int, Mark]] = []
+        self._changes: dict[int, Element] = {}
+        self._spans: dict[int, tuple[int, int]] = {}
+        self._texts: list[str] = []
+        self._innermost: list[tuple[int, int]] = []
+        # elements around others that have text
+        self._outer: set[int] = set()
+        self._point: Element | None = None
+        self._size = 0
+        self._read(line)
+        self.text = "".join(self._texts)
+        tags = sorted({position for position, _ in self._marks})
+        # the pieces of each word with tags in it, by the first one
+        self.cut: dict[int, range] = {}
+        self.begins: list[int] = []
+        self.ends: list[int] = []
+        for unit in units(self.text):
+            inner = tags[bisect_right(tags, unit.begin) : bisect_left(tags, unit.end)]
+            if inner:
+                self.cut[len(self.begins)] = range(len(self.begins), len(self.begins) + len(inner) + 1)
+            self.begins += unit.begin, *inner
+            self.ends += *inner, unit.end
+        # of each piece, whether it is within an element that has no further one with text
+        self.is_innermost = bytearray(len(self.begins))
+        for begin, end in self._innermost:
+            pieces = range(*(bisect_left(self.begins, position) for position in (begin, end)))
+            self.is_innermost[pieces.start : pieces.stop] = b"\1" * len(pieces)
+        self.gaps = self._gaps()
+
+    def pieces(self, element: Element) -> range:
+        """Return the pieces within an element."""
+        begin, end = self._spans[id(element)]
+        return range(bisect_left(self.begins, begin), bisect_left(self.begins, end))
+
+    def begin(self, element: Element) -> int:
+        """Return where an element begins in the text."""
+        return self._spans[id(element)][0]
+
+    def is_outer(self, element: Element) -> bool:
+        """Return whether an element is around others that do not have all of its text."""
+        return id(element) in self._outer
+
+    def share(self, pieces: set[int], own: range) -> float:
+        """Return how much of some pieces is within a range of them, 0 to 1."""
+        if len(pieces) == 1:
+            return float(next(iter(pieces)) in own)
+        sizes = [(self.ends[piece] - self.begins[piece], piece in own) for piece in pieces]
+        return sum(size for size, is_own in sizes if is_own) / sum(size for size, _ in sizes)
+
+    def has_word(self, pieces: range, word: str) -> bool:
+        """Return whether pieces that follow each other are this word."""
+        begin, end = self.begins[pieces.start], self.ends[pieces.stop - 1]
+        return end - begin == len(word) and self.text.startswith(word, begin)
+
+    def _read(self, element: Element) -> int:
+        """Read what is in an element, and return how many characters of it are within innermost ones."""
+        covered = 0
+        for child in element.children:
+            if isinstance(child, str):
+                if self._point is not None:
+                    self._changes[len(self._marks) - 1], self._point = self._point, None
+                self._texts.append(child)
+                self._size += len(child)
+                continue
+            begin = self._size
+            if not child.children:
+                self._point = child
+                self._marks.append((begin, Mark(child, POINT)))
+                self._spans[id(child)] = begin, begin
+                continue
+            self._marks.append((begin, Mark(child, OPENING)))
+            inner = self._read(child)
+            end = self._size
+            self._marks.append((end, Mark(child, CLOSING)))
+            self._spans[id(child)] = begin, end
+            if not inner and end > begin:
+                self._innermost.append((begin, end))
+                inner = end - begin
+            elif inner < end - begin:
+                self._outer.add(id(child))
+            covered += inner
+        return covered
+
+    def _gaps(self) -> dict[Gap, list[str | Mark]]:
+        """Return each gap between words that has tags, as it was: white space and tags."""
+        gaps: dict[Gap, list[str | Mark]] = {}
+        for number, indices in groupby(
+            range(len(self._marks)), lambda index: bisect_right(self.ends, self._marks[index][0])
+        ):
+            begin = position = self.ends[number - 1] if number else 0
+            end = self.begins[number] if number < len(self.begins) else len(self.text)
+            pieces, point = list[str | Mark](), None
+            for index in indices:
+                tag_position, mark = self._marks[index]
+                pieces += _unchanged(self.text[position:tag_position], point), mark
+                position, point = tag_position, self._changes.get(index)
+            pieces.append(_unchanged(self.text[position:end], point))
+            gaps[gap_key(self.text[begin:end], (piece for piece in pieces if isinstance(piece, Mark)))] = pieces
+        return gaps
+
+
+def _unchanged(text: str, point: Element | None) -> str:
+    """Return white space after a point as it was before the spaces around it were noted."""
+    return text if point is None else text[1:] if point.is_tight else point.removed + text
+
+
+def gap_key(text: str, marks: Iterable[Mark]) -> Gap:
+    """Return what a gap between words is known by: its text, and the tags in it."""
+    return text, frozenset((id(mark.element), mark.kind) for mark in marks)

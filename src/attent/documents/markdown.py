@@ -1,0 +1,197 @@
+"""Markdown: lines to translate, and everything around them as it was.
+
+Which lines are text, and which are code, blocks of HTML or definitions of links, is markdown-it-py's word. Within a
+line emphasis and links are elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark
+0.31, as far as lines go.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import string
+from collections.abc import Sequence
+from html.entities import html5
+
+from markdown_it import MarkdownIt
+
+from attent.documents.html import MarkedText, TagPairs
+from attent.documents.inline import Element, cut_line, has_words
+from attent.documents.placeholders import cut_placeholders
+from attent.errors import DataError
+
+MAX_NESTING = 20
+BLOCKS = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).disable("inline")
+FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
+LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
+# What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a
+# heading's signs, a table's bar.
+PREFIX = re.compile(
+    r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?"
+)
+# Lines of a document, and marks of quotes, lists and headings that begin or surround them, each of which takes some 20
+# microseconds.
+MAX_BLOCKS = 100_000
+BLOCK_MARK = re.compile(r"[ \t]*+(?:>|[-*+#]|\d{1,9}[.)])")
+# Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
+MAX_LINE, MAX_SPAN = 20_000, 1_000
+INLINE = re.compile(
+    r"(?P<escape>\\[!-/:-@\[-`{-~])"
+    rf"|(?P<code>(?:(?<!`)|(?<=\\`))(?P<ticks>`++).{{1,{MAX_SPAN}}}?(?<!`)(?P=ticks)(?!`))"
+    rf"|(?P<image>!\[[^\]]{{0,{MAX_SPAN}}}\]\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\))"
+    rf"|(?P<html><(?:/?[A-Za-z][^<>]{{0,{MAX_SPAN}}}|https?://[^<>\s]{{1,{MAX_SPAN}}}|!--.{{0,{MAX_SPAN}}}?--)>)"
+    rf"|(?P<link>\[(?=[^\]]{{0,{MAX_SPAN}}}\](?:\(|\[)))"
+    rf"|(?P<end>\](?:\([^()\s]*+(?:\s+\"[^\"]{{0,{MAX_SPAN}}}\")?\)|\[[^\]]{{0,{MAX_SPAN}}}\]))"
+    r"|(?P<entity>&(?:#[xX][0-9a-fA-F]{1,6}|#\d{1,7}|[A-Za-z][A-Za-z0-9]{1,31});)"
+    r"|(?P<mark>\*\*|__|~~|\*|(?<!\w)_|_(?!\w))"
+    r"|(?P<bar>\|)"
+)
+# What an entity stands for so that it is no mark.
+MARKS = frozenset(string.punctuation) - frozenset("\"'")
+
+
+def parse_markdown(text: str) -> MarkedText:
+    """Cut Markdown into lines to translate, and the rest. A mark that is never closed is text.
+
+    Raises:
+        DataError: a line is too long, or has too many marks, or they are nested too deep.
+    """
+    marked, front = MarkedText(escape=str), FRONT_MATTER.match(text)
+    if front:
+        marked.parts.append(front[0])
+        text = text[front.end() :]
+    lines = LINE.findall(text)
+    for number, line in enumerate(lines, 1 + (front[0].count("\n") if front else 0)):
+        if len(line) > MAX_LINE:
+            raise DataError(f"line {number} has {len(line):,} characters, more than {MAX_LINE:,}")
+    _check_blocks(lines)
+    text_lines = {
+        number for token in BLOCKS.parse(text) if token.type == "inline" and token.map for number in range(*token.map)
+    }
+    for number, line in enumerate(lines):
+        body = line.rstrip("\r\n")
+        if number in text_lines:
+            _add_line(marked, body, line[len(body) :])
+        else:
+            marked.parts.append(line)
+    return marked
+
+
+def _check_blocks(lines: Sequence[str]) -> None:
+    """Check that a document's blocks can be read within moments.
+
+    Raises:
+        DataError: there are too many.
+    """
+    total = depth = 0
+    for line in lines:
+        marks = position = 0
+        while marks < MAX_NESTING and (match := BLOCK_MARK.match(line, position)):
+            marks, position = marks + 1, match.end()
+        # a line without any goes on with the quote before it, until a blank one
+        depth = marks or (depth if line.strip() else 0)
+        total += 1 + depth
+    if total > MAX_BLOCKS:
+        raise DataError(f"Markdown may have at most {MAX_BLOCKS:,} lines, lists and quotes: cut it into several")
+
+
+def _add_line(marked: MarkedText, body: str, ending: str) -> None:
+    """Add a line: its cells, if it is of a table, and what stands around them."""
+    prefix = PREFIX.match(body)
+    assert prefix is not None
+    begin = prefix.end()
+    end = max(_text_end(body), begin)
+    marked.parts.append(body[:begin])
+    is_table = "|" in prefix[0] or body.rstrip().endswith("|")
+    for cell in _cells(body[begin:end]) if is_table else [body[begin:end]]:
+        content = cell.strip()
+        lines = _lines_of(content)
+        cell_begin = cell.index(content)
+        middle = lines if any(has_words(line.text) for line in lines) else [content]
+        marked.parts += [cell[:cell_begin], *middle, cell[cell_begin + len(content) :]]
+    marked.parts.append(body[end:] + ending)
+
+
+def _text_end(body: str) -> int:
+    """Return where the text of a line ends.
+
+    Before a heading's signs, a table's bar, and the backslash or the spaces that break a line.
+    """
+    text = body.rstrip()
+    text = text.removesuffix("\\").rstrip()
+    text = text.removesuffix("|").rstrip()
+    heading = text.rstrip("#")
+    return len(heading.rstrip() if heading[-1:].isspace() else text)
+
+
+def _cells(text: str) -> list[str]:
+    """Return the cells of a table's row and the bars between them."""
+    cells, begin = list[str](), 0
+    for match in INLINE.finditer(text):
+        if match["bar"]:
+            cells += text[begin : match.start()], "|"
+            begin = match.end()
+    return [*cells, text[begin:]]
+
+
+def _lines_of(text: str) -> list[Element]:
+    """Return a line with its elements; several where it has a great many."""
+    matches = [match for match in INLINE.finditer(text) if not match["bar"]]
+    closed = _pairs(text, matches)
+    closing = set(closed.values())
+    line, begins = Element(), list[int]()
+    parents, position, before = [line], 0, ""
+    for number, match in enumerate(matches):
+        character = _character(match[0], text[match.end() : match.end() + 1]) if match["entity"] else ""
+        is_point = (
+            match["escape"] or match["code"] or match["image"] or match["html"] or (match["entity"] and not character)
+        )
+        if not (is_point or character or number in closed or number in closing):
+            continue
+        before += text[position : match.start()] + character
+        position = match.end()
+        if character:
+            continue
+        parents[-1].children += cut_placeholders(before)
+        before = ""
+        if is_point:
+            parents[-1].children.append(Element(match[0]))
+        elif number in closed:
+            element = Element(match[0], matches[closed[number]][0], can_vanish=match["mark"] is not None)
+            parents[-1].children.append(element)
+            parents.append(element)
+            begins.append(match.start())
+        else:
+            begin = begins.pop()
+            # code in emphasis: spaces that stood around both must not come between them, which would end the emphasis
+            if not any(child.strip() if isinstance(child, str) else child.children for child in parents.pop().children):
+                parents[-1].children[-1] = Element(text[begin:position])
+    parents[-1].children += cut_placeholders(before + text[position:])
+    return cut_line(line)
+
+
+def _character(entity: str, following: str) -> str:
+    """Return what an entity stands for, as text.
+
+    Empty if it has to stay: a mark, white space, what would begin a tag or an entity.
+    """
+    if entity[1] != "#" and entity[1:] not in html5:
+        return entity
+    character = html.unescape(entity)
+    is_mark = character in MARKS and not (character in "&<" and following.isspace())
+    return "" if is_mark or not character.strip() else character
+
+
+def _pairs(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
+    """Return the number of the closing mark of each opening one that has one; marks that cross have none."""
+    pairs = TagPairs()
+    for number, match in enumerate(matches):
+        if match["link"]:
+            pairs.open("[", number)
+        elif match["mark"] or match["end"]:
+            # emphasis ends after a word, and begins before one
+            can_end = not text[match.start() - 1 : match.start()].isspace() and match.start() > 0
+            can_begin = match["mark"] and not text[match.end() : match.end() + 1].isspace() and match.end() < len(text)
+            if not (can_end and pairs.close("[" if match["end"] else match[0], number)) and can_begin:
+                pairs.open(match[0], number)
+    return pairs.closed

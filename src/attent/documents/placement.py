@@ -1,0 +1,315 @@
+"""The tags of a line in its translation: each once, nested as they were.
+
+An element is put around the words of the translation that are linked to its own. They need not be side by side: of all
+stretches of words the element takes the one with the most of its own words beyond those of others. A word that is half
+within an element is cut at the tag if it comes out as it was, as in H<sub>2</sub>O. An element whose words have no
+counterpart stays, empty, where the words before it ended; emphasis of Markdown's, which would be read as text, goes.
+What is not translated (code, a placeholder, an address) is moved the same way as an empty tag. Where the same tags meet
+between two words as in the source, the white space around them is the source's.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from attent.documents.inline import CLOSING, OPENING, POINT, AlignedText, Element, Mark, SourceLine, gap_key
+from attent.text.units import Span, units
+
+# What a word of an innermost element counts, to those around it: they bridge so many foreign words but one for it.
+INNERMOST = 6
+# What a word counts and what a sign: attention to signs says little, and rather does an element bridge one than that it
+# loses a word.
+WORD, SIGN = 10, 1
+# Links to either side of an element without words among which the nearest to its parent's words is looked for.
+REACH = 64
+
+
+@dataclass(slots=True)
+class Placed:
+    """An element and the units of the translation that it is put around.
+
+    Args:
+        element: the element.
+        begin: the first unit.
+        end: the unit after the last one; `begin` for an empty element.
+        inner: the elements within it, in order.
+    """
+
+    element: Element
+    begin: int
+    end: int
+    inner: list[Placed] = field(default_factory=list)
+
+
+def place_tags(line: Element, translation: AlignedText, escape: Callable[[str], str] = str) -> str:
+    """Return a translation with the tags of the line that it translates.
+
+    Args:
+        line: its `text` was translated.
+        translation: with links to that text.
+        escape: writes text between tags.
+    """
+    if not line.elements:
+        return escape(translation.text)
+    source = SourceLine(line)
+    spans = units(translation.text)
+    spans, linked = _cut_copies(source, translation.text, spans, _linked_pieces(source, spans, translation.links))
+    weights = [WORD if translation.text[span.begin].isalnum() else SIGN for span in spans]
+    return _write(_Placer(source, linked, weights).place(line, 0, len(spans)), translation.text, spans, source, escape)
+
+
+def _linked_pieces(source: SourceLine, spans: Sequence[Span], links: Sequence[tuple[Span, Span]]) -> list[set[int]]:
+    """Return the pieces of the source that each unit of the translation is linked to."""
+    linked: list[set[int]] = [set() for _ in spans]
+    begins, ends = [span.begin for span in spans], [span.end for span in spans]
+    for source_span, target in links:
+        pieces = range(bisect_right(source.ends, source_span.begin), bisect_left(source.begins, source_span.end))
+        for number in range(bisect_right(ends, target.begin), bisect_left(begins, target.end)):
+            linked[number].update(pieces)
+    return linked
+
+
+def _cut_copies(
+    source: SourceLine, text: str, spans: Sequence[Span], linked: Sequence[set[int]]
+) -> tuple[list[Span], list[set[int]]]:
+    """Cut the units of a translation whose source tags cut, if they came out as they were.
+
+    Return all units with their pieces.
+    """
+    cut, results = dict(source.cut), list[tuple[Span, set[int]]]()
+    for span, pieces in zip(spans, linked, strict=True):
+        first = next(
+            (
+                piece
+                for piece in sorted(pieces & cut.keys())
+                if source.has_word(cut[piece], text[span.begin : span.end])
+            ),
+            None,
+        )
+        if first is None:
+            results.append((span, pieces))
+            continue
+        offset = span.begin - source.begins[first]
+        results += (
+            (Span(source.begins[piece] + offset, source.ends[piece] + offset), {piece}) for piece in cut.pop(first)
+        )
+    return [span for span, _ in results], [pieces for _, pieces in results]
+
+
+class _Placer:
+    """Places the elements of a line.
+
+    Args:
+        source: the line.
+        linked: the pieces of the source that each unit of the translation is linked to.
+        weights: what each unit counts.
+    """
+
+    def __init__(self, source: SourceLine, linked: Sequence[set[int]], weights: Sequence[int]) -> None:
+        self._source, self._linked, self._weights = source, linked, weights
+        # each linked piece with its unit
+        links = sorted((piece, unit) for unit, pieces in enumerate(linked) for piece in pieces)
+        self._link_pieces, self._link_units = [piece for piece, _ in links], [unit for _, unit in links]
+        # what a unit counts to an element around others
+        factors = [INNERMOST if any(map(source.is_innermost.__getitem__, pieces)) else 1 for pieces in linked]
+        self._outer_weights = [weight * factor for weight, factor in zip(weights, factors, strict=True)]
+        # what units from the first one on cost whatever bridges them, without those that are not linked
+        self._costs, self._outer_costs = (
+            [0, *accumulate(weight if pieces else 0 for weight, pieces in zip(unit_weights, linked, strict=True))]
+            for unit_weights in (weights, self._outer_weights)
+        )
+
+    def place(self, element: Element, begin: int, end: int) -> Placed:
+        """Place the elements within one.
+
+        Args:
+            element: its elements are placed.
+            begin: its first unit.
+            end: the unit after its last one.
+        """
+        placed, children = Placed(element, begin, end), element.elements
+        if not children:
+            return placed
+        stretches = self._stretches(children, begin, end)
+        neighbors = sorted(stretches.values())
+        for number, child in enumerate(children):
+            low, high = stretches.get(number) or 2 * (self._point(self._source.begin(child), begin, end, neighbors),)
+            placed.inner.append(self.place(child, low, high))
+        # where elements meet, an empty one stands before the words that follow it; sorting keeps the source's order
+        # otherwise
+        placed.inner.sort(key=lambda item: (item.begin, item.end))
+        return placed
+
+    def _stretches(self, elements: Sequence[Element], begin: int, end: int) -> dict[int, tuple[int, int]]:
+        """Return a stretch of units for each element that has one, by its number.
+
+        The one with the clearest chooses first.
+
+        Args:
+            elements: side by side.
+            begin: the first unit to choose from.
+            end: the unit after the last one.
+        """
+        is_free, stretches = bytearray(len(self._linked)), dict[int, tuple[int, int]]()
+        is_free[begin:end] = b"\1" * (end - begin)
+        waiting = [
+            self._best_stretch(is_free, element, number) for number, element in enumerate(elements) if element.children
+        ]
+        heapq.heapify(waiting)
+        while waiting:
+            score, number, (low, high) = heapq.heappop(waiting)
+            if score >= 0:
+                break
+            if is_free.find(0, low, high) >= 0:
+                # units that have gone to another element: what is left for this one cannot be clearer
+                heapq.heappush(waiting, self._best_stretch(is_free, elements[number], number))
+                continue
+            stretches[number] = low, high
+            is_free[low:high] = bytes(high - low)
+        return stretches
+
+    def _best_stretch(self, is_free: bytearray, element: Element, number: int) -> tuple[float, int, tuple[int, int]]:
+        """Return minus the own units beyond others' in the stretch with the most, the element's number, the stretch.
+
+        A unit without a link counts nothing, and belongs to whatever surrounds it; one that is linked to a word half
+        within the element is worth a sign. For an element around others, words of innermost elements count as several:
+        rather does it take a foreign word in than that one of these loses its own.
+
+        The maximum subarray: Kadane (Bentley 1984), from own unit to own unit, since what is between them only costs.
+        """
+        own, is_outer = self._source.pieces(element), self._source.is_outer(element)
+        weights, costs = (self._outer_weights, self._outer_costs) if is_outer else (self._weights, self._costs)
+        low, high = (bisect_left(self._link_pieces, piece) for piece in (own.start, own.stop))
+        best, stretch = 0.0, (0, 0)
+        total, first, following = 0.0, 0, 0
+        for unit in sorted({*self._link_units[low:high]}):
+            if total > 0:
+                total = 0.0 if is_free.find(0, following, unit + 1) >= 0 else total - (costs[unit] - costs[following])
+            following = unit + 1
+            if not is_free[unit]:
+                continue
+            if total <= 0:
+                total, first = 0.0, unit
+            total += (2 * self._source.share(self._linked[unit], own) - 1 or SIGN / WORD) * weights[unit]
+            if total > best:
+                best, stretch = total, (first, unit + 1)
+        return -best, number, stretch
+
+    def _point(self, start: int, begin: int, end: int, stretches: Sequence[tuple[int, int]]) -> int:
+        """Return the unit before which an element without words stands.
+
+        After the word that was before it, or before the next one.
+        """
+        begins, ends = self._source.begins, self._source.ends
+        index = bisect_left(self._link_pieces, bisect_left(begins, start))
+        before = self._nearest(range(index - 1, max(index - REACH, 0) - 1, -1), begin, end)
+        after = self._nearest(range(index, min(index + REACH, len(self._link_pieces))), begin, end)
+        points = [(start - ends[piece] + 1, unit + 1) for piece, unit in before] + [
+            (begins[piece] - start + 1, unit) for piece, unit in after
+        ]
+        point = min(points, default=(0, begin))[1]
+        # not within a neighbor, which stays whole
+        low, high = stretches[bisect_left(stretches, (point,)) - 1] if stretches else (0, 0)
+        return high if low < point < high else point
+
+    def _nearest(self, indices: range, begin: int, end: int) -> list[tuple[int, int]]:
+        """Return the first link in this order to units from `begin` to before `end`, and those of the same piece."""
+        nearest = list[tuple[int, int]]()
+        for index in indices:
+            piece, unit = self._link_pieces[index], self._link_units[index]
+            if nearest and nearest[0][0] != piece:
+                break
+            if begin <= unit < end:
+                nearest.append((piece, unit))
+        return nearest
+
+
+def _write(line: Placed, text: str, spans: Sequence[Span], source: SourceLine, escape: Callable[[str], str]) -> str:
+    """Write a translation with its elements; spaces stay outside of those that have words."""
+    opened, closed = (defaultdict[int, list[Mark]](list) for _ in range(2))
+
+    def add(placed: Placed) -> None:
+        for inner in placed.inner:
+            if inner.begin == inner.end:
+                # at the end of its parent it stands before the parent's closing tag
+                is_last = inner.begin == placed.end and placed is not line
+                (closed if is_last else opened)[inner.begin] += _flat(inner)
+                continue
+            opened[inner.begin].append(Mark(inner.element, OPENING))
+            add(inner)
+            closed[inner.end].append(Mark(inner.element, CLOSING))
+
+    add(line)
+    joiner, position = _Joiner(), 0
+    for number in sorted({*opened, *closed}):
+        begin = spans[number - 1].end if number else 0
+        end = spans[number].begin if number < len(spans) else len(text)
+        joiner.add(escape(text[position:begin]))
+        pieces = source.gaps.get(gap_key(text[begin:end], (*closed[number], *opened[number])))
+        if pieces is None:
+            for piece in (*closed[number], escape(text[begin:end]), *opened[number]):
+                joiner.add(piece)
+        else:
+            joiner.add_unchanged("".join(escape(piece) if isinstance(piece, str) else piece.text for piece in pieces))
+        position = end
+    joiner.add(escape(text[position:]))
+    return joiner.text
+
+
+def _flat(placed: Placed) -> list[Mark]:
+    """Return an element without words as its tags, with those within it."""
+    if not placed.element.children:
+        return [Mark(placed.element, POINT)]
+    inner = [piece for inner in placed.inner for piece in _flat(inner)]
+    has_lost_words = bool(placed.element.text.strip())
+    is_left_out = has_lost_words and placed.element.can_vanish
+    return inner if is_left_out else [Mark(placed.element, OPENING), *inner, Mark(placed.element, CLOSING)]
+
+
+class _Joiner:
+    """Joins texts and tags, with white space around elements without content where it stood around them."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._needs_space = self._is_tight = False
+
+    @property
+    def text(self) -> str:
+        """All that was added."""
+        return "".join(self._pieces)
+
+    def add(self, piece: str | Mark) -> None:
+        """Add a text as it is written, or a tag."""
+        point = piece.element if isinstance(piece, Mark) and piece.kind == POINT else None
+        content = piece.text if isinstance(piece, Mark) else piece
+        content = content.lstrip() if point is None and self._is_tight else content
+        if not content:
+            return
+        # what stood directly after a word stays at one
+        if point is not None and (point.is_tight or point.spaces == (False, True)):
+            self._strip()
+        self._needs_space |= point is not None and point.spaces[0]
+        if self._needs_space and self._pieces and not (self._pieces[-1][-1].isspace() or content[0].isspace()):
+            self._pieces.append(" ")
+        self._pieces.append(content)
+        self._needs_space = point is not None and point.spaces[1]
+        self._is_tight = point is not None and point.is_tight
+
+    def add_unchanged(self, content: str) -> None:
+        """Add what has its own white space."""
+        if content:
+            self._pieces.append(content)
+        self._needs_space = self._is_tight = False
+
+    def _strip(self) -> None:
+        """Take white space off the end."""
+        while self._pieces:
+            last = self._pieces.pop().rstrip()
+            if last:
+                self._pieces.append(last)
+                return

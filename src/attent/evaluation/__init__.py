@@ -1,1 +1,0 @@
-"""Evaluation of translations, alignments, masked language models and classifiers."""

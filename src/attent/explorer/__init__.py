@@ -1,0 +1,1 @@
+"""`attent explore`: a server of this machine for pages of attention."""

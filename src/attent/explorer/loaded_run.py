@@ -1,0 +1,126 @@
+"""Loaded runs: what each does, optionally with another score or normalizer in every attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from attent.attention import choices
+from attent.attention.base import Normalizer, Score
+from attent.errors import ArgumentError, check_index
+from attent.runs.config import Task, read_config
+from attent.tasks.classification.arrays import VectorSequences
+from attent.tasks.classification.pictures import Pictures
+from attent.tasks.loading import load
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run, ready for requests.
+
+    Args:
+        name: its title on the page.
+        task: what it does.
+        tool: the translator, filler or classifier.
+        examples: of a classifier of pictures or vectors, those to choose from; None for a run that reads typed texts.
+    """
+
+    name: str
+    task: Task
+    tool: Any
+    examples: Pictures | VectorSequences | None = None
+
+    @property
+    def input_kind(self) -> str:
+        """Return "texts", "pictures" or "vectors"."""
+        return self.tool.inputs.inputs.kind if self.task == "classify" else "texts"
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the run for JSON."""
+        return {"name": self.name, "task": self.task, "reads": self.input_kind, "examples": len(self.examples or ())}
+
+    def example(self, row: int) -> Pictures | VectorSequences:
+        """Return one example, as a batch of one.
+
+        Raises:
+            ArgumentError: there are no examples, or not so many.
+        """
+        if self.examples is None:
+            raise ArgumentError("there are no examples to choose from")
+        return self.examples.select([check_index("row", row, len(self.examples))])
+
+
+def load_run(
+    path: Path | str,
+    *,
+    score: str | None = None,
+    normalizer: str | None = None,
+    device: torch.device | str = "cpu",
+    trust_code: bool = False,
+) -> LoadedRun:
+    """Load a run folder.
+
+    Args:
+        path: the run folder.
+        score: replaces the score of every attention, if given; it must have no parameters.
+        normalizer: replaces the normalizer of every attention, if given.
+        device: where its model computes.
+        trust_code: whether the run may name modules to import, whose code then runs.
+
+    Raises:
+        ArgumentError: no attention has a score or normalizer to replace, or the score has parameters.
+        RunError: the folder is missing, damaged, or written by a newer version.
+        UnknownNameError: there is no such score or normalizer.
+    """
+    config, tool = read_config(path), load(path, device, trust_code)
+    changes = swap(tool.model, score=score, normalizer=normalizer)
+    languages = [config.languages] if config.languages else []
+    return LoadedRun(" · ".join((Path(path).name or str(path), *languages, *changes)), config.task, tool)
+
+
+def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:
+    """Return the run with examples to choose from; unchanged for None.
+
+    Raises:
+        ArgumentError: the run reads texts.
+    """
+    if examples is None:
+        return run
+    if run.input_kind == "texts":
+        raise ArgumentError(f"{run.name} reads texts, and what is to choose from is none")
+    return replace(run, examples=run.tool.data(examples))
+
+
+def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None = None) -> Sequence[str]:
+    """Replace the score or the normalizer of every attention of a model; return a description of each change.
+
+    Raises:
+        ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones
+            would not be.
+        UnknownNameError: there is no such score or normalizer.
+    """
+    attentions = [module for module in model.modules() if isinstance(getattr(module, "normalizer", None), Normalizer)]
+    if (score or normalizer) and not attentions:
+        raise ArgumentError("this run has no attention whose score or normalizer could be another")
+    if normalizer is not None:
+        part = choices.normalizer(normalizer)
+        for module in attentions:
+            module.normalizer = part  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    if score is not None:
+        for module in attentions:
+            old = module.score
+            assert isinstance(old, Score)
+            if [*old.parameters()]:
+                raise ArgumentError(
+                    f"its score {type(old).__name__} has parameters, which the run was trained with: it stays"
+                )
+            new = choices.score(score)
+            if [*new.parameters()]:
+                raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")
+            module.score = new
+    return [f"{slot} {name}" for slot, name in (("score", score), ("normalizer", normalizer)) if name is not None]

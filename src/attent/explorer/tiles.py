@@ -1,0 +1,325 @@
+"""A map of any length at every scale, in tiles of 256 x 256 numbers, computed on request.
+
+At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one
+tile costs as much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a
+request, it is first made of a sample of its rows, while the background computes the exact numbers: those of all higher
+levels together, in one pass over the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from attent.attention.maps.statistics import HeadStatistics
+from attent.errors import ArgumentError, check_index, check_known
+from attent.explorer.adjustment import AdjustedWeights
+from attent.explorer.lru_cache import LRUCache
+from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
+from attent.explorer.scheduler import Scheduler
+from attent.views.scene import LayerWeights
+
+TILE_SIDE, THUMBNAIL_SIDE = 256, 48
+# Weights of a strip that are computed while a request waits: a thirtieth of a second on one core.
+STRIP_WEIGHTS = 2**22
+# Weights of a whole map that are computed while a request waits.
+MAP_WEIGHTS = 2**25
+# Weights that the background computes in one step.
+STEP_WEIGHTS = 2**22
+# Weights for one thumbnail, of which a page has hundreds.
+THUMBNAIL_WEIGHTS = 2**20
+# Weights for the statistics of a layer.
+STATISTICS_WEIGHTS = 2**23
+# Numbers of the base level, of which all higher ones are made.
+BASE_NUMBERS = 2**21
+# Tiles side by side that are computed together.
+TILES_PER_STRIP = 8
+REDUCTIONS = ("mean", "max")
+
+Reduction = Literal["mean", "max"]
+# Of how many rows one is computed: 1 where all are.
+SamplingStep = int
+
+
+@dataclass(frozen=True)
+class MapRegion:
+    """Some numbers of a map.
+
+    Args:
+        values: (height, width).
+        is_exact: false where they are made of a sample of the rows.
+        note: what each number is, where it is not a single weight.
+    """
+
+    values: Tensor
+    is_exact: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class HeadView:
+    """A head of a layer, or the mean over its heads.
+
+    Args:
+        name: a key that no other layer has.
+        layer: the weights.
+        head: from 0; None for the mean.
+
+    Raises:
+        ArgumentError: there is no such head.
+    """
+
+    name: Hashable
+    layer: LayerWeights
+    head: int | None
+
+    def __post_init__(self) -> None:
+        if self.head is not None and not 0 <= self.head < self.layer.shape[0]:
+            raise ArgumentError(f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}")
+
+    @property
+    def key(self) -> tuple[Hashable, int | None]:
+        """The key of its numbers in a cache."""
+        return self.name, self.head
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """(Tq, Tk)."""
+        return self.layer.shape[1:]
+
+    @property
+    def heads(self) -> range:
+        """The heads to compute."""
+        return range(self.layer.shape[0]) if self.head is None else range(self.head, self.head + 1)
+
+    @property
+    def top_level(self) -> int:
+        """The level at which the map is a single tile."""
+        return _level(max(self.shape), TILE_SIDE)
+
+    @property
+    def base_level(self) -> int:
+        """The lowest level that is stored as a whole; the higher ones are made of it."""
+        return next(
+            level
+            for level in range(1, 64)
+            if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
+        )
+
+    @property
+    def needs_whole_rows(self) -> bool:
+        """True if a weight depends on all others of its row, so that rows come from the layer, all heads at once."""
+        return isinstance(self.layer, AdjustedWeights)
+
+    def weight_count(self, rows: int) -> int:
+        """Return how many weights must be computed for so many rows."""
+        return rows * self.shape[1] * (self.layer.shape[0] if self.needs_whole_rows else len(self.heads))
+
+    def stream_rows(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
+        """Iterate over some rows, a few at a time: see `pooling.mean_over_heads`."""
+        weights, sequence = self.layer.weights, self.layer.sequence
+        if isinstance(weights, Tensor):
+            dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
+            yield rows, dense.mean(0), 0
+            return
+        if self.needs_whole_rows:
+            step = max(STEP_WEIGHTS // self.weight_count(1), 1)
+            for begin in range(0, len(rows), step):
+                part = rows[begin : begin + step]
+                yield part, self.layer.rows(torch.tensor(part))[self.heads.start : self.heads.stop].mean(0), 0
+            return
+        with weights.tiles(rows, self.heads, range(sequence, sequence + 1)) as tiles:
+            yield from mean_over_heads(tiles, self.shape[1], len(self.heads))
+
+    def row(self, query: int) -> MapRegion:
+        """Return the weights of one query, (1, Tk)."""
+        return MapRegion(self.block(range(query, query + 1), range(self.shape[1])), note=self._mean_note)
+
+    def column(self, key: int) -> MapRegion:
+        """Return the weights on one key, (1, Tq): of a long text those of a sample of the queries, the others NaN."""
+        length = self.shape[0]
+        step = sampling_step(self.weight_count(length), STRIP_WEIGHTS, length)
+        rows = range(step // 2, length, step)
+        values = torch.full((1, length), torch.nan)
+        values[:, rows.start :: step] = 0.0
+        for part, weights, start in self.stream_rows(rows):
+            if start <= key < start + weights.shape[1]:
+                values[0, part.start : part.stop : step] = weights[:, key - start]
+        note = ", ".join(filter(None, (self._mean_note, f"1 row in {step:,} was computed" if step > 1 else "")))
+        return MapRegion(values, step == 1, note)
+
+    def thumbnail(self) -> MapRegion:
+        """Return the whole map, at most 48 x 48."""
+        queries, keys = self.shape
+        level = _level(max(self.shape), THUMBNAIL_SIDE)
+        step = sampling_step(self.weight_count(queries), THUMBNAIL_WEIGHTS, queries)
+        pooler = BlockPooler(0, block_count(queries, level), range(keys), level, ("mean",))
+        self.add_to(pooler, range(step // 2, queries, step))
+        return MapRegion(pooler.result("mean"), step == 1, f"from 1 row in {step:,}" if step > 1 else "")
+
+    def block(self, rows: range, keys: range) -> Tensor:
+        """Return the weights of adjacent rows and keys, (len(rows), len(keys))."""
+        values = torch.zeros(len(rows), len(keys))
+        for part, weights, start in self.stream_rows(rows):
+            begin, end = max(keys.start, start), min(keys.stop, start + weights.shape[1])
+            if begin < end:
+                index = slice(part.start - rows.start, part.stop - rows.start)
+                values[index, begin - keys.start : end - keys.start] = weights[:, begin - start : end - start]
+        return values
+
+    def add_to(self, pooler: BlockPooler, rows: range) -> None:
+        """Add some rows to a pooler."""
+        for part, weights, start in self.stream_rows(rows):
+            pooler.add(part, weights, start)
+
+    def note(self, level: int, reduction: str, step: int = 1) -> str:
+        """Describe each number of a tile; empty where it is a single weight of a head."""
+        parts = [
+            f"{'mean' if reduction == 'mean' else 'largest'} of {1 << level} x {1 << level} weights" if level else "",
+            self._mean_note,
+            f"from 1 row in {step:,} until the exact one is computed" if step > 1 else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def _mean_note(self) -> str:
+        return f"mean over {len(self.heads)} heads" if len(self.heads) > 1 else ""
+
+
+class TilePyramid:
+    """The tiles of any map at every level.
+
+    Args:
+        scheduler: of all computations.
+        cache: of computed tiles.
+    """
+
+    def __init__(self, scheduler: Scheduler, cache: LRUCache) -> None:
+        self.scheduler, self.cache = scheduler, cache
+
+    def tile(self, view: HeadView, level: int, y: int, x: int, reduction: Reduction = "mean") -> MapRegion:
+        """Return the y-th tile from the top and x-th from the left; those at the lower and the right edge are smaller.
+
+        Raises:
+            ArgumentError: there is no such tile.
+            UnknownNameError: the reduction is neither "mean" nor "max".
+        """
+        check_known("way of pooling", reduction, REDUCTIONS)
+        check_index("level", level, view.top_level + 1)
+        for name, number, length in (("y", y, view.shape[0]), ("x", x, view.shape[1])):
+            count = -(-block_count(length, level) // TILE_SIDE)
+            if not 0 <= number < count:
+                raise ArgumentError(f"{name} must be from 0 to {count - 1} at level {level}, got {number}")
+        block, column = divmod(x, TILES_PER_STRIP)
+        strip, step = self._strip(view, level, y, block, reduction)
+        return MapRegion(
+            strip[:, column * TILE_SIDE : (column + 1) * TILE_SIDE], step == 1, view.note(level, reduction, step)
+        )
+
+    def _strip(
+        self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
+    ) -> tuple[Tensor, SamplingStep]:
+        """Return some tiles side by side, and of how many rows one was computed."""
+        if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
+            return strip, 1
+        key, (rows, keys) = (view.key, level, y, strip_x), _row_and_key_ranges(view, level, (y, strip_x))
+        if level == 0:
+            with self.scheduler.foreground():
+                strip = view.block(rows, keys)
+            self.cache.put((key, "", 1), strip)
+            return strip, 1
+        if level >= view.base_level and view.weight_count(view.shape[0]) <= MAP_WEIGHTS:
+            with self.scheduler.foreground():
+                for _ in self._fill_cache(view, view.base_level, None):
+                    pass
+            if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
+                return strip, 1
+        step = sampling_step(view.weight_count(len(rows)), STRIP_WEIGHTS, len(rows))
+        if step > 1:
+            target = (view.base_level, None) if level >= view.base_level else (level, (y, strip_x))
+            self.scheduler.run_in_background((view.key, *target), lambda: self._fill_cache(view, *target))
+        if (strip := self.cache.get((key, reduction, step))) is None:
+            with self.scheduler.foreground():
+                pooler = _pooler(rows, keys, level, (reduction,))
+                view.add_to(pooler, rows[step // 2 :: step])
+            strip = pooler.result(reduction)
+            self.cache.put((key, reduction, step), strip)
+        return strip, step
+
+    def _strip_from_cache(
+        self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
+    ) -> Tensor | None:
+        """Return tiles that are cached, or pooled from a cached level below; None if there is neither."""
+        if level < view.base_level:
+            return self.cache.get(((view.key, level, y, strip_x), reduction if level else "", 1))
+        for cached_level in range(level, view.base_level - 1, -1):
+            if (pooled := self.cache.get((view.key, cached_level, reduction))) is not None:
+                for lower in range(cached_level, level):
+                    pooled = pool_next_level(pooled, view.shape, lower, reduction)
+                    self.cache.put((view.key, lower + 1, reduction), pooled)
+                width = TILES_PER_STRIP * TILE_SIDE
+                return pooled[y * TILE_SIDE : (y + 1) * TILE_SIDE, strip_x * width : (strip_x + 1) * width]
+        return None
+
+    def _fill_cache(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
+        """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
+        names = {
+            name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1)
+            for name in REDUCTIONS
+        }
+        if all(self.cache.get(name) is not None for name in names.values()):
+            return
+        rows, keys = _row_and_key_ranges(view, level, strip)
+        pooler = _pooler(rows, keys, level, REDUCTIONS)
+        step = max(STEP_WEIGHTS // view.weight_count(1), 1)
+        for begin in range(0, len(rows), step):
+            view.add_to(pooler, rows[begin : begin + step])
+            yield
+        for reduction, name in names.items():
+            self.cache.put(name, pooler.result(reduction))
+
+
+def sampled_head_statistics(
+    layer: LayerWeights, *, is_self_attention: bool
+) -> tuple[list[dict[str, float | None]], SamplingStep]:
+    """Return the statistics of each head over some of its queries, or all if few, and the number of queries."""
+    heads, queries, keys = layer.shape
+    statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
+    step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1
+    if layer.is_distribution:
+        for rows in torch.arange(step // 2, queries, step).split(max(STATISTICS_WEIGHTS // 8 // (heads * keys), 1)):
+            statistics.add(layer.rows(rows), rows + keys - queries)
+    return statistics.named(), step
+
+
+def sampling_step(weights: int, bound: int, rows: int) -> SamplingStep:
+    """Return of how many rows one is computed so that weights stay within a bound.
+
+    A power of two that leaves at least one row.
+    """
+    return 1 << min(_level(weights, bound), max(rows.bit_length() - 1, 0))
+
+
+def _level(length: int, bound: int) -> int:
+    """Return how often a length must be halved to be within a bound."""
+    return max(-(-length // bound) - 1, 0).bit_length()
+
+
+def _row_and_key_ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
+    """Return the rows and the keys of a strip (y, block), or of the whole map."""
+    if strip is None:
+        return [range(length) for length in view.shape]
+    sizes = TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level
+    return [
+        range(n * size, min((n + 1) * size, length)) for n, size, length in zip(strip, sizes, view.shape, strict=True)
+    ]
+
+
+def _pooler(rows: range, keys: range, level: int, reductions: Sequence[str]) -> BlockPooler:
+    first = rows.start >> level
+    return BlockPooler(first, block_count(rows.stop, level) - first, keys, level, reductions)

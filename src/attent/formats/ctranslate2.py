@@ -1,0 +1,332 @@
+"""CTranslate2: a Transformer in its format, and its search in place of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attent.alignment.unk_replacement import token_texts
+from attent.attention.multihead import MultiHeadAttention
+from attent.attention.normalizers.softmax import Softmax
+from attent.attention.positions.learned import Learned
+from attent.attention.positions.sinusoidal import waves
+from attent.attention.scores import Dot, ScaledDot
+from attent.errors import ArgumentError, RunError
+from attent.formats.manifest import Manifest, package
+from attent.layers.feed_forward import FeedForward
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_layers import Embedding
+from attent.runs.folder import Run
+from attent.search.search import Translation, length_penalty
+from attent.search.settings import SearchSettings
+from attent.tasks.dates.checks import InputCheck
+from attent.tasks.translation.translator import Engine
+from attent.text.batches import BatchSize, Sequences
+from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of
+
+NAME = "ctranslate2"
+# CTranslate2 reads sinusoidal positions from a table of this length; ours are computed when needed.
+POSITIONS = 2048
+ADDED = ("sinusoidal", "learned", "none")
+UNK_TOKEN, BOS_TOKEN, EOS_TOKEN = "<unk>", "<s>", "</s>"
+SPECIAL: tuple[str, ...] = ("<pad>", UNK_TOKEN, BOS_TOKEN, EOS_TOKEN)
+# Factors of queries in CTranslate2; None for 1/√D.
+SCALES: dict[type[nn.Module], float | None] = {ScaledDot: None, Dot: 1.0}
+# Forbidden at every step, as in our own search.
+FORBIDDEN = [[SPECIAL[0]], [BOS_TOKEN]]
+
+
+def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manifest:
+    """Write a run's model into a folder in CTranslate2's format, and return the manifest to be written.
+
+    Args:
+        run: a Transformer.
+        name: of the run, for messages.
+        folder: an empty folder.
+        quantization: the type of stored weights, in CTranslate2's spelling; unchanged by default.
+
+    Raises:
+        ArgumentError: CTranslate2 cannot express the model, or has no such quantization.
+        AttentError: CTranslate2 is not installed.
+    """
+    ctranslate2 = package(NAME, "CTranslate2", NAME)
+    if reason := unsupported(run):
+        raise ArgumentError(
+            f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator"
+        )
+    from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
+
+    if quantization is not None and quantization not in ACCEPTED_MODEL_TYPES:
+        raise ArgumentError(f"quantization must be one of {', '.join(ACCEPTED_MODEL_TYPES)}, got {quantization!r}")
+    spec = specification(run)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+    manifest = Manifest(engine=NAME, run={}, quantization=quantization, longest=max_length(run))
+    manifest.versions[NAME] = ctranslate2.__version__
+    return manifest
+
+
+class CTranslate2Engine(Engine):
+    """Translates like `Translator`, by CTranslate2's search.
+
+    Its beam search ends when K hypotheses have ended, and we rank these by our length penalty; our own search goes on
+    until no hypothesis can become better. Log-probabilities are normalized without PAD and BOS; a translation that
+    reaches its limit is cut off there, and its score does not include EOS. Each of torch's threads translates batches
+    of its own.
+
+    Args:
+        folder: an export.
+        manifest: its manifest.
+        source_tokenizer: for the text to translate.
+        target_tokenizer: for the translation.
+        input_check: as of a `Translator`.
+
+    Raises:
+        AttentError: CTranslate2 is not installed.
+        RunError: the export cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        input_check: InputCheck | None = None,
+    ) -> None:
+        super().__init__(source_tokenizer, target_tokenizer, input_check, manifest.longest)
+        ctranslate2 = package(NAME, "CTranslate2", NAME)
+        try:
+            shared = folder / "shared_vocabulary.json"
+            names = (
+                [shared, shared]
+                if shared.is_file()
+                else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
+            )
+            self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
+            threads = torch.get_num_threads()
+            self._translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
+            # the constructor sets the number of threads of the process to that of a batch
+            torch.set_num_threads(threads)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise RunError(f"{folder} is damaged: {error}") from error
+        self._targets = {name: token for token, name in enumerate(targets)}
+        self._prompt = [targets[token] for token in prompt_of(target_tokenizer)]
+
+    def search_encoded(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        batch: int | BatchSize,
+    ) -> list[list[Translation]]:
+        """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
+
+        Raises:
+            ArgumentError: `settings` ask for samples, or there are prefixes.
+        """
+        if settings.sample:
+            raise ArgumentError(
+                "the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx"
+            )
+        prompt = prompt_of(self.target_tokenizer)
+        if any(tuple(prefix) != prompt for prefix in prefixes):
+            raise ArgumentError(
+                "the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx"
+            )
+        lengths = Sequences(sources).lengths
+        limits = settings.limits(lengths, self.longest)
+        translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
+        # a batch has one limit: sources whose translations exceed their own are translated again, by equal limits
+        over_limit: dict[int, list[int]] = {}
+        # start all batches before waiting for the first, so that every thread has work
+        batches = [
+            self._translate_batch(sources, rows.tolist(), int(limits[rows].max()), settings)
+            for rows in self.length_batches(lengths, batch)
+        ]
+        for row, result in chain.from_iterable(batches):
+            if max(map(len, result.hypotheses)) > limits[row]:
+                over_limit.setdefault(int(limits[row]), []).append(row)
+            else:
+                translations[row] = self._rank(result, settings)
+        for limit, rows in over_limit.items():
+            for indices in self.length_batches(lengths[rows], batch):
+                for row, result in self._translate_batch(sources, [rows[index] for index in indices], limit, settings):
+                    translations[row] = self._rank(result, settings)
+        return translations
+
+    def _translate_batch(
+        self, encoded: Sequence[Sequence[int]], rows: list[int], limit: int, settings: SearchSettings
+    ) -> Iterator[tuple[int, Any]]:
+        """Start a batch; the iterator waits for each row's result."""
+        results = self._translator.translate_batch(
+            [[self._sources[token] for token in encoded[row]] for row in rows],
+            max_input_length=0,
+            beam_size=settings.beam,
+            num_hypotheses=settings.beam,
+            # we rank by our own penalty
+            length_penalty=0,
+            min_decoding_length=settings.minimum_length,
+            max_decoding_length=min(limit, np.iinfo(np.int32).max),
+            no_repeat_ngram_size=settings.no_repeat_ngram,
+            suppress_sequences=FORBIDDEN,
+            target_prefix=[self._prompt] * len(rows) if self._prompt else None,
+            return_scores=True,
+            asynchronous=True,
+        )
+        return ((row, result.result()) for row, result in zip(rows, results, strict=True))
+
+    def _rank(self, result: Any, settings: SearchSettings) -> list[Translation]:
+        """Return the hypotheses by our score, the best first."""
+        best = []
+        for names, log_probability in zip(result.hypotheses, result.scores, strict=True):
+            tokens = tuple(self._targets[name] for name in names)
+            penalty = length_penalty(len(tokens) + 1, settings.length_penalty, settings.length_form)
+            best.append(Translation(tokens, log_probability, penalty, self.target_tokenizer.decode(tokens)))
+        return sorted(best, key=lambda translation: -translation.score)[: settings.n_best]
+
+
+# Every engine's module has this function.
+load = CTranslate2Engine
+
+
+def unsupported(run: Run) -> str | None:
+    """Return the reason why CTranslate2 cannot express a run's model; None if it can."""
+    if run.config.model.kind != "transformer":
+        return "it has no recurrent models"
+    model = cast(Transformer, run.model)
+    settings, attention = model.settings, model.decoder.layers[0].self_attention
+    if type(attention.score) not in SCALES:
+        return f"it has no score {settings.score!r}, only scaled_dot and dot"
+    if type(attention.normalizer) is not Softmax:
+        return f"it has no normalizer {settings.normalizer!r}, only softmax"
+    if settings.position == "alibi":
+        return "it has position 'alibi' in decoders alone, not in encoders"
+    if settings.position == "relative_bias":
+        return "of position 'relative_bias' it has one table for all layers, and here each layer has its own"
+    return None
+
+
+def max_length(run: Run) -> int | None:
+    """Return the most tokens that a sequence may have; None if there is no limit."""
+    settings = cast(Transformer, run.model).settings
+    if settings.position == "learned":
+        return settings.maximum_length
+    return POSITIONS if settings.position in ADDED else None
+
+
+def specification(run: Run) -> Any:
+    """Return the model as a `ctranslate2.specs.TransformerSpec` with its vocabularies; it must not be `unsupported`."""
+    from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    model = cast(Transformer, run.model)
+    settings = model.settings
+    rotary = settings.width // settings.heads if settings.position == "rotary" else None
+    options: dict[str, Any] = {
+        "pre_norm": settings.norm == "pre",
+        "activation": {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}[settings.activation],
+        "num_heads_kv": settings.key_value_heads,
+        "rotary_dim": rotary,
+        "rotary_interleave": True,
+    }
+    encoder = TransformerEncoderSpec(settings.encoder_layers, settings.heads, **options)
+    decoder = TransformerDecoderSpec(settings.decoder_layers, settings.heads, **options)
+    _embed(encoder, encoder.embeddings[0], model.source_embedding, settings)
+    _embed(decoder, decoder.embeddings, model.target_embedding, settings)
+    _linear(decoder.projection, [model.to_logits])
+    for spec, layer in zip(encoder.layer, model.encoder.layers, strict=True):
+        _attend(spec.self_attention, layer.self_attention, layer.around_attention.norm, to_self=True)
+        _feed_forward(spec.ffn, layer.feed_forward, layer.around_feed_forward.norm)
+    for spec, layer in zip(decoder.layer, model.decoder.layers, strict=True):
+        _attend(spec.self_attention, layer.self_attention, layer.around_self.norm, to_self=True)
+        _attend(spec.attention, layer.cross_attention, layer.around_cross.norm, to_self=False)
+        _feed_forward(spec.ffn, layer.feed_forward, layer.around_feed_forward.norm)
+    if settings.norm == "pre":
+        _norm(encoder.layer_norm, model.encoder.norm)
+        _norm(decoder.layer_norm, model.decoder.norm)
+
+    spec = TransformerSpec(encoder, decoder)
+    spec.register_source_vocabulary(vocabulary(run.source_tokenizer))
+    spec.register_target_vocabulary(vocabulary(run.target_tokenizer))
+    config: Any = spec.config
+    config.layer_norm_epsilon = model.decoder.layers[0].around_self.norm.eps
+    config.unk_token, config.eos_token = UNK_TOKEN, EOS_TOKEN
+    config.bos_token = config.decoder_start_token = BOS_TOKEN
+    # sources have neither BOS nor EOS
+    config.add_source_bos = config.add_source_eos = False
+    return spec
+
+
+def vocabulary(tokenizer: Tokenizer) -> list[str]:
+    """Return a unique name for each id: the text that it adds if no lower id adds the same, else its number."""
+    names = dict.fromkeys(SPECIAL)
+    for token, text in enumerate(token_texts(range(SPECIALS, tokenizer.size), tokenizer), start=SPECIALS):
+        name = text if text and text not in names else f"<{token}>"
+        while name in names:
+            name = f"<{name}>"
+        names[name] = None
+    return list(names)
+
+
+def _embed(stack: Any, spec: Any, embedding: Embedding, settings: TransformerSettings) -> None:
+    """Set √E · W[token] or W[token], and the table of added positions."""
+    spec.weight = _array(embedding.tokens.weight)
+    stack.scale_embeddings = settings.scale_embeddings
+    if settings.position not in ADDED:
+        return
+    positions = embedding.positions
+    if isinstance(positions, Learned):
+        table = positions.table
+    elif settings.position == "sinusoidal":
+        table = waves(torch.arange(POSITIONS), settings.width)
+    else:
+        # without a table CTranslate2 would add sinusoidal positions
+        table = torch.zeros(POSITIONS, settings.width)
+    stack.position_encodings.encodings = _array(table)
+
+
+def _attend(spec: Any, attention: MultiHeadAttention, norm: nn.LayerNorm, *, to_self: bool) -> None:
+    queries, keys, values = attention.query_projection, attention.key_projection, attention.value_projection
+    if to_self:
+        _linear(spec.linear[0], [queries, keys, values])
+    else:
+        _linear(spec.linear[0], [queries])
+        _linear(spec.linear[1], [keys, values])
+    _linear(spec.linear[-1], [cast(nn.Linear, attention.output)])
+    _norm(spec.layer_norm, norm)
+    scale = SCALES[type(attention.score)]
+    if scale is not None:
+        spec.queries_scale = np.float32(scale)
+
+
+def _feed_forward(spec: Any, layer: FeedForward, norm: nn.LayerNorm) -> None:
+    _linear(spec.linear_0, [layer.widen])
+    _linear(spec.linear_1, [layer.narrow])
+    _norm(spec.layer_norm, norm)
+
+
+def _linear(spec: Any, layers: Sequence[nn.Linear]) -> None:
+    """Set one matrix product for all layers that read the same features."""
+    spec.weight = _array(torch.cat([layer.weight for layer in layers]))
+    if layers[0].bias is not None:
+        spec.bias = _array(torch.cat([layer.bias for layer in layers]))
+
+
+def _norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm)
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    # a copy: CTranslate2 quantizes in place
+    return np.array(tensor.detach().float().cpu().numpy(), order="C")

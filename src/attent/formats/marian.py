@@ -1,0 +1,188 @@
+"""Marian checkpoints of transformers: a Transformer of ours in their layout, with its tokenizers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from attent.attention.scores import ScaledDot
+from attent.errors import ArgumentError, RunError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.runs.durable import new_folder, write_text
+from attent.runs.folder import Run
+from attent.runs.hugging_face.families import PAD_PIECE
+from attent.runs.hugging_face.layout import (
+    BIAS,
+    LM_HEAD,
+    SHARED,
+    SIDES,
+    layer_names,
+    reordered,
+    sines_first,
+    sinusoids,
+    stream_axes,
+)
+from attent.runs.weights import write_tensors
+from attent.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from attent.text.subword_tokenizer import SubwordTokenizer
+from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+
+NAMES = {UNK: "<unk>", EOS: "</s>"}
+# A sinusoidal table has a length there; ours has none.
+POSITIONS = 1024
+# A run's name of an activation, as Marian's configs have it.
+SWISH = {"silu": "swish"}
+
+
+def unsupported(run: Run) -> str | None:
+    """Return the reason why a Marian checkpoint cannot express a run; None if it can."""
+    if run.config.model.kind != "transformer":
+        return "it has no recurrent models"
+    model = cast(Transformer, run.model)
+    settings, attention = model.settings, model.decoder.layers[0].self_attention
+    if settings.norm != "post":
+        return "its layer normalization comes after each residual connection, and the run's before"
+    if settings.position not in ("sinusoidal", "learned"):
+        return f"it has no position {settings.position!r}, only sinusoidal and learned"
+    if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normalizer != "softmax":
+        return f"it has scaled_dot and softmax alone, got {settings.score!r} and {settings.normalizer!r}"
+    if settings.key_value_heads not in (None, settings.heads):
+        return "it has as many heads of keys and values as of queries"
+    for side in SIDES:
+        tokenizer = run.tokenizers[side]
+        if not isinstance(tokenizer, SubwordTokenizer | SentencePieceTokenizer):
+            return f"its tokenizer is SentencePiece, and the {side}'s is {run.config.tokenizers[side]!r}"
+        if isinstance(tokenizer, SentencePieceTokenizer) and side == "target" and tokenizer.prompt:
+            return "it forces no token of a language at the beginning of a translation"
+    return None
+
+
+def write(run: Run, name: str, folder: Path) -> None:
+    """Write a run as a folder that transformers' MarianMTModel and MarianTokenizer load.
+
+    Sources of ours end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`;
+    those of an imported Marian end with it. Escapes that keep "▁" apart from a space, and bytes, are SentencePiece's
+    own and stay.
+
+    Args:
+        run: of a Transformer.
+        name: of the run, for messages.
+        folder: to be made.
+
+    Raises:
+        ArgumentError: Marian cannot express the run.
+        RunError: the folder is there, or cannot be written.
+    """
+    if reason := unsupported(run):
+        raise ArgumentError(f"a Marian checkpoint cannot express {name}: {reason}")
+    if folder.exists():
+        raise RunError(f"{folder} is there already")
+    with new_folder(folder) as draft:
+        write_tensors(tensors(run.model), draft / "model.safetensors")
+        for file, content in _files(run).items():
+            write_text(draft / file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        for side in SIDES:
+            (draft / f"{side}.spm").write_bytes(cast(SubwordTokenizer, run.tokenizers[side]).model)
+
+
+def tensors(model: Transformer) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint by name, one of each tied group; BOS is their padding, and so comes last."""
+    settings = model.settings
+    order = sines_first(settings.width) if settings.position == "sinusoidal" else None
+    state = model.state_dict()
+    result = {key: reordered(state[name], stream_axes(name), order) for name, key in layer_names(settings).items()}
+    embeddings = {side: _moved(state[f"{side}_embedding.tokens.weight"]) for side in SIDES}
+    if settings.share_embeddings == "all":
+        result[SHARED] = reordered(embeddings["target"], (1,), order)
+    else:
+        result |= {
+            f"model.{stack}.embed_tokens.weight": reordered(embeddings[side], (1,), order)
+            for side, stack in SIDES.items()
+        }
+    if settings.share_embeddings == "none":
+        result[LM_HEAD] = reordered(_moved(model.to_logits.weight), (1,), order)
+    bias = torch.zeros(len(model.to_logits.weight)) if model.to_logits.bias is None else model.to_logits.bias.detach()
+    result[BIAS] = _moved(bias)[None]
+    for side, stack in SIDES.items():
+        table = state.get(f"{side}_embedding.positions.table")
+        result[f"model.{stack}.embed_positions.weight"] = (
+            sinusoids(POSITIONS, settings.width) if table is None else table
+        )
+    return result
+
+
+def _moved(rows: Tensor) -> Tensor:
+    """Return rows by id in the order of `_ids`.
+
+    EOS, UNK, PAD, the pieces, and BOS, from which their decoder starts, at the end.
+    """
+    return rows.detach()[torch.tensor([EOS, UNK, PAD, *range(SPECIALS, len(rows)), BOS])]
+
+
+def _ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return the vocabulary: pieces in the order of `_moved`. PAD of ours has a name that no text has."""
+    own = cast(SubwordTokenizer, tokenizer)
+    pieces = [own.name(token) for token in range(SPECIALS, own.size)]
+    unused = "<unused 0>"
+    while unused in pieces:
+        unused = f"<{unused}>"
+    names = [NAMES[EOS], NAMES[UNK], unused, *pieces, PAD_PIECE]
+    return {piece: token for token, piece in enumerate(names)}
+
+
+def _files(run: Run) -> dict[str, Mapping[str, Any]]:
+    settings = cast(TransformerSettings, run.config.model)
+    sizes = {side: run.tokenizers[side].size for side in SIDES}
+    ids = {side: _ids(run.tokenizers[side]) for side in SIDES}
+    is_separate = settings.share_embeddings != "all"
+    special = {
+        "pad_token_id": sizes["target"] - 1,
+        "decoder_start_token_id": sizes["target"] - 1,
+        "eos_token_id": 0,
+        "bos_token_id": None,
+    }
+    stacks = {
+        f"{stack}_{name}": value
+        for stack in SIDES.values()
+        for name, value in (("attention_heads", settings.heads), ("ffn_dim", settings.feed_forward))
+    }
+    config = {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "d_model": settings.width,
+        "encoder_layers": settings.encoder_layers,
+        "decoder_layers": settings.decoder_layers,
+        "activation_function": SWISH.get(settings.activation, settings.activation),
+        "scale_embedding": settings.scale_embeddings,
+        "max_position_embeddings": settings.maximum_length if settings.position == "learned" else POSITIONS,
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "vocab_size": sizes["source"],
+        "decoder_vocab_size": sizes["target"],
+        "share_encoder_decoder_embeddings": not is_separate,
+        "tie_word_embeddings": settings.share_embeddings != "none",
+        **special,
+        **stacks,
+    }
+    # PAD and BOS of ours are never written
+    generation = special | {"bad_words_ids": [[2], [sizes["target"] - 1]], "num_beams": 1}
+    tokenizer = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": is_separate,
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
+    files: dict[str, Mapping[str, Any]] = {
+        "config.json": config,
+        "generation_config.json": generation,
+        "tokenizer_config.json": tokenizer | {"pad_token": PAD_PIECE},
+        "vocab.json": ids["source"],
+    }
+    return files | ({"target_vocab.json": ids["target"]} if is_separate else {})

@@ -1,0 +1,188 @@
+"""ONNX: two graphs in place of a model, under our own search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attent.errors import ArgumentError, RunError
+from attent.formats import onnx_graphs
+from attent.formats.manifest import Manifest, package
+from attent.formats.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS
+from attent.models.model import EncoderDecoder, Memory
+from attent.runs.config import version_of
+from attent.runs.folder import Run
+from attent.tasks.dates.checks import InputCheck
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import Tokenizer
+from attent.types import Features, Lengths, Tokens
+
+NAME = "onnx"
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+Arrays = dict[str, np.ndarray]
+
+
+def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manifest:
+    """Write a run's model into a folder as two graphs, and return the manifest to be written.
+
+    Args:
+        run: of any model.
+        name: of the run, for messages.
+        folder: an empty folder.
+        quantization: must be None.
+
+    Raises:
+        ArgumentError: `quantization` is not None.
+        AttentError: a package is not installed, or the model cannot be traced.
+    """
+    if quantization is not None:
+        raise ArgumentError(f"{name} is written as ONNX in float32 alone; quantization is for --to ctranslate2")
+    package("onnxruntime", "onnxruntime", NAME)
+    manifest = Manifest(engine=NAME, run={}, longest=run.model.longest, state=onnx_graphs.write(run, folder))
+    manifest.versions.update({name: version_of(name) for name in PACKAGES})
+    return manifest
+
+
+@dataclass(frozen=True)
+class OnnxState:
+    """Immutable decoder state: arrays, and row indices into them.
+
+    A step gathers the rows and computes equal ones once: a batch is filled up with repeated rows, and
+    the hypotheses of a beam begin as one.
+
+    Args:
+        tensors: the graphs' state by name.
+        written: row indices into the tensors of the target side, (B,).
+        source: row indices into the tensors of the source side, (B,).
+        logits: after BOS, before the first step, (n, V).
+    """
+
+    tensors: Arrays
+    written: np.ndarray
+    source: np.ndarray
+    logits: np.ndarray | None = None
+
+    def select(self, rows: Tensor) -> OnnxState:
+        """Return the state of these rows, in this order; a row may be named twice."""
+        return replace(self, written=self.written[rows.numpy()], source=self.source[rows.numpy()])
+
+    def reorder(self, rows: Tensor) -> OnnxState:
+        """Return the state in which each row continues another row of the same source."""
+        return replace(self, written=self.written[rows.numpy()])
+
+
+class OnnxModel(EncoderDecoder[OnnxState]):
+    """Two graphs as a model: it keeps the contract of `attent.models.model`, with logits for features.
+
+    Args:
+        folder: an export.
+        manifest: its manifest.
+
+    Raises:
+        AttentError: onnxruntime is not installed.
+        RunError: the export cannot be read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        super().__init__()
+        runtime = package("onnxruntime", "onnxruntime", NAME)
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        try:
+            self._encoder, self._step = (
+                runtime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+                for name in (ENCODER, STEP)
+            )
+        except Exception as error:
+            # the errors of onnxruntime have no common base class
+            raise RunError(f"{folder} is damaged: {str(error).splitlines()[0]}") from error
+        self._longest = manifest.longest
+        self._written = [tensor.name for tensor in manifest.state if tensor.side == "written"]
+        self._source = [tensor.name for tensor in manifest.state if tensor.side == "source"]
+        self._names = [tensor.name for tensor in manifest.state]
+        self._changed = [tensor.name for tensor in manifest.state if not tensor.is_constant]
+        # a graph has no input for a tensor that it does not use
+        self._inputs = [tensor.name for tensor in self._step.get_inputs() if tensor.name != TOKENS]
+        self._outputs = [LOGITS, *(AFTER + name for name in self._changed)]
+
+    @property
+    def longest(self) -> int | None:
+        """Return the most tokens of a sequence, padding included; None if there is no limit."""
+        return self._longest
+
+    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
+        """Return the source itself: the graph that encodes it also computes the first step."""
+        return Memory(source, lengths)
+
+    def decode(self, memory: Memory, tokens: Tokens) -> Features:
+        """Return the logits after BOS and the target up to each token, computed step by step."""
+        state = self.start(memory)
+        steps = []
+        for column in tokens.unbind(1):
+            logits, state = self.step(state, column)
+            steps.append(logits)
+        return torch.stack(steps, 1)
+
+    def start(self, memory: Memory) -> OnnxState:
+        """Return the state before the first token, with the logits after BOS."""
+        source, lengths = memory.features.numpy(), memory.lengths.numpy()
+        # a filled-up batch ends in equal rows: encode one of them
+        differ = np.flatnonzero((source != source[-1:]).any(1) | (lengths != lengths[-1:]))
+        count = int(differ[-1]) + 2 if len(differ) else 1
+        logits, *tensors = self._encoder.run([LOGITS, *self._names], {SOURCE: source[:count], LENGTHS: lengths[:count]})
+        rows = np.minimum(np.arange(len(source)), count - 1)
+        return OnnxState(dict(zip(self._names, tensors, strict=True)), rows, rows, logits)
+
+    def step(self, state: OnnxState, tokens: Tensor) -> tuple[Tensor, OnnxState]:
+        """Return the logits (B, V) after one more token (B,), and the state that includes it."""
+        if state.logits is not None:
+            return torch.from_numpy(state.logits[state.written]), replace(state, logits=None)
+        ids = tokens.numpy()
+        first, rows = _distinct(state.written, ids)
+        tensors = dict(state.tensors)
+        for names, indices in ((self._written, state.written[first]), (self._source, state.source[first])):
+            _take(tensors, names, indices)
+        feeds = {name: tensors[name] for name in self._inputs}
+        logits, *changed = self._step.run(self._outputs, feeds | {TOKENS: ids[first]})
+        tensors.update(zip(self._changed, changed, strict=True))
+        return torch.from_numpy(logits if len(logits) == len(ids) else logits[rows]), OnnxState(tensors, rows, rows)
+
+    def output(self, features: Tensor) -> Tensor:
+        """Return the logits that the graphs have computed."""
+        return features
+
+
+def _distinct(parents: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first row of each distinct (parent, token), in order, and the index of every row's pair among them."""
+    first: dict[tuple[int, int], int] = {}
+    pairs = list(zip(parents.tolist(), tokens.tolist(), strict=True))
+    for row, pair in enumerate(pairs):
+        first.setdefault(pair, row)
+    index = {pair: number for number, pair in enumerate(first)}
+    return np.fromiter(first.values(), np.int64), np.array([index[pair] for pair in pairs])
+
+
+def _take(tensors: Arrays, names: Sequence[str], rows: np.ndarray) -> None:
+    """Select rows of some tensors, unless these are all their rows in order."""
+    if not names or (len(rows) == len(tensors[names[0]]) and (rows == np.arange(len(rows))).all()):
+        return
+    for name in names:
+        tensors[name] = tensors[name][rows]
+
+
+def load(
+    folder: Path,
+    manifest: Manifest,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    input_check: InputCheck | None = None,
+) -> Translator:
+    """Load an export: our own search over its graphs, which have no attention maps."""
+    return Translator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)

@@ -1,0 +1,253 @@
+"""A translator as two ONNX graphs: from the source to the first token's logits, and one step further.
+
+    encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after BOS, state
+    step.onnx      tokens (B,), state            →  logits (B, V), changed parts of the state
+
+The state is passed between them, a tensor for each part. What every step needs of the source, such as the memory's
+keys, is computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first
+step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from attent.errors import AttentError, needs
+from attent.formats.manifest import StateSide, StateTensor
+from attent.formats.onnx_tracing import tracing, translations
+from attent.models.model import EncoderDecoder
+from attent.runs.folder import Run
+from attent.text.tokenizer import BOS
+
+S = TypeVar("S")
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+SOURCE, LENGTHS, TOKENS, LOGITS = "source", "lengths", "tokens", "logits"
+# The prefix of the names of tensors that a step returns.
+AFTER = "after."
+# Two values of each size, to see which axes depend on it; all pairs differ.
+TRACE_SIZES = {"rows": (3, 5), "source_length": (4, 6), "written": (2, 3)}
+LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
+
+
+class EncoderGraph(nn.Module):
+    """The first graph: from the source to the first logits."""
+
+    def __init__(self, model: EncoderDecoder[Any]) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        """Return the logits after BOS, (B, V), and every tensor of the state."""
+        state = self.model.start(self.model.encode(source, lengths))
+        features, state = self.model.step(state, torch.full_like(lengths, BOS))
+        return self.model.output(features), *(tensor for _, tensor in flatten_state(state))
+
+
+class StepGraph(nn.Module):
+    """The second graph: one step.
+
+    Args:
+        model: the model.
+        like: a state of the same structure.
+        is_changed: True for each of the state's tensors that a step changes.
+    """
+
+    def __init__(self, model: EncoderDecoder[Any], like: Any, is_changed: list[bool]) -> None:
+        super().__init__()
+        self.model, self.like, self.is_changed = model, like, is_changed
+
+    def forward(self, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """Return the logits (B, V) after one more token (B,), and the changed tensors of the state."""
+        features, after = self.model.step(unflatten_state(self.like, iter(state)), tokens)
+        changed = (tensor for (_, tensor), new in zip(flatten_state(after), self.is_changed, strict=True) if new)
+        return self.model.output(features), *changed
+
+
+@dataclass(frozen=True)
+class TraceInputs:
+    """Inputs to trace a model with: a source, its lengths, tokens, and the state after some steps."""
+
+    source: Tensor
+    lengths: Tensor
+    tokens: Tensor
+    state: Any
+
+    @classmethod
+    def of(cls, run: Run, index: int) -> TraceInputs:
+        """Make inputs of the first or the second of `TRACE_SIZES`."""
+        rows, length, steps = (sizes[index] for sizes in TRACE_SIZES.values())
+        generator = torch.Generator().manual_seed(0)
+        source = torch.randint(run.source_tokenizer.size, (rows, length), generator=generator)
+        tokens = torch.randint(run.target_tokenizer.size, (rows,), generator=generator)
+        lengths = length - torch.arange(rows) % 2
+        state = run.model.start(run.model.encode(source, lengths))
+        for _ in range(steps):
+            _, state = run.model.step(state, tokens)
+        return cls(source, lengths, tokens, state)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Return the state's tensors."""
+        return [tensor for _, tensor in flatten_state(self.state)]
+
+
+def write(run: Run, folder: Path) -> list[StateTensor]:
+    """Write both graphs of a run's model into a folder.
+
+    Returns:
+        The state's tensors, in the order of the graphs.
+
+    Raises:
+        AttentError: the model cannot be traced, or a part of it has no counterpart in ONNX.
+    """
+    with torch.no_grad(), tracing():
+        first, second = TraceInputs.of(run, 0), TraceInputs.of(run, 1)
+        named = [_axes(*shapes) for shapes in zip(first.tensors, second.tensors, strict=True)]
+        parts = _state_tensors(run.model, first, named)
+        # learned positions limit the length
+        dims = {name: torch.export.Dim(name, max=None if name == "rows" else run.model.longest) for name in TRACE_SIZES}
+        names, rows = [part.name for part in parts], {0: dims["rows"]}
+        export_graph(
+            EncoderGraph(run.model),
+            (first.source, first.lengths),
+            ({**rows, 1: dims["source_length"]}, rows),
+            [SOURCE, LENGTHS],
+            [LOGITS, *names],
+            folder / ENCODER,
+        )
+        export_graph(
+            StepGraph(run.model, first.state, [not part.is_constant for part in parts]),
+            (first.tokens, *(tensor.contiguous() for tensor in first.tensors)),
+            (rows, tuple({axis: dims[name] for axis, name in axes.items()} for axes in named)),
+            [TOKENS, *names],
+            [LOGITS, *(AFTER + part.name for part in parts if not part.is_constant)],
+            folder / STEP,
+        )
+    return parts
+
+
+def _state_tensors(model: EncoderDecoder[Any], example: TraceInputs, named: list[dict[int, str]]) -> list[StateTensor]:
+    """Find by trial the tensors of the state that a search reorders, and those that a step leaves unchanged."""
+    _, after = model.step(example.state, example.tokens)
+    reordered = example.state.reorder(torch.arange(len(example.tokens)).flip(0))
+    parts: list[StateTensor] = []
+    for (name, tensor), (_, moved), (_, new), axes in zip(
+        flatten_state(example.state), flatten_state(reordered), flatten_state(after), named, strict=True
+    ):
+        side: StateSide = "neither" if axes.get(0) != "rows" else "source" if moved is tensor else "written"
+        parts.append(StateTensor(name=name, side=side, is_constant=new is tensor))
+    return parts
+
+
+def _axes(first: Tensor, second: Tensor) -> dict[int, str]:
+    """Return the names of the axes whose sizes differ between the two traces."""
+    names = {sizes: name for name, sizes in TRACE_SIZES.items()}
+    return {
+        axis: names[pair] for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair[0] != pair[1]
+    }
+
+
+@needs("this needs ONNX", "onnx")
+def export_graph(
+    module: nn.Module,
+    arguments: tuple[Tensor, ...],
+    axes: tuple[Any, ...],
+    inputs: list[str],
+    outputs: list[str],
+    file: Path,
+) -> None:
+    """Trace a module, and write it as ONNX.
+
+    Args:
+        module: to trace, put into evaluation mode.
+        arguments: example inputs.
+        axes: for each of them, the sizes that vary.
+        inputs: names of the inputs.
+        outputs: names of the outputs.
+        file: to write.
+
+    Raises:
+        AttentError: it cannot be traced, or a part of it has no counterpart in ONNX.
+    """
+    try:
+        with _quiet():
+            # traced here: the exporter itself would silently fix sizes that cannot be dynamic
+            graph = torch.export.export(
+                module.eval(),
+                arguments,
+                dynamic_shapes=axes,
+                # facts on sizes that cannot be proved, such as min(2n, n) = n, are assumed
+                prefer_deferred_runtime_asserts_over_guards=True,
+            )
+            program = torch.onnx.export(
+                graph,
+                dynamo=True,
+                verbose=False,
+                # for the names of the axes
+                dynamic_shapes=axes,
+                input_names=inputs,
+                output_names=outputs,
+                custom_translation_table=translations(),
+            )
+        assert program is not None
+        program.save(file)
+    except (RuntimeError, ValueError, NotImplementedError, torch.onnx.errors.OnnxExporterError) as error:
+        raise AttentError(f"this model cannot be written as ONNX: {str(error).splitlines()[0]}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter's log."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def flatten_state(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
+    """Return every tensor in a state with its path, in order; an int becomes a tensor (1,).
+
+    Args:
+        state: nested dataclasses and tuples, named or not, of tensors, ints and None.
+        name: of the state itself.
+    """
+    if state is None:
+        return []
+    if isinstance(state, Tensor):
+        return [(name, state)]
+    if isinstance(state, int | torch.SymInt):
+        return [(name, torch.full((1,), cast(int, state), dtype=torch.int64))]
+    return [item for field, value in _fields(state) for item in flatten_state(value, f"{name}.{field}")]
+
+
+def unflatten_state(like: S, tensors: Iterator[Tensor]) -> S:
+    """Return a state of the same structure with other tensors, in the order of `flatten_state`."""
+    if like is None:
+        return like
+    if isinstance(like, Tensor | int | torch.SymInt):
+        return next(tensors)  # pyright: ignore[reportReturnType]
+    values = [unflatten_state(value, tensors) for _, value in _fields(like)]
+    return like.__class__(values) if type(like) is tuple else like.__class__(*values)
+
+
+def _fields(state: Any) -> list[tuple[str, Any]]:
+    if dataclasses.is_dataclass(state):
+        return [(field.name, getattr(state, field.name)) for field in dataclasses.fields(state)]
+    return list(zip(getattr(state, "_fields", map(str, range(len(state)))), state, strict=True))

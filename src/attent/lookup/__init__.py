@@ -1,0 +1,1 @@
+"""Look-up in a database and regression: attention without a model."""

@@ -1,0 +1,205 @@
+"""lookup(): query a database for equal keys, for the nearest key, or softly for similar keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attent.attention.arguments import prepare
+from attent.attention.attend import attend
+from attent.attention.base import Score
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.scores.gaussian import Gaussian
+from attent.errors import ArgumentError, ShapeError, check_known, refuse
+from attent.lookup.answer import Answer
+from attent.lookup.entries import Entries, common_kind, numeric_values, read_database, to_hashable
+from attent.lookup.matching import Equal, StringScore, TrigramCosine
+
+Method = Literal["exact", "nearest", "soft"]
+AnyScore = str | Score | nn.Module | Callable[..., Any]
+# For cosines from 0 to 1: a string of cosine 0.5 counts e⁻⁵ times as much as an equal one.
+TEMPERATURE = 0.1
+
+
+def lookup(
+    queries: Any,
+    keys: Any,
+    values: Any = None,
+    *,
+    method: Method = "exact",
+    bandwidth: float | Sequence[float] | None = None,
+    score: AnyScore | None = None,
+    temperature: float | None = None,
+    inverse: bool = False,
+) -> Answer:
+    """Query the database D = {(k₁, v₁) … (kₙ, vₙ)}: Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query.
+
+    - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal
+      key is missing.
+    - "nearest": the key of highest score has all the weight, the first of equals (the normalizer `hard`).
+    - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya
+      and Watson 1964.
+
+    Args:
+        queries: a number, a date, a string, a vector, or a sequence of them; with "exact" any hashable things.
+        keys: the keys, of the same kind; or a dict, or a pandas Series, of keys and values. A date equals midnight of
+            its day.
+        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not
+            given with a dict, nor where the index of a Series is to be the keys.
+        method: "exact", "nearest" or "soft".
+        bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth
+            counts e^(−1/2) times as much as an equal one. Required with "soft".
+        score: unless "exact": for numbers and dates any score of `attend` instead of the Gaussian; for strings a
+            function (query, key) → number instead of the cosine of their character trigrams.
+        temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
+        inverse: look up the keys of values.
+
+    Returns:
+        An Answer: `values`, `weights`, `distribution`, `votes`, `missing`.
+
+    Raises:
+        ArgumentError: entries of different kinds, numbers that are not finite where a distance or a mean needs them, or
+            arguments that do not go together.
+        ShapeError: not as many values as keys, or vectors of different widths.
+        UnknownNameError: an unknown method.
+
+    Example:
+        >>> print(attent.lookup(["ann", "zoe"], {"ann": "physics", "bob": "maths"}))
+        ann → physics 1.00
+        zoe → missing: no such key
+    """
+    check_known("lookup method", str(method), get_args(Method))
+    query_entries, key_entries, values = read_database(queries, keys, values, inverse=inverse)
+    kind = common_kind(query_entries, key_entries)
+    _check_options(method, kind, bandwidth, score, temperature)
+    numbers = numeric_values(values)
+    mask = Equal.of(query_entries.items, key_entries.items) if method == "exact" else None
+    if mask is not None:
+        query, key, score = *_zeros(query_entries, key_entries), "dot"
+    elif kind == "strings":
+        query, key, score = _strings(query_entries, key_entries, method, score, temperature)
+    else:
+        query, key, score = _vectors(query_entries, key_entries, bandwidth, score)
+    has_match = torch.full((len(query_entries),), len(key_entries) > 0) if mask is None else mask.has_match
+    options: dict[str, Any] = {"score": score, "normalizer": "hard" if method == "nearest" else "softmax", "mask": mask}
+    if numbers is None:
+        mean, weights = None, AttentionMap.of(prepare(query, key, key, **options))
+    else:
+        shape = numbers.shape[1:]
+        mean, weights = attend(
+            query,
+            key,
+            numbers.reshape(len(numbers), math.prod(shape)),
+            **options,
+            implementation="tiled",
+            return_map=True,
+        )
+        mean = mean.masked_fill(~has_match[:, None], torch.nan).reshape(len(query_entries), *shape)
+    return Answer(query_entries.items, key_entries.items, tuple(map(to_hashable, values)), weights, has_match, mean)
+
+
+def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:
+    """Return queries and keys of which every score is 0."""
+    return torch.zeros(len(queries), 1, dtype=torch.float64), torch.zeros(len(keys), 1, dtype=torch.float64)
+
+
+def _strings(
+    queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None
+) -> tuple[Tensor, Tensor, Score]:
+    """Return queries and keys as indices of their distinct strings, and the score of these."""
+    index = {text: number for number, text in enumerate(dict.fromkeys((*queries.items, *keys.items)))}
+    query, key = (
+        torch.tensor([index[text] for text in side.items], dtype=torch.float64).reshape(-1, 1)
+        for side in (queries, keys)
+    )
+    is_nearest = method == "nearest"
+    if is_nearest or temperature is None:
+        temperature = 1.0 if is_nearest else TEMPERATURE
+    if score is not None:
+        return query, key, StringScore(list(index), score, temperature)
+    # among keys with the same trigrams, such as those that differ in letter case, an equal one is the nearest
+    return query, key, TrigramCosine(list(index), temperature, equal=1.0 if is_nearest else 0.0)
+
+
+def _vectors(
+    queries: Entries, keys: Entries, bandwidth: float | Sequence[float] | None, score: AnyScore | None
+) -> tuple[Tensor, Tensor, AnyScore]:
+    """Return queries and keys as vectors, and their score."""
+    query, key = queries.features(), keys.features()
+    if len(query) and len(key) and query.shape[1] != key.shape[1]:
+        raise ShapeError(
+            f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers"
+        )
+    if not len(query) or not len(key):
+        query, key = _zeros(queries, keys)
+    # the lowered form of a Gaussian rounds where keys lie far apart, and would confuse the nearest key with one nearly
+    # as near
+    return query, key, Gaussian(_checked_bandwidth(bandwidth, key.shape[1])).forward if score is None else score
+
+
+def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) -> float | list[float]:
+    """Return a bandwidth in the form that Gaussian takes."""
+    try:
+        numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
+    except (TypeError, ValueError, RuntimeError):
+        numbers = torch.tensor(torch.nan)
+    if (
+        numbers.dim() > 1
+        or numbers.numel() not in (1, width)
+        or not bool((torch.isfinite(numbers) & (numbers > 0)).all())
+    ):
+        raise ArgumentError(f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}")
+    return numbers.tolist()
+
+
+def _check_options(method: Method, kind: str | None, bandwidth: object, score: object, temperature: object) -> None:
+    """Raise ArgumentError where options do not go together."""
+    options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
+    names = [name for name, value in options.items() if value is not None]
+    is_numeric, is_function = (
+        kind in ("numbers", "dates", "vectors"),
+        callable(score) and not isinstance(score, nn.Module),
+    )
+    is_valid_temperature = isinstance(temperature, int | float) and 0 < temperature < math.inf
+    refuse(
+        (
+            method == "exact" and names,
+            f'{" and ".join(names)} is for method="nearest" or method="soft"; an exact lookup compares by equality',
+        ),
+        (
+            method != "exact" and kind == "things",
+            (
+                'only numbers, dates, vectors and strings can be similar; other things compare by method="exact", not '
+                f"{method!r}"
+            ),
+        ),
+        (kind == "strings" and bandwidth is not None, "bandwidth is for numbers and dates; strings have a temperature"),
+        (
+            kind == "strings" and score is not None and not is_function,
+            f"a score of strings must be a function (query, key) → number, got {score!r}",
+        ),
+        (
+            temperature is not None and (is_numeric or method == "nearest"),
+            'temperature is for strings with method="soft"',
+        ),
+        (
+            temperature is not None and not is_valid_temperature,
+            f"temperature must be a number > 0, got {temperature!r}",
+        ),
+        (
+            bandwidth is not None and score is not None,
+            "bandwidth is for the Gaussian, and score replaces it: give one of them",
+        ),
+        (
+            method == "soft" and is_numeric and bandwidth is None and score is None,
+            (
+                f'method="soft" needs a bandwidth, in {"days" if kind == "dates" else "the unit of the keys"}, such as '
+                "bandwidth=0.1"
+            ),
+        ),
+    )

@@ -1,0 +1,354 @@
+"""Beam search, greedy search and sampling, on any model that keeps the contract of `attent.models.model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attent.models.model import EncoderDecoder
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
+from attent.ops.search import Limits
+from attent.ops.search import search as packed_search
+from attent.search.constraints import Constraints
+from attent.search.settings import GREEDY, LengthForm, SearchSettings
+from attent.text.batches import ROW_MULTIPLE, round_up
+from attent.text.tokenizer import BOS, EOS, PAD
+from attent.types import Lengths, Tokens
+
+# The largest limit in tokens for which the compiled library searches: it takes tables of all positions.
+LONGEST_PACKED = 4096
+
+# (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V),
+# (S, C) each.
+Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation as tokens.
+
+        score(Y) = log P(Y | X) / lp(Y)
+
+    Source: Wu et al. (2016), equation 14, arXiv 1609.08144 (here without the coverage penalty).
+
+    Args:
+        tokens: the target, without BOS and EOS.
+        log_probability: log P(Y | X) of the model itself, EOS included, in nats; constraints, temperature and filters
+            do not change it.
+        length_penalty: lp(Y), 1 or more.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    length_penalty: float
+
+    @property
+    def score(self) -> float:
+        """Return the number that hypotheses are ranked by; higher is better."""
+        return self.log_probability / self.length_penalty
+
+
+@dataclass(frozen=True)
+class Translation(Hypothesis):
+    """A hypothesis and the text of its tokens."""
+
+    text: str
+
+
+def length_penalty(length: int, alpha: float, form: LengthForm = "wu") -> float:
+    """Return the divisor of a log-probability that keeps short translations from winning.
+
+    lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α. Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
+
+    Args:
+        length: |Y|, the number of tokens, EOS included.
+        alpha: 0 for no penalty.
+        form: "wu", or "length" for |Y|^α.
+    """
+    return (length if form == "length" else (5 + length) / 6) ** alpha
+
+
+@lru_cache(maxsize=64)
+def _length_penalties(longest: int, alpha: float, form: LengthForm) -> tuple[float, ...]:
+    """Return the length penalties of 0, 1, … up to `longest` tokens."""
+    return tuple(length_penalty(length, alpha, form) for length in range(longest + 1))
+
+
+@torch.inference_mode()
+def search(
+    model: EncoderDecoder[Any],
+    source: Tokens,
+    lengths: Lengths,
+    constraints: Constraints,
+    settings: SearchSettings = GREEDY,
+    choose: Choice | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch: continue every hypothesis until EOS.
+
+    Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the
+    model computes each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where
+    hypotheses are too few). Where the model has a packed decoder, the compiled library takes the steps of `_search`,
+    and finds the same, bit for bit.
+
+    Args:
+        model: in evaluation mode.
+        source: right-padded sources, (B, Tk).
+        lengths: tokens of each source without padding, (B,).
+        constraints: of each source's translations.
+        settings: of the search.
+        choose: picks the next tokens, such as a `TokenSampler`; beam search by default.
+
+    Returns:
+        The n_best hypotheses of each source, the highest score first; fewer if the search has no more.
+    """
+    if not len(source):
+        return []
+    longest, decoder = int(constraints.limits.max()), None
+    if choose is None and not settings.sample and not constraints.no_repeat_ngram and longest <= LONGEST_PACKED:
+        decoder = model.packed_decoder(source, lengths, longest + 1)
+    if decoder is None:
+        return _search(model, source, lengths, constraints, settings, choose)
+    penalties = _length_penalties(longest + 1, settings.length_penalty, settings.length_form)
+    limits = Limits(
+        constraints.limits, constraints.prefixes, constraints.minimum_length, penalties, constraints.prompt_length
+    )
+    ended = packed_search(decoder, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
+    return [[Hypothesis(tuple(tokens), total, penalties[len(tokens) + 1]) for tokens, total in best] for best in ended]
+
+
+def _search(
+    model: EncoderDecoder[Any],
+    source: Tokens,
+    lengths: Lengths,
+    constraints: Constraints,
+    settings: SearchSettings,
+    choose: Choice | None,
+) -> list[list[Hypothesis]]:
+    """`search`, step by step: the specification."""
+    copies = settings.n_best if settings.sample else 1
+    n_best, beam = settings.n_best // copies, settings.beam
+    alpha, form = settings.length_penalty, settings.length_form
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
+    limits = constraints.limits.repeat_interleave(copies).tolist()
+    multiple = 1 if model.batch_invariant else ROW_MULTIPLE
+    # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal
+    # to it.
+    sentence_index = np.arange(len(finished))
+    scores = np.full((len(sentence_index), beam), -np.inf, np.float32)
+    scores[:, 0] = 0
+    encoded_rows = _fill_up(np.arange(len(source)), multiple).to(source.device)
+    rows = _fill_up(sentence_index.repeat(beam) // copies, multiple).to(source.device)
+    state = model.start(model.encode(source[encoded_rows], lengths[encoded_rows])).select(rows)
+    constraints = constraints.select(rows)
+    written = rows.new_empty(len(rows), 0)
+    tokens = torch.full_like(rows, BOS)
+    while True:
+        features, state = model.step(state, tokens)
+        # numbers this few are faster to sort on the CPU
+        totals, parents, next_tokens = _next_hypotheses(
+            model.output(features), scores, constraints, written, choose, sentence_index
+        )
+        is_eos = next_tokens == EOS
+        penalty = length_penalty(written.shape[1] + 1, alpha, form)
+        endings = [
+            (sentence_index[group], parents[group, rank], float(totals[group, rank]))
+            for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
+            if len(best := finished[sentence_index[group]]) < n_best
+            or float(totals[group, rank]) / penalty > best[-1].score
+        ]
+        if endings:
+            prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
+            for (sentence, _, total), prefix in zip(endings, prefixes, strict=True):
+                finished[sentence] = _best([*finished[sentence], Hypothesis(tuple(prefix), total, penalty)], n_best)
+        if beam > 1:
+            order = is_eos.argsort(axis=1, kind="stable")[:, :beam] + is_eos.shape[1] * np.arange(len(is_eos))[:, None]
+            next_tokens, parents, totals, is_eos = (
+                array.take(order) for array in (next_tokens, parents, totals, is_eos)
+            )
+        scores = np.where(is_eos, np.float32(-np.inf), totals)
+        active = [
+            index
+            for index, (sentence, best_score) in enumerate(
+                zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True)
+            )
+            # a sentence that neither has a hypothesis nor ran out of continuations goes on
+            if (not finished[sentence] and best_score > -np.inf)
+            or not is_finished(
+                finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=alpha, form=form
+            )
+        ]
+        if not active:
+            break
+        if is_smaller := round_up(len(active) * beam, multiple) < len(tokens):
+            sentence_index, scores, next_tokens, parents = (
+                sentence_index[active],
+                scores[active],
+                next_tokens[active],
+                parents[active],
+            )
+        elif len(active) < len(sentence_index):
+            # finished sentences that only fill up the batch cannot produce hypotheses any more
+            scores[np.delete(np.arange(len(sentence_index)), active)] = -np.inf
+        tokens = _fill_up(next_tokens.ravel(), multiple).to(source.device)
+        parent_rows = _fill_up(parents.ravel(), multiple)
+        if is_smaller:
+            rows = parent_rows.to(source.device)
+            state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
+        elif beam > 1 and not torch.equal(parent_rows, torch.arange(len(parent_rows))):
+            rows = parent_rows.to(source.device)
+            # hypotheses move within their own sentence, whose rows all have the same source
+            state, written = state.reorder(rows), written[rows]
+        written = torch.cat((written, tokens[:, None]), 1)
+    return [
+        _best([hypothesis for copy in finished[first : first + copies] for hypothesis in copy], settings.n_best)
+        for first in range(0, len(finished), copies)
+    ]
+
+
+def _next_hypotheses(
+    logits: Tensor,
+    scores: np.ndarray,
+    constraints: Constraints,
+    written: Tensor,
+    choose: Choice | None,
+    sentence_index: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the scores of each sentence's next hypotheses, the rows they continue, and new tokens, (S, C) each."""
+    (sentences, beam), step = scores.shape, written.shape[1]
+    logits, scores_before = logits.float(), torch.from_numpy(scores).to(logits.device)
+    if choose is None and constraints.is_unconstrained(step):
+        totals, indices = beam_topk_of_logits(
+            scores_before, logits[: sentences * beam].unflatten(0, (-1, beam)), (PAD, BOS), EOS
+        )
+    else:
+        log_probs = constraints.apply_(log_softmax(logits), written)  # (R, V)
+        log_probs = log_probs[: sentences * beam].unflatten(0, (-1, beam))  # (S, K, V)
+        if choose is None:
+            totals, indices = beam_topk(scores_before, log_probs)
+        else:
+            totals, indices = choose(scores_before, log_probs, torch.from_numpy(sentence_index).to(logits.device), step)
+    parents, tokens = np.divmod(indices.cpu().numpy(), logits.shape[-1])
+    return totals.cpu().numpy(), parents + beam * np.arange(sentences)[:, None], tokens
+
+
+def _fill_up(rows: np.ndarray, multiple: int) -> Tensor:
+    """Repeat the last row until the number of rows is a multiple of `multiple`."""
+    return torch.from_numpy(np.pad(rows, (0, padding), "edge") if (padding := -len(rows) % multiple) else rows)
+
+
+def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return at most `count` hypotheses, the highest score first."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
+
+
+def is_finished(
+    finished: Sequence[Hypothesis],
+    best_running_log_prob: float,
+    max_tokens: int,
+    *,
+    beam: int,
+    n_best: int,
+    alpha: float,
+    form: LengthForm = "wu",
+) -> bool:
+    """Return whether no running hypothesis can become one of a sentence's n_best any more.
+
+    A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation:
+    it never scores above log P / lp(limit + 1).
+
+    Args:
+        finished: the hypotheses that ended with EOS.
+        best_running_log_prob: the highest log-probability of those that did not.
+        max_tokens: the most tokens that the translation may have, without EOS.
+        beam: K; with 1 the first EOS ends the sentence.
+        n_best: hypotheses to return.
+        alpha: of the length penalty.
+        form: of the length penalty.
+    """
+    if best_running_log_prob == -torch.inf:
+        return True
+    if len(finished) < n_best:
+        return False
+    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(
+        max_tokens + 1, alpha, form
+    )
+
+
+@dataclass(frozen=True)
+class TokenSampler:
+    """Draws the next token of each sentence; a `Choice` of `search`.
+
+    Args:
+        uniforms: random numbers in [0, 1), one for each sentence and step, (S, T) float64.
+        temperature, top_k, top_p: as in `SearchSettings`.
+    """
+
+    uniforms: Tensor
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+    def __call__(self, scores: Tensor, log_probs: Tensor, sentence_index: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Draw a token for each sentence.
+
+        Args:
+            scores: log-probabilities of the tokens written so far, (S, 1).
+            log_probs: log-probabilities of the next token, (S, 1, V).
+            sentence_index: the row of `uniforms` for each sentence, (S,).
+            step: the column of `uniforms`.
+
+        Returns:
+            The scores with the drawn token's log-probability added, and the tokens, (S, 1) each.
+        """
+        log_probs = log_probs[:, 0]
+        tokens = draw_tokens(log_probs, self.uniforms[sentence_index, step], self.temperature, self.top_k, self.top_p)[
+            :, None
+        ]
+        return scores + log_probs.gather(1, tokens), tokens
+
+
+def draw_tokens(
+    log_probs: Tensor, uniforms: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
+) -> Tensor:
+    """Draw a token of each row, (S,), by random numbers in [0, 1), (S,); other arguments as for `sampling_probs`."""
+    sums = sampling_probs(log_probs, temperature, top_k, top_p).double().cumsum(-1)
+    heights = uniforms[:, None] * sums[:, -1:]
+    # right=True: a token of probability 0 adds no height and is never drawn
+    return torch.searchsorted(sums, heights, right=True).clamp(max=log_probs.shape[1] - 1)[:, 0]
+
+
+def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
+    """Return the probabilities to draw tokens with, (S, V); each row sums to 1.
+
+    Args:
+        log_probs: log-probabilities, (S, V), −∞ for forbidden tokens.
+        temperature: divides them; below 1 sharpens, above 1 flattens.
+        top_k: keeps the k most probable tokens, and those as probable as the last of them (None: all).
+        top_p: keeps of these the fewest most probable that together have at least this probability.
+    """
+    log_probs = log_probs / temperature
+    if top_k is not None and top_k < log_probs.shape[1]:
+        log_probs = log_probs.masked_fill(log_probs < log_probs.topk(top_k).values[:, -1:], -torch.inf)
+    probs = log_probs.softmax(-1)
+    if top_p < 1:
+        descending, order = probs.sort(dim=-1, descending=True, stable=True)
+        sum_before = descending.double().cumsum(-1) - descending
+        nucleus = torch.zeros_like(probs).scatter(1, order, descending.masked_fill(sum_before >= top_p, 0))
+        probs = nucleus / nucleus.sum(-1, keepdim=True)
+    return probs
+
+
+def uniforms(seed: int, sources: Sequence[Sequence[int]], copies: int, steps: int) -> Tensor:
+    """Return random numbers for `copies` samples of each source, (B · copies, steps).
+
+    The samples of a source are in adjacent rows. The numbers depend on the seed and the source's tokens alone, so
+    neither order nor batch matters.
+    """
+    rows = [np.random.default_rng([seed, copy, *source]).random(steps) for source in sources for copy in range(copies)]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, steps, dtype=torch.float64)

@@ -1,0 +1,298 @@
+"""The application: routes, and what holds for every one of them.
+
+Errors as JSON, headers for web pages, bounds, numbers and the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from attent.documents import FORMATS
+from attent.errors import AttentError
+from attent.server.body import query_parameters, receive_body
+from attent.server.endpoints.documents import DOWNLOAD, DocumentEndpoints
+from attent.server.endpoints.libretranslate import LibreTranslateEndpoints
+from attent.server.endpoints.openai import OpenAIEndpoints
+from attent.server.endpoints.pages import Pages
+from attent.server.errors import RequestError, as_request_error, busy, error_body, stopped
+from attent.server.limits import AddressLimits, Gatekeeper
+from attent.server.metrics import Metrics
+from attent.server.service import TranslationService
+from attent.server.settings import SPARE
+from attent.server.translated_files import TranslatedFiles
+from attent.web_files import static_file
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Value = TypeVar("Value")
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Seconds that a browser remembers that it may ask.
+MAX_AGE = "1728000"
+# Endpoints that machines ask every few seconds: no line of the log.
+QUIET = ("/health", "/ready", "/metrics")
+# Endpoints whose texts go to the queue at once; documents wait for room there.
+TEXTS, OPENAI = "/translate", "/v1/translations"
+QUEUED = (TEXTS, OPENAI)
+DOCUMENT, DETECT = "/translate_file", "/detect"
+# Characters of a path.
+MAX_PATH = 2_000
+# Pages, whose links are relative to their address.
+PAGES = ("/", "/docs")
+Say = Callable[[str], None]
+# Takes in the whole body of a request.
+Read = Callable[[Request], Coroutine[Any, Any, object]]
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before the answer was there."""
+
+
+def application(
+    service: TranslationService, metrics: Metrics, say: Say = lambda line: None, files: TranslatedFiles | None = None
+) -> ASGIApp:
+    """Build the server's application.
+
+    Args:
+        service: translates.
+        metrics: counts.
+        say: writes a line of the log.
+        files: holds translated documents; of the application's own unless given.
+    """
+    settings = service.settings
+    gatekeeper = Gatekeeper(settings)
+    endpoints = LibreTranslateEndpoints(service, gatekeeper, tuple(FORMATS) if settings.has_files else ())
+    documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), endpoints.admit)
+    openai, pages = OpenAIEndpoints(service, endpoints.admit), Pages(settings)
+
+    async def read(request: Request) -> None:
+        # a key comes first: nothing is read of a request whose key is wrong
+        gatekeeper.check_key(request, query_parameters(request, settings))
+        await (documents.read(request) if request.url.path == DOCUMENT else receive_body(request, settings))
+
+    async def health(request: Request) -> dict[str, Any]:
+        return {"status": "ok"}
+
+    async def ready(request: Request) -> Response:
+        is_ready = not service.batcher.is_full
+        return JSONResponse({"status": "ready" if is_ready else "busy"}, 200 if is_ready else 503)
+
+    async def numbers(request: Request) -> Response:
+        token = settings.metrics_token
+        if token is not None and not secrets.compare_digest(
+            request.headers.get("authorization", "").encode(), f"Bearer {token}".encode()
+        ):
+            raise RequestError(401, "Unauthorized", {"WWW-Authenticate": "Bearer"})
+        return PlainTextResponse(metrics.text(), media_type=METRICS_TYPE)
+
+    routes = [
+        _route(TEXTS, endpoints.translate, read),
+        _route(DETECT, endpoints.detect, read),
+        _route("/languages", endpoints.languages),
+        _route("/frontend/settings", endpoints.frontend_settings),
+        _route("/suggest", endpoints.suggest, method="POST"),
+        _route(DOCUMENT, documents.translate_file, read),
+        _route(f"{DOWNLOAD}/{{name}}", documents.download),
+        _route(OPENAI, openai.translations, read),
+        _route("/v1/models", openai.models),
+        _route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", numbers),
+        _route("/spec", pages.spec),
+        Route("/docs", pages.docs),
+        Route("/", pages.index),
+        Route("/web/{name:str}", static_file),
+    ]
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, HTTPException, Exception), _failure))
+    app.router.redirect_slashes = False
+    return Frame(app, service, gatekeeper, metrics, say)
+
+
+def _route(
+    path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], read: Read | None = None, method: str = "GET"
+) -> Route:
+    """Build a route that answers with JSON, or with events.
+
+    One that reads a body, by POST, stops where the client has gone.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        value = await answer(request) if read is None else await _unless_gone(request, answer, read)
+        if isinstance(value, Response):
+            return value
+        return Response(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), media_type="application/json")
+
+    return Route(path, endpoint, methods=[method if read is None else "POST"])
+
+
+async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[Any, Any, Value]], read: Read) -> Value:
+    """Return the answer, or stop computing it once the client has closed its connection."""
+    # read whole, so that the next message says that the client has gone
+    await read(request)
+    answering, is_gone = asyncio.current_task(), False
+    assert answering is not None
+
+    async def cancel_once_gone() -> None:
+        nonlocal is_gone
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        answering.cancel()
+
+    watching = asyncio.create_task(cancel_once_gone())
+    try:
+        return await answer(request)
+    except asyncio.CancelledError:
+        if not is_gone:
+            raise
+        answering.uncancel()
+        raise ClientGoneError from None
+    finally:
+        watching.cancel()
+
+
+class Frame:
+    """ASGI middleware around all routes.
+
+    It refuses translations while the queue is full, bounds each body and those under way together, ignores a slash at
+    the end of a path but of a page's, lets the web pages of the settings' origin ask, counts, and writes the log, in
+    which no text of a request stands unless the settings say so.
+
+    Args:
+        app: the routes.
+        service: whose settings hold.
+        gatekeeper: knows the addresses of clients.
+        metrics: counts.
+        say: writes a line of the log.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: TranslationService, gatekeeper: Gatekeeper, metrics: Metrics, say: Say
+    ) -> None:
+        self.app, self._settings, self._batcher, self._metrics, self._say = (
+            app,
+            service.settings,
+            service.batcher,
+            metrics,
+            say,
+        )
+        settings, self._gatekeeper = service.settings, gatekeeper
+        text, texts = settings.max_text + SPARE, settings.max_texts
+        self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | (
+            {DOCUMENT: settings.max_document} if settings.has_files else {}
+        )
+        # the largest body comes in where there is no other
+        largest = max(self._bounds.values())
+        limits = max(settings.body_limit, largest), max(settings.address_body_limit, largest)
+        self._bodies = AddressLimits(*limits, settings.trusted_proxies)
+        headers = {
+            "Access-Control-Allow-Origin": self._settings.origin,
+            "Access-Control-Allow-Headers": "Authorization, Content-Type",
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Access-Control-Max-Age": MAX_AGE,
+            "X-Content-Type-Options": "nosniff",
+        }
+        # no answer has one of these before
+        self._headers = Headers(headers).raw
+        self._paths = (
+            {route.path for route in app.routes if isinstance(route, Route)}
+            if isinstance(app, Starlette)
+            else set[str]()
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status, size, admitted, address = time.monotonic(), 0, 0, 0, ""
+        path = scope["path"].rstrip("/") or "/"
+        # a path that nobody serves is counted as one, or strangers could fill the memory with names
+        template = f"{path.rpartition('/')[0]}/{{name}}"
+        endpoint = path if path in self._paths else template if template in self._paths else "other"
+        max_body = self._bounds.get(path, SPARE)
+
+        async def framed_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        async def bounded_receive() -> Message:
+            nonlocal size, admitted, address
+            message = await receive()
+            amount = len(message.get("body", b""))
+            size += amount
+            if size > max_body:
+                raise _too_large(max_body)
+            # the first bytes of each are bounded by the number of connections: a short request finds room beside long
+            # ones
+            if (amount := min(amount, size - SPARE)) > 0:
+                address = address or self._gatekeeper.address(Request(scope))
+                if not self._bodies.admit(address, amount):
+                    raise busy(1)
+                admitted += amount
+            return message
+
+        try:
+            if scope["method"] == "OPTIONS":
+                await Response(status_code=200)(scope, bounded_receive, framed_send)
+            elif len(scope["path"]) > MAX_PATH:
+                error = RequestError(414, f"Invalid request: a path may have at most {MAX_PATH:,} characters")
+                await _error_response(path, error)(scope, receive, framed_send)
+            elif endpoint in PAGES and (slashes := len(scope["path"]) - len(path)):
+                # relative too: a proxy may serve the page below a path of its own
+                target = "../" * slashes + path.rpartition("/")[2]
+                await RedirectResponse(target)(scope, bounded_receive, framed_send)
+            elif _content_length(scope) > max_body:
+                # nothing is read of what is too large
+                await _error_response(path, _too_large(max_body))(scope, receive, framed_send)
+            elif endpoint in QUEUED and scope["method"] == "POST" and self._batcher.is_full:
+                # nothing is read either of what finds no room
+                await _error_response(path, self._batcher.refusal())(scope, receive, framed_send)
+            else:
+                await self.app({**scope, "path": path, "raw_path": path.encode()}, bounded_receive, framed_send)
+        except (ClientGoneError, ClientDisconnect):
+            status = 499
+        except asyncio.CancelledError:
+            # by uvicorn, which gives up what is under way some time after SIGTERM and would log the exception
+            if not status:
+                await _error_response(path, stopped())(scope, receive, framed_send)
+        finally:
+            if admitted:
+                self._bodies.release(address, admitted)
+            seconds = time.monotonic() - begin
+            self._metrics.observe_request(endpoint, status, seconds)
+            if self._settings.logs_requests and endpoint not in QUIET:
+                self._say(f"{scope['method']} {endpoint} {status} {1000 * seconds:.1f} ms")
+
+
+def _too_large(max_body: int) -> RequestError:
+    return RequestError(413, f"Invalid request: a request may have at most {max_body:,} bytes")
+
+
+def _content_length(scope: Scope) -> int:
+    """Return the bytes of a body as the client says; 0 if it does not say so."""
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(length[:20]) if length.isdigit() else 0
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    return _error_response(request.url.path, as_request_error(error))
+
+
+def _error_response(path: str, error: RequestError) -> Response:
+    return JSONResponse(error_body(path, error), error.status, headers=error.headers)

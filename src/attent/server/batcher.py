@@ -1,0 +1,297 @@
+"""Sentences of many requests, translated together: one bounded queue, from which threads take batches.
+
+A translation does not depend on its batch, so that whose sentences share one changes no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from attent.server.errors import RequestError, busy
+from attent.server.settings import ServerSettings
+
+# Batches whose seconds the estimate of a wait is made from.
+REMEMBERED = 16
+# By how much the threads of batches are nicer than the one that answers.
+NICENESS = 5
+
+
+class Work(Hashable, Protocol):
+    """The task of a batch of sentences; sentences of equal work may share one."""
+
+    def __call__(self, texts: Sequence[str]) -> Sequence[Any]:
+        """Return a result for each sentence."""
+        ...
+
+
+@dataclass(eq=False)
+class Ticket:
+    """The sentences of a request, and where its results go.
+
+    Args:
+        future: of the event loop that waits for it.
+        results: of each sentence, as they come.
+        remaining: sentences without a result.
+    """
+
+    future: asyncio.Future[list[Any]]
+    results: list[Any]
+    remaining: int
+
+
+@dataclass(eq=False)
+class Sentence:
+    """A sentence that waits.
+
+    Args:
+        text: the sentence.
+        work: what to do with it.
+        ticket: of its request.
+        index: in the results of the ticket.
+        queued: when it came, on the monotonic clock.
+    """
+
+    text: str
+    work: Work
+    ticket: Ticket
+    index: int
+    queued: float = field(default_factory=time.monotonic)
+
+
+class Batcher:
+    """Translates the sentences of requests in batches.
+
+    Args:
+        settings: of the server.
+        observe: is called from the threads with the sentences of each batch and their characters, its seconds, and the
+            longest wait of one of them.
+        prepare: is called by each thread before its first batch.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        observe: Callable[[int, int, float, float], None] = lambda *numbers: None,
+        prepare: Callable[[], object] | None = None,
+    ) -> None:
+        self._settings, self._observe, self._prepare = settings, observe, prepare
+        self._queue: list[Sentence] = []
+        self._condition = threading.Condition()
+        self._is_closing, self.running = False, 0
+        self._pace = [0.01 / settings.batch]
+        # a server that cannot start must end without waiting for them; `close` ends them in order
+        self._threads = [
+            threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True)
+            for number in range(settings.threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of sentences that wait."""
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no sentence can be taken any more."""
+        return len(self._queue) >= self._settings.queue_limit
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits and nothing runs: a sentence would be translated by itself."""
+        return not self._queue and not self.running
+
+    def check_room(self) -> None:
+        """Check that a sentence can be taken, so that nothing is done for a request that is refused.
+
+        Raises:
+            RequestError: the queue is full.
+        """
+        if self.is_full:
+            raise self.refusal()
+
+    def refusal(self) -> RequestError:
+        """Return the refusal of a full queue, with the seconds that it takes at the pace of the last batches."""
+        return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.threads)
+
+    async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:
+        """Return the result of each sentence, once their batches are done.
+
+        Whoever stops waiting takes them out of the queue.
+
+        Raises:
+            RequestError: the queue is full, the server ends, the request took too long, or its work failed.
+        """
+        if not texts:
+            return []
+        ticket = _ticket(len(texts))
+        self._enqueue([Sentence(text, work, ticket, index) for index, text in enumerate(texts)])
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await ticket.future
+        except TimeoutError:
+            raise RequestError(503, "The request took too long") from None
+        finally:
+            if ticket.remaining:
+                self._drop([ticket])
+
+    async def stream(self, sentences: Sequence[tuple[str, Work]]) -> AsyncGenerator[Any, None]:
+        """Yield the result of each sentence, in order, once its batch is done.
+
+        Who stops iterating takes the rest out of the queue.
+
+        Args:
+            sentences: each with its own work; all are taken into the queue, or none.
+
+        Raises:
+            RequestError: as for `submit`.
+        """
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        waiting = [Sentence(text, work, _ticket(1), 0) for text, work in sentences]
+        self._enqueue(waiting)
+        try:
+            for sentence in waiting:
+                async with asyncio.timeout_at(deadline):
+                    results = await sentence.ticket.future
+                yield results[0]
+        except TimeoutError:
+            raise RequestError(503, "The request took too long") from None
+        finally:
+            for sentence in waiting:
+                # an error that nobody waits for any more is not reported either
+                if not sentence.ticket.future.cancel() and not sentence.ticket.future.cancelled():
+                    sentence.ticket.future.exception()
+            self._drop([sentence.ticket for sentence in waiting if sentence.ticket.remaining])
+
+    def close(self, seconds: float | None = None) -> bool:
+        """Refuse new sentences, finish those that wait, and end the threads.
+
+        Args:
+            seconds: the longest time to wait for them, after which those that still wait are given up; forever unless
+                given.
+
+        Returns:
+            True if the threads have ended.
+        """
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify_all()
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
+        with self._condition:
+            self._queue.clear()
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _enqueue(self, sentences: Sequence[Sentence]) -> None:
+        with self._condition:
+            if self._is_closing:
+                raise RequestError(503, "The server is shutting down")
+            if len(self._queue) + len(sentences) > self._settings.queue_limit:
+                raise self.refusal()
+            self._queue += sentences
+            self._condition.notify()
+
+    def _drop(self, tickets: Sequence[Ticket]) -> None:
+        ids = set(map(id, tickets))
+        with self._condition:
+            self._queue = [sentence for sentence in self._queue if id(sentence.ticket) not in ids]
+
+    def _work(self) -> None:
+        """Translate batches until the server ends; the batches of the other threads are on the other cores."""
+        torch.set_num_threads(1)
+        yield_to_requests()
+        if self._prepare is not None:
+            self._prepare()
+        while batch := self._next_batch():
+            begin = time.monotonic()
+            try:
+                results: Sequence[Any] | Exception = batch[0].work([sentence.text for sentence in batch])
+            except Exception as error:
+                results = error
+            seconds = time.monotonic() - begin
+            with self._condition:
+                self.running -= len(batch)
+                self._pace = [*self._pace[1 - REMEMBERED :], seconds / len(batch)]
+            characters = sum(len(sentence.text) for sentence in batch)
+            self._observe(len(batch), characters, seconds, begin - min(sentence.queued for sentence in batch))
+            self._deliver(batch, results)
+
+    def _next_batch(self) -> list[Sentence]:
+        """Wait for sentences, and take a batch of those of the oldest one's work that are most like it in length.
+
+        Take none at the end.
+        """
+        size = self._settings.batch
+        with self._condition:
+            while True:
+                while not self._queue:
+                    if self._is_closing:
+                        return []
+                    self._condition.wait()
+                wait = self._queue[0].queued + self._settings.window - time.monotonic()
+                if len(self._queue) >= size or wait <= 0 or self._is_closing:
+                    break
+                self._condition.wait(wait)
+            oldest = self._queue[0]
+            candidates = sorted(
+                (item for item in self._queue if item.work == oldest.work), key=lambda item: len(item.text)
+            )
+            middle = next(rank for rank, item in enumerate(candidates) if item is oldest)
+            begin = min(max(middle - size // 2, 0), max(len(candidates) - size, 0))
+            batch = candidates[begin : begin + size]
+            ids = set(map(id, batch))
+            self._queue = [item for item in self._queue if id(item) not in ids]
+            self.running += len(batch)
+            if self._queue:
+                self._condition.notify()
+            return batch
+
+    @staticmethod
+    def _deliver(batch: Sequence[Sentence], results: Sequence[Any] | Exception) -> None:
+        """Hand results to the event loops that wait for them, once for each loop."""
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[Sentence, Any]]] = {}
+        for index, sentence in enumerate(batch):
+            result = results if isinstance(results, Exception) else results[index]
+            loops.setdefault(sentence.ticket.future.get_loop(), []).append((sentence, result))
+        for loop, pairs in loops.items():
+            # a loop that has ended waits for nothing
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, pairs)
+
+
+def _ticket(size: int) -> Ticket:
+    return Ticket(asyncio.get_running_loop().create_future(), [None] * size, size)
+
+
+def yield_to_requests() -> None:
+    """Lower the priority of this thread, so that requests are read and refused at once while all cores are busy."""
+    # Linux has a priority for each thread; elsewhere it is the process'
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+
+
+def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:
+    """Store results in their tickets, and wake up the requests that are complete."""
+    for sentence, result in pairs:
+        ticket = sentence.ticket
+        if ticket.future.done():
+            continue
+        if isinstance(result, Exception):
+            ticket.remaining = 0
+            ticket.future.set_exception(result)
+            continue
+        ticket.results[sentence.index] = result
+        ticket.remaining -= 1
+        if not ticket.remaining:
+            ticket.future.set_result(ticket.results)

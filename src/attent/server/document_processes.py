@@ -1,0 +1,320 @@
+"""Documents read and rendered by processes that can be ended.
+
+Whatever a stranger's document does there, the server goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import chain, islice
+from typing import BinaryIO, NamedTuple, TypeVar
+
+from attent.errors import AttentError, DataError
+from attent.printable import printable
+from attent.server.document_frames import (
+    BATCH,
+    CHUNK,
+    DATA,
+    END,
+    ERROR,
+    FAULT,
+    MARKED,
+    PLAIN,
+    SAMPLE,
+    read_frame,
+    write_frame,
+)
+from attent.server.errors import RequestError, stopped
+
+Value = TypeVar("Value")
+# Characters of a piece, those after it that are not translated, its translation, and the links between both: see
+# `document_worker`.
+Row = tuple[int, int, str, list[int]]
+COMMAND = (sys.executable, "-P", "-m", "attent.server.document_worker")
+# Seconds that a process may have a document, also if it stands still, or waits for a processor that others use.
+DEADLINE = 300.0
+# Bytes that it may answer with, and characters of its error.
+MAX_ANSWER, MAX_ERROR = 64 * 2**20, 300
+# Variables of the environment that it has of the server's, besides Python's: a secret may be in any other.
+VARIABLES = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
+UNREADABLE = "the document cannot be read"
+
+
+class DocumentText(NamedTuple):
+    """The text of a document.
+
+    Args:
+        language: its code.
+        sentences: in order, each with whether it stands among elements.
+    """
+
+    language: str
+    sentences: list[tuple[bool, str]]
+
+
+class Exchange:
+    """A document and its process, which any thread may end.
+
+    What comes from there is checked, since a stranger's bytes went in.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._is_over = threading.Lock(), False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._size = MAX_ANSWER
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """Take a process, and wait until it has started.
+
+        Raises:
+            RequestError: it does not start.
+        """
+        with self._lock:
+            self._process = process
+            if self._is_over:
+                process.kill()
+        try:
+            self._frame()
+        except EOFError:
+            raise _unavailable() from None
+
+    def end(self) -> None:
+        """Kill the process, now or when it is there."""
+        with self._lock:
+            self._is_over = True
+            if self._process is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Kill the process, and wait for its end."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+
+    def send(self, frames: Iterable[tuple[bytes, bytes]]) -> None:
+        """Send frames, as long as the process is there; the answer says if it is not."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        for kind, payload in frames:
+            try:
+                write_frame(self._process.stdin, kind, payload)
+                self._process.stdin.flush()
+            except OSError:
+                return
+
+    def open(self, file: BinaryIO, ending: str) -> tuple[str, Iterator[bytes]]:
+        """Send a document; return the beginning of its text, and the frames of the answer, which end as it ends.
+
+        Raises:
+            DataError: the document cannot be read, or takes too much; also while the answer is read.
+        """
+        file.seek(0)
+        contents = ((DATA, chunk) for chunk in iter(partial(file.read, CHUNK), b""))
+        self.send(chain([(DATA, ending.encode())], contents, [(END, b"")]))
+        answer = self._answer()
+        for beginning in answer:
+            return _text(beginning)[:SAMPLE], answer
+        raise DataError(UNREADABLE)
+
+    def _answer(self) -> Iterator[bytes]:
+        try:
+            while (frame := self._frame())[0] == DATA:
+                yield frame[1]
+        except EOFError:
+            raise DataError("the document takes too much time or memory to read") from None
+        kind, payload = frame
+        if kind != END:
+            message = printable(payload[: 4 * MAX_ERROR].decode("utf-8", "replace").replace("\n", " "))[:MAX_ERROR]
+            if kind == FAULT:
+                logging.getLogger(__name__).error("a document could not be read: %s", message)
+            raise DataError(message if kind == ERROR else UNREADABLE)
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        frame = read_frame(self._process.stdout, self._size)
+        self._size -= len(frame[1])
+        return frame
+
+
+class DocumentProcesses:
+    """Reads and renders documents, one at a time, each in a process of its own; the next one is started in advance."""
+
+    def __init__(self) -> None:
+        # waits for the processes, and takes in what they answer
+        self._thread = ThreadPoolExecutor(1, "attent-documents")
+        self._lock, self._is_closed = threading.Lock(), False
+        self._exchange: Exchange | None = None
+        self._spare: subprocess.Popen[bytes] | None = None
+
+    async def run(self, function: Callable[..., Value], *arguments: object) -> Value:
+        """Run a function in the thread of documents; one that waits is dropped when its caller is cancelled."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def read(
+        self, file: BinaryIO, ending: str, find_language: Callable[[str], str | None], limit: int
+    ) -> DocumentText | None:
+        """Cut a document into sentences.
+
+        Args:
+            file: the document.
+            ending: of its name, such as .docx.
+            find_language: returns the code of its language by the beginning of its text; None if its sentences are of
+                no use.
+            limit: of the number of sentences.
+
+        Returns:
+            The sentences; None if they are of no use.
+
+        Raises:
+            DataError: it cannot be read, takes too much time or memory, or has too many sentences.
+            RequestError: no process starts.
+        """
+
+        def read(exchange: Exchange) -> DocumentText | None:
+            beginning, answer = exchange.open(file, ending)
+            language = find_language(beginning)
+            if language is None:
+                return None
+            exchange.send([(DATA, f"read {language}".encode())])
+            sentences = list[tuple[bool, str]]()
+            for frame in answer:
+                if len(sentences) + frame.count(b"\n") >= limit:
+                    raise DataError(f"a document may have at most {limit:,} sentences: cut it into several")
+                for sentence in _text(frame).split("\n"):
+                    if len(sentence) < 2 or sentence[0] not in (PLAIN, MARKED):
+                        raise DataError(UNREADABLE)
+                    sentences.append((sentence[0] == MARKED, sentence[1:]))
+            return DocumentText(language, sentences)
+
+        return await self._serve(read)
+
+    async def render(self, file: BinaryIO, ending: str, language: str, rows: Iterable[Row]) -> bytes:
+        """Return a document with translations in their places.
+
+        Args:
+            file: the document.
+            ending: of its name.
+            language: the code of its language.
+            rows: of the pieces of all sentences, in order.
+
+        Raises:
+            DataError: it takes too much time or memory.
+            RequestError: no process starts.
+        """
+
+        def render(exchange: Exchange) -> bytes:
+            _, answer = exchange.open(file, ending)
+            remaining = iter(rows)
+            batches = iter(lambda: [*islice(remaining, BATCH)], [])
+            frames = ((DATA, json.dumps(batch).encode()) for batch in batches)
+            exchange.send(chain([(DATA, f"render {language}".encode())], frames, [(END, b"")]))
+            return b"".join(answer)
+
+        return await self._serve(render)
+
+    def stop(self) -> None:
+        """Give up the documents that are under way; their clients are told that the server ends."""
+        with self._lock:
+            self._is_closed = True
+            if self._exchange is not None:
+                self._exchange.end()
+
+    def check_open(self) -> None:
+        """Check that documents are still translated.
+
+        Raises:
+            RequestError: they are not.
+        """
+        if self._is_closed:
+            raise stopped()
+
+    def close(self) -> None:
+        """End all processes, and the thread."""
+        self.stop()
+        self._thread.shutdown(cancel_futures=True)
+        if self._spare is not None:
+            _end(self._spare)
+            self._spare = None
+
+    async def _serve(self, function: Callable[[Exchange], Value]) -> Value:
+        """Run a function with the process of a document.
+
+        The process ends with the function or when its caller is cancelled.
+        """
+        exchange = Exchange()
+        try:
+            return await self.run(self._run, exchange, function)
+        finally:
+            exchange.end()
+
+    def _run(self, exchange: Exchange, function: Callable[[Exchange], Value]) -> Value:
+        with self._lock:
+            self.check_open()
+            self._exchange = exchange
+        timer = threading.Timer(DEADLINE, exchange.end)
+        timer.start()
+        try:
+            exchange.begin(self._process())
+            return function(exchange)
+        except AttentError:
+            # of a process that was ended
+            self.check_open()
+            raise
+        finally:
+            timer.cancel()
+            exchange.close()
+            if not self._is_closed:
+                with suppress(OSError):
+                    self._spare = _start()
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            if spare.poll() is None:
+                return spare
+            _end(spare)
+        try:
+            return _start()
+        except OSError as error:
+            logging.getLogger(__name__).error("no process for documents can be started: %s", error)
+            raise _unavailable() from error
+
+
+def _start() -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name in VARIABLES or name.startswith("PYTHON")}
+    # what this process imports from, be it a checkout, and not the folder that it was started in
+    environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+    # Windows has no nice value
+    priority = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
+    return subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, creationflags=priority
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, and close its pipes; what was not sent yet goes nowhere."""
+    with suppress(OSError), process:
+        process.kill()
+
+
+def _text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise DataError(UNREADABLE) from None
+
+
+def _unavailable() -> RequestError:
+    return RequestError(503, "The server cannot read documents now")

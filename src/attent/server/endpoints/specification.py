@@ -1,0 +1,383 @@
+"""The interface as OpenAPI 3.1: every endpoint, its parameters, answers and errors, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from attent.documents import FORMATS as DOCUMENT_FORMATS
+from attent.server.body import MAX_TERMS
+from attent.server.settings import SPARE, ServerSettings
+
+Schema = dict[str, Any]
+
+
+def _text(description: str, *examples: str, **more: Any) -> Schema:
+    return {"type": "string", "description": description, **({"examples": [*examples]} if examples else {}), **more}
+
+
+def _object(required: str = "", **properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, **({"required": required.split()} if required else {})}
+
+
+def _list(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def _one_or_list(item: Schema, description: str, limit: int = -1, **more: Any) -> Schema:
+    return {
+        "description": description,
+        "oneOf": [item, _list(item, **({"maxItems": limit} if limit >= 0 else {}))],
+        **more,
+    }
+
+
+def _flag(description: str) -> Schema:
+    return {"type": "boolean", "default": False, "description": description}
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _content(schema: Schema, kind: str = "application/json") -> Schema:
+    return {kind: {"schema": schema}}
+
+
+FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+ERRORS = {
+    400: "A parameter is missing or wrong, a language is not served, or an API key is needed.",
+    403: "The API key is unknown, there were too many refusals, or the server does not do this.",
+    413: "The body is too large.",
+    429: (
+        "Too many texts a minute, a full queue, or too many bytes under way: Retry-After has the seconds after which "
+        "to ask again."
+    ),
+    500: "An error that nobody expects.",
+    503: "The server ends, or the request took too long.",
+    507: "The server has no room for the document.",
+}
+PLAIN = {"type": "string"}
+API_KEY = _text("A key of this server; or a Bearer token in Authorization.")
+LANGUAGE = {"type": "string", "description": "The code of a language.", "examples": ["en"]}
+DETECTED = _object(
+    "confidence language", confidence={"type": "number", "minimum": 0, "maximum": 100}, language=LANGUAGE
+)
+LINKS = _text("Links between words parted by spaces, source-target, from 0.", "0-0 1-2")
+EVENTS = "With stream: server-sent events, a JSON object each, the last of kind done or error."
+
+
+def _answers(description: str, content: Schema | None = None, *statuses: int, error: str = "Error") -> Schema:
+    """Return the answers of an endpoint: 200, and errors."""
+    answers: Schema = {"200": {"description": description, **({"content": content} if content else {})}}
+    for status in statuses:
+        header = (
+            {"headers": {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}}
+            if status == 429
+            else {}
+        )
+        answers[str(status)] = {"description": ERRORS[status], "content": _content(_ref(error)), **header}
+    return answers
+
+
+def _get(summary: str, description: str, content: Schema | None = None, tag: str = "server", **more: Any) -> Schema:
+    return {"get": {"tags": [tag], "summary": summary, "responses": _answers(description, content), **more}}
+
+
+def _post(summary: str, body: Schema, responses: Schema, *, kinds: tuple[str, ...] = FORMS) -> Schema:
+    request = {"required": True, "content": {kind: {"schema": body} for kind in kinds}}
+    return {"post": {"tags": ["translation"], "summary": summary, "requestBody": request, "responses": responses}}
+
+
+def schemas(settings: ServerSettings) -> dict[str, Schema]:
+    """Return the named schemas, with the limits of a server."""
+    limit = {"maxLength": settings.char_limit} if settings.char_limit >= 0 else {}
+    return {
+        "Error": _object("error", error=_text("The reason.", "Invalid request: missing q parameter")),
+        "ErrorObject": _object(
+            "error",
+            error=_object(
+                "message type",
+                message=_text("The reason."),
+                type=_text("Its kind.", "invalid_request_error"),
+                param={"type": "null"},
+                code={"type": "null"},
+            ),
+        ),
+        "Translate": _object(
+            "q source target",
+            q=_one_or_list(
+                {"type": "string", **limit},
+                "A text, or a list of texts.",
+                settings.batch_limit,
+                examples=["Two men are talking. It rains."],
+            ),
+            source=_text("The language of the texts; auto detects it for each of them.", "en"),
+            target=_text("The language to translate to.", "de"),
+            format={
+                "enum": ["text", "html"],
+                "default": "text",
+                "description": "HTML keeps its tags, around their words.",
+            },
+            alternatives={
+                "type": "integer",
+                "minimum": 0,
+                "maximum": settings.alternatives_limit,
+                "default": 0,
+                "description": "Further translations of each text.",
+            },
+            alignment=_flag("Whether to link the words of both texts."),
+            glossary={
+                "type": ["array", "object"],
+                "maxItems": MAX_TERMS,
+                "maxProperties": MAX_TERMS,
+                "description": "Terms that are translated as told: pairs of source and target, or an object of them.",
+            },
+            stream={
+                "enum": [False, True, "tokens"],
+                "default": False,
+                "description": "Whether to send sentences as they are translated, and a single one token by token.",
+            },
+            api_key=API_KEY,
+        ),
+        "Translated": _object(
+            "translatedText",
+            translatedText=_one_or_list(PLAIN, "A text for a text, a list for a list; so are the others."),
+            detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
+            alternatives={"description": "Where some were asked for.", "oneOf": [_list(PLAIN), _list(_list(PLAIN))]},
+            alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
+        ),
+        "Event": _object(
+            "kind",
+            kind={"enum": ["growing", "piece", "done", "error"], "description": "done has Translated's members too."},
+            text={"type": "integer", "description": "Which of the texts."},
+            sentence={"type": "integer", "description": "Which of its sentences."},
+            piece=_text("The translated sentence with the spaces around it; where it is growing, its beginning."),
+            error=PLAIN,
+            status={"type": "integer", "description": "The status that the error would have had."},
+        ),
+        "Translations": _object(
+            "object data target_language",
+            object={"const": "list"},
+            data=_list(
+                _object(
+                    "object index text",
+                    object={"const": "translation"},
+                    index={"type": "integer"},
+                    text=PLAIN,
+                    source_language=LANGUAGE,
+                    model={"type": ["string", "null"]},
+                )
+            ),
+            target_language=LANGUAGE,
+        ),
+        "DeltaEvent": _object(
+            "type",
+            type={
+                "enum": ["translation.text.delta", "translation.done", "error"],
+                "description": "done has Translations' members too.",
+            },
+            index={"type": "integer", "description": "Which of the texts."},
+            sentence={"type": "integer", "description": "Which of its sentences."},
+            delta=_text("The translated sentence with the spaces around it."),
+            error={"type": "object"},
+        ),
+    }
+
+
+def _paths() -> dict[str, Schema]:
+    """Return the endpoints by their paths."""
+    usual, page = (400, 403, 413, 429, 500, 503), _content(PLAIN, "text/html")
+    coded = _object("code name", code=LANGUAGE, name=_text("In English.", "German"))
+    name = {"name": "name", "in": "path", "required": True, "schema": PLAIN}
+    return {
+        "/translate": _post(
+            "Translate texts",
+            _ref("Translate"),
+            _answers(
+                f"The translations. {EVENTS}",
+                _content(_ref("Translated")) | _content(_ref("Event"), "text/event-stream"),
+                *usual,
+            ),
+        ),
+        "/detect": _post(
+            "Detect the language of a text",
+            _object("q", q=PLAIN, api_key=API_KEY),
+            _answers(
+                "Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500
+            ),
+        ),
+        "/translate_file": _post(
+            "Translate a document",
+            _object(
+                "file source target",
+                file={
+                    "type": "string",
+                    "format": "binary",
+                    "description": f"A document: {', '.join(DOCUMENT_FORMATS)}.",
+                },
+                source=_text("The language of the document, or auto.", "en"),
+                target=_text("The language to translate to.", "de"),
+                api_key=API_KEY,
+            ),
+            _answers(
+                "The address of the translation.",
+                _content(_object("translatedFileUrl", translatedFileUrl=_text("To be fetched soon."))),
+                *usual,
+                507,
+            ),
+            kinds=("multipart/form-data",),
+        ),
+        "/download_file/{name}": _get(
+            "A translated document",
+            "The document.",
+            _content({"type": "string", "format": "binary"}, "application/octet-stream"),
+            "translation",
+            parameters=[name],
+        ),
+        "/suggest": _post(
+            "Suggest a better translation",
+            _object("q s source target", q=PLAIN, s=_text("The suggestion."), source=LANGUAGE, target=LANGUAGE),
+            {"403": {"description": "Suggestions are not collected.", "content": _content(_ref("Error"))}},
+        ),
+        "/v1/translations": _post(
+            "Translate texts, for clients that speak as OpenAI's do",
+            _object(
+                "input target_language",
+                model=_text("A run by its languages; chosen by them if left out.", "en-de"),
+                input=_one_or_list(PLAIN, "A text, or a list of texts.", examples=["Two men are talking."]),
+                target_language=_text("The language to translate to.", "de"),
+                source_language=_text("The language of the texts: the model's, or detected, if left out.", "en"),
+                stream=_flag("Whether to send sentences as they are translated."),
+            ),
+            _answers(
+                "The translations. With stream: server-sent events, the last of type translation.done or error.",
+                _content(_ref("Translations")) | _content(_ref("DeltaEvent"), "text/event-stream"),
+                *usual,
+                error="ErrorObject",
+            )
+            | {"404": {"description": "There is no such model.", "content": _content(_ref("ErrorObject"))}},
+            kinds=("application/json",),
+        ),
+        "/v1/models": _get(
+            "The runs, each named by its languages",
+            "The models.",
+            _content(
+                _object(
+                    "object data",
+                    object={"const": "list"},
+                    data=_list(
+                        _object(
+                            "id object",
+                            id=_text("Its name.", "en-de"),
+                            object={"const": "model"},
+                            created={"type": "integer", "description": "When it was written, in seconds since 1970."},
+                            owned_by=PLAIN,
+                            source_language=LANGUAGE,
+                            target_language=LANGUAGE,
+                        )
+                    ),
+                )
+            ),
+            "translation",
+        ),
+        "/languages": _get(
+            "The languages that are served",
+            "Each with those that it is translated to.",
+            _content(
+                _list(
+                    _object(
+                        "code name targets",
+                        code=LANGUAGE,
+                        name=_text("In English.", "English"),
+                        targets=_list(LANGUAGE),
+                    )
+                )
+            ),
+            "translation",
+        ),
+        "/frontend/settings": _get(
+            "The settings that a page needs",
+            "The settings.",
+            _content(
+                _object(
+                    charLimit={"type": "integer", "description": "Characters of a text; -1 without a limit."},
+                    frontendTimeout={
+                        "type": "integer",
+                        "description": "Milliseconds between requests of a page that types.",
+                    },
+                    apiKeys={"type": "boolean"},
+                    keyRequired={"type": "boolean"},
+                    suggestions={"type": "boolean"},
+                    filesTranslation={"type": "boolean"},
+                    supportedFilesFormat=_list(_text("The ending of a document.", ".txt")),
+                    language=_object(source=coded, target=coded),
+                )
+            ),
+        ),
+        "/health": _get("Whether the server is alive", "It is.", _content(_object("status", status={"const": "ok"}))),
+        "/ready": {
+            "get": {
+                "tags": ["server"],
+                "summary": "Whether the server takes requests now",
+                "responses": {
+                    status: {"description": description, "content": _content(_object("status", status={"const": word}))}
+                    for status, description, word in (
+                        ("200", "It does.", "ready"),
+                        ("503", "The queue is full.", "busy"),
+                    )
+                },
+            }
+        },
+        "/metrics": {
+            "get": {
+                "tags": ["server"],
+                "summary": "Numbers for Prometheus, without texts and addresses",
+                "security": [{"metricsToken": []}, {}],
+                "responses": _answers("The numbers.", _content(PLAIN, "text/plain"))
+                | {"401": {"description": "A token is needed.", "content": _content(_ref("Error"))}},
+            }
+        },
+        "/spec": _get("This description", "OpenAPI 3.1.", _content({"type": "object"})),
+        "/docs": _get("This description as a page", "The page.", page),
+        "/": _get("A page to translate with", "The page.", page),
+        "/web/{name}": _get(
+            "A script or a style sheet of the pages",
+            "The file.",
+            _content(PLAIN, "text/javascript") | _content(PLAIN, "text/css"),
+            parameters=[name],
+        ),
+    }
+
+
+def specification(settings: ServerSettings) -> Mapping[str, Any]:
+    """Return the description of a server's interface.
+
+    Args:
+        settings: of the server, whose limits are named.
+    """
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "attent serve",
+            "version": version("attent"),
+            "description": "Translations by LibreTranslate's interface. Parameters of a POST may come as JSON, as a "
+            "form or in the query; a slash at the end of a path is accepted. Headers with the query may have 65,536 "
+            f"bytes, a body with texts {settings.max_texts:,}, and the text to detect {settings.max_text + SPARE:,}.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [
+            {"name": "translation", "description": "Texts and documents."},
+            {"name": "server", "description": "The server itself, and its pages."},
+        ],
+        "paths": _paths(),
+        "components": {
+            "schemas": schemas(settings),
+            "securitySchemes": {
+                "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key."},
+                "metricsToken": {"type": "http", "scheme": "bearer", "description": "The token of /metrics."},
+            },
+        },
+        "security": [{"apiKey": []}] if settings.requires_key else [{"apiKey": []}, {}],
+    }

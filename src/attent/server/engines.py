@@ -1,0 +1,363 @@
+"""The runs that a server translates with, by their languages; a run that changes on disk is loaded again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from attent.errors import ArgumentError, AttentError, RunError
+from attent.runs.config import read_config
+from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
+from attent.search.search import Translation
+from attent.search.settings import SearchSettings
+from attent.server.errors import invalid
+from attent.tasks.translation.glossary import Glossary
+from attent.tasks.translation.links import glossary_search, translation_links, translation_spans
+from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.tasks.translation.term_search import check_terms
+from attent.tasks.translation.translator import Translator, load
+from attent.text.text import Link
+from attent.text.tokenizer import respell
+from attent.text.units import Span
+
+# Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
+QUIET = 2.5
+# Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to
+# the latter.
+FIRST_DELAY, LAST_DELAY = 1.0, 30.0
+# Tokens of a sentence that is aligned with its translation, whose weights take memory by the product of both lengths.
+MAX_ALIGNED = 2_048
+# Attention is watched in one thread at a time.
+_watching = threading.Lock()
+
+
+class TranslatedSentence(NamedTuple):
+    """A sentence's translations.
+
+    Args:
+        texts: the best first.
+        links: between the words of the sentence and of the best translation; none unless they were asked for.
+        spans: of each translation, which characters of it belong to which of the sentence; none unless they were asked
+            for.
+    """
+
+    texts: tuple[str, ...]
+    links: Sequence[Link] = ()
+    spans: Sequence[Sequence[tuple[Span, Span]]] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ServedRun:
+    """A loaded run.
+
+    Args:
+        path: its folder.
+        source: the code of the language that it reads.
+        target: the code of the language that it writes.
+        translator: loaded from it.
+        stamp: of its files, taken before it was loaded.
+    """
+
+    path: Path
+    source: str
+    target: str
+    translator: Translator
+    stamp: Stamp
+
+    @property
+    def created(self) -> int:
+        """When the last of its files was written, in seconds since 1970."""
+        return max(modified for *_, modified, _ in self.stamp) // 10**9
+
+
+@dataclass(frozen=True)
+class TranslationWork:
+    """A request to a run: sentences of equal work may share a batch.
+
+    Args:
+        run: translates.
+        settings: of the search.
+        links: whether words are linked, or characters ("spans"), for markup.
+        part: of a text that is sent as it is translated; 0 where it is not. Each part has its own batches,
+            so that the first is sent soon.
+        glossary: of terms that are translated as told; None without one.
+    """
+
+    run: ServedRun
+    settings: SearchSettings
+    links: Literal["words", "spans"] | None = None
+    part: int = 0
+    glossary: Glossary | None = None
+
+    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
+        """Translate sentences.
+
+        Raises:
+            RequestError: the run refuses one, such as one that is too long for it.
+        """
+        translator = self.run.translator
+        texts = [respell(text, translator.source_tokenizer) for text in texts]
+        if self.glossary is None:
+            return self.linked(texts, translator.search(texts, self.settings))
+        with _watching:
+            n_best_lists = glossary_search(translator, self.glossary)(texts, self.settings)
+        return self.linked(texts, n_best_lists)
+
+    def __hash__(self) -> int:
+        """Return what equal works share.
+
+        Of the settings, only what a server lets a request choose counts, since hashing all of them takes long.
+        """
+        return hash((self.run, self.settings.beam, self.settings.n_best, self.links, self.part, self.glossary))
+
+    @property
+    def is_greedy(self) -> bool:
+        """Return whether a translation grows token by token, and none of them is taken back."""
+        return self.settings.beam == 1 and self.glossary is None
+
+    def linked(self, texts: Sequence[str], n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
+        """Return translations with the links that are wished."""
+        translator = self.run.translator
+        if self.links is None:
+            return [TranslatedSentence(tuple(item.text for item in n_best)) for n_best in n_best_lists]
+        with _watching:
+            if self.links == "words":
+                links = translation_links(translator, texts, [n_best[0] for n_best in n_best_lists])
+                return [
+                    TranslatedSentence(tuple(item.text for item in n_best), pairs)
+                    for n_best, pairs in zip(n_best_lists, links, strict=True)
+                ]
+            rows = [(text, item) for text, n_best in zip(texts, n_best_lists, strict=True) for item in n_best]
+            spans = iter(translation_spans(translator, [text for text, _ in rows], [item for _, item in rows]))
+        return [
+            TranslatedSentence(tuple(item.text for item in n_best), spans=[next(spans) for _ in n_best])
+            for n_best in n_best_lists
+        ]
+
+    def check(self, text: str) -> None:
+        """Check that the run reads a sentence, before it waits with others.
+
+        Raises:
+            RequestError: it does not.
+        """
+        translator = self.run.translator
+        text = respell(text, translator.source_tokenizer)
+        if reason := translator.refusal(text):
+            raise invalid(reason)
+        # a character has up to four tokens, its bytes
+        if (self.links or self.glossary) and 4 * len(text) > MAX_ALIGNED:
+            tokens = len(translator.source_tokenizer.encode(text))
+            if tokens > MAX_ALIGNED:
+                raise invalid(f"a sentence of {tokens:,} tokens is too long to be aligned; at most {MAX_ALIGNED:,} are")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenWork:
+    """A request for one sentence whose translation is shown as it grows; it is greedy, and shares no batch.
+
+    Args:
+        work: the same request without its tokens, which has the same answer.
+        report: is called with the translation so far after each token, from the thread of the batch.
+        is_stopped: set once nobody waits any more.
+    """
+
+    work: TranslationWork
+    report: Callable[[str], None]
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
+        """Translate a sentence."""
+        translator = self.work.run.translator
+        text = respell(texts[0], translator.source_tokenizer)
+        if not translator.source_tokenizer.encode(text):
+            return self.work(texts)
+        decoding, translation = StepwiseDecoding(translator, text, top_k=1), ""
+        for _ in decoding:
+            before, translation = translation, translator.target_tokenizer.decode(decoding.tokens)
+            if self.is_stopped.is_set():
+                return [TranslatedSentence((translation,))]
+            if translation != before:
+                self.report(translation)
+        return self.work.linked([text], [[Translation(tuple(decoding.tokens), 0.0, 1.0, translation)]])
+
+
+@dataclass
+class _Attempt:
+    """Attempts to load a run that has changed.
+
+    Args:
+        stamp: of its files.
+        begin: when the stamp was first seen, on the monotonic clock in seconds.
+        due: when it is tried again.
+        delay: after the next failure.
+        problems: that the log has.
+    """
+
+    stamp: Stamp
+    begin: float
+    due: float
+    delay: float
+    problems: set[str]
+
+
+class RunCatalog:
+    """The runs of a server, loaded from copies of their folders: what is written into a folder changes no answer.
+
+    Args:
+        paths: the run folders.
+        languages: of each run as (source, target); those of its config for None.
+        load_run: loads the translator of a folder, which is gone afterwards.
+
+    Raises:
+        ArgumentError: a run has no languages, or two have the same.
+        RunError: a run cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        languages: Sequence[tuple[str, str] | None],
+        load_run: Callable[[Path], Translator] = load,
+    ) -> None:
+        self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
+        # whose languages are those that their configs name
+        self._named = set[tuple[str, str]]()
+        self._glossaries: dict[tuple[str, str], Glossary] = {}
+        self._runs: dict[tuple[str, str], ServedRun] = {}
+        for path, pair in zip(paths, languages, strict=True):
+            stamp = stamp_of(path)
+            with snapshot(path, stamp) as copy:
+                source, target = pair or _languages_of(copy)
+                if (source, target) in self._runs:
+                    raise ArgumentError(
+                        f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one "
+                        "of them"
+                    )
+                self._runs[source, target] = ServedRun(path, source, target, load_run(copy), stamp)
+            if pair is None:
+                self._named.add((source, target))
+        targets: dict[str, list[str]] = {}
+        for source, target in sorted(self._runs):
+            targets.setdefault(source, []).append(target)
+        self._sources: Mapping[str, list[str]] = targets
+
+    @property
+    def runs(self) -> list[ServedRun]:
+        """The loaded runs, in the order of the command."""
+        return list(self._runs.values())
+
+    @property
+    def sources(self) -> Mapping[str, list[str]]:
+        """The source languages in alphabetical order, each with the languages that it can be translated to."""
+        return self._sources
+
+    def find(self, source: str, target: str) -> ServedRun | None:
+        """Return the run from one language to another, if there is one."""
+        return self._runs.get((source, target))
+
+    def add_glossary(self, run: ServedRun, glossary: Glossary) -> None:
+        """Have the terms of a glossary translated as told by a run, and by what it is replaced with."""
+        self._glossaries[run.source, run.target] = glossary
+
+    def glossary(self, run: ServedRun) -> Glossary | None:
+        """Return the glossary of a run, if it has one."""
+        return self._glossaries.get((run.source, run.target))
+
+    def reload(self, say: Callable[[str], None]) -> None:
+        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was.
+
+        Requests under way keep theirs. A failure is tried again whenever the folder changes, and ever more rarely while
+        it does not.
+
+        Args:
+            say: writes a line of the log, of each distinct problem one.
+        """
+        for pair, run in list(self._runs.items()):
+            stamp, attempt, now = stamp_of(run.path), self._attempts.get(pair), time.monotonic()
+            if stamp == run.stamp:
+                self._attempts.pop(pair, None)
+                continue
+            if attempt is None or attempt.stamp != stamp:
+                attempt = _Attempt(stamp, now, now, FIRST_DELAY, attempt.problems if attempt else set())
+                self._attempts[pair] = attempt
+            if now < attempt.due:
+                continue
+            try:
+                self._runs[pair] = self._replacement(pair, run, attempt)
+            except UnsettledError:
+                # it is due at the next round, with its new stamp or once it has been quiet
+                pass
+            # whatever a library raises, such as too little memory
+            except Exception as error:
+                attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
+                problem = (
+                    str(error)
+                    if isinstance(error, AttentError | OSError)
+                    else f"unexpected {type(error).__name__}: {error}"
+                )
+                line = " ".join(problem.split())
+                if line not in attempt.problems:
+                    attempt.problems.add(line)
+                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run that was loaded before goes on")
+            else:
+                del self._attempts[pair]
+                say(f"{run.path} has changed, and was loaded again")
+
+    def _replacement(self, pair: tuple[str, str], run: ServedRun, attempt: _Attempt) -> ServedRun:
+        """Load a run that has changed.
+
+        Raises:
+            ArgumentError: it cannot write a term of the glossary.
+            RunError: it cannot be loaded, or has other languages.
+            UnsettledError: it is not all there yet, as far as can be known.
+        """
+        with snapshot(run.path, attempt.stamp) as copy:
+            if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
+                attempt.due = quiet
+                raise UnsettledError(f"{run.path} has no digests, and may change yet")
+            if pair in self._named and (languages := _languages_of(copy)) != pair:
+                raise RunError(
+                    f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}"
+                )
+            translator = self._load(copy)
+            if glossary := self._glossaries.get(pair):
+                check_terms(glossary, translator.target_tokenizer)
+            return ServedRun(run.path, *pair, translator, attempt.stamp)
+
+
+def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of languages, each written as en:de.
+
+    Raises:
+        ArgumentError: one is written otherwise.
+    """
+    from attent.text.settings import check_language
+
+    result = []
+    for pair in pairs:
+        source, colon, target = pair.partition(":")
+        if not colon:
+            raise ArgumentError(f"--languages takes source and target of each run, such as en:de, got {pair!r}")
+        result.append((check_language(source), check_language(target)))
+    return result
+
+
+def _has_no_digests(path: Path) -> bool:
+    try:
+        return not is_bound(path)
+    # loading says what is wrong
+    except RunError:
+        return False
+
+
+def _languages_of(path: Path) -> tuple[str, str]:
+    config = read_config(path)
+    if config.source_language is None or config.target_language is None:
+        raise ArgumentError(
+            f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order"
+        )
+    return config.source_language, config.target_language

@@ -1,0 +1,212 @@
+"""API keys, limits of texts a minute for each key and each address, and of what an address has under way."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+
+from attent.bounded import read_text
+from attent.errors import ArgumentError, DataError
+from attent.server.errors import RequestError
+from attent.server.settings import MINUTE, ServerSettings
+
+# Keys and addresses that are remembered; those that asked longest ago are forgotten.
+MAX_CLIENTS = 100_000
+MAX_KEYS_FILE = 2**20
+# Characters of an address; a proxy may pass on what a client made up.
+MAX_ADDRESS = 64
+HOUR = 60 * MINUTE
+
+
+def read_keys(file: Path) -> dict[bytes, int | None]:
+    """Read API keys: a key a line, and after a space its texts a minute.
+
+    Empty lines and those that begin with # are none.
+
+    Returns:
+        The limit of each key, None for the server's own, by the SHA-256 of the key.
+
+    Raises:
+        ArgumentError: the file cannot be read, or a line is no key.
+    """
+    try:
+        lines = read_text(file, MAX_KEYS_FILE).splitlines()
+    except (OSError, DataError) as error:
+        raise ArgumentError(f"--api-keys-file {file} cannot be read: {error}") from error
+    keys: dict[bytes, int | None] = {}
+    for number, line in enumerate(lines, start=1):
+        key, *limits = line.split()[:3] or ("",)
+        if not key or key.startswith("#"):
+            continue
+        if len(limits) > 1 or any(not limit.isdecimal() for limit in limits):
+            raise ArgumentError(f"--api-keys-file {file}, line {number}: a key, a space and its texts a minute")
+        keys[_digest(key)] = int(limits[0]) if limits else None
+    return keys
+
+
+class AddressLimits:
+    """Counts what addresses have under way, such as connections or bytes.
+
+    Args:
+        limit: of all of them.
+        address_limit: of each address.
+        exempt: addresses that have no limit of their own, such as a proxy's.
+    """
+
+    def __init__(self, limit: int, address_limit: int, exempt: Collection[str] = ()) -> None:
+        self._limit, self._address_limit, self._exempt = limit, address_limit, exempt
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+
+    def admit(self, address: str, amount: int = 1) -> bool:
+        """Count so much, and return True; or return False if there is too much."""
+        if self._total + amount > self._limit or (
+            self._counts[address] + amount > self._address_limit and address not in self._exempt
+        ):
+            return False
+        self._counts[address] += amount
+        self._total += amount
+        return True
+
+    def release(self, address: str, amount: int = 1) -> None:
+        """Forget what was admitted."""
+        self._total -= amount
+        self._counts[address] -= amount
+        if not self._counts[address]:
+            del self._counts[address]
+
+
+@dataclass
+class Client:
+    """The recent requests of a key or an address.
+
+    Args:
+        spent: when, on the monotonic clock, and how many texts, in the last minute.
+        texts: the sum of those.
+        violations: when it was refused for too many, in the last hour.
+    """
+
+    spent: deque[tuple[float, int]] = field(default_factory=deque)
+    texts: int = 0
+    violations: deque[float] = field(default_factory=deque)
+
+
+class Gatekeeper:
+    """Decides whether a request is served.
+
+    Args:
+        settings: of the server.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._keys: Mapping[bytes, int | None] = {} if settings.keys_file is None else read_keys(settings.keys_file)
+        self._clients: OrderedDict[str, Client] = OrderedDict()
+
+    @property
+    def has_keys(self) -> bool:
+        """Return whether there are API keys."""
+        return bool(self._keys)
+
+    def check_key(self, request: Request, values: Mapping[str, Any]) -> None:
+        """Refuse a request by the key that comes before its body, where keys are needed.
+
+        One in the body is for `admit`.
+
+        Args:
+            request: of the client.
+            values: the parameters of its query string.
+
+        Raises:
+            RequestError: the key is unknown.
+        """
+        key = key_of(request, values)
+        if self._settings.requires_key and key and not self._find(key)[0]:
+            raise RequestError(403, "Invalid API key")
+
+    def admit(self, request: Request, key: str, texts: int, *, is_admitted: bool = False) -> None:
+        """Count the texts of a request, which costs one where it has none.
+
+        Args:
+            request: of the client.
+            key: its API key; empty without one.
+            texts: how many it asks for.
+            is_admitted: whether it has begun already, and these count towards what comes after it.
+
+        Raises:
+            RequestError: the key is unknown or missing, or there are too many texts.
+        """
+        limit, name = self._settings.request_limit, ""
+        if key or self._settings.requires_key:
+            is_valid, own_limit = self._find(key)
+            if is_valid:
+                limit, name = limit if own_limit is None else own_limit, f"key {_digest(key).hex()}"
+            elif self._settings.requires_key and not key:
+                raise RequestError(400, "Please contact the server operator to get an API key")
+            elif self._keys or self._settings.requires_key:
+                raise RequestError(403, "Invalid API key")
+        if limit is not None:
+            self._count(self._client(name or self.address(request)), limit, max(texts, 1), is_admitted=is_admitted)
+
+    def address(self, request: Request) -> str:
+        """Return the address of a client.
+
+        Behind trusted proxies the last one in X-Forwarded-For that is none of them.
+        """
+        address = request.client.host if request.client else ""
+        trusted = self._settings.trusted_proxies
+        if address not in trusted:
+            return address
+        forwarded = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
+        return next((part for part in reversed(forwarded) if part not in trusted), address)[:MAX_ADDRESS]
+
+    def _find(self, key: str) -> tuple[bool, int | None]:
+        """Return whether a key is known, and its limit, in a time that does not depend on the key."""
+        digest, result = _digest(key), (False, None)
+        for key_digest, limit in self._keys.items():
+            if hmac.compare_digest(key_digest, digest):
+                result = True, limit
+        return result
+
+    def _client(self, name: str) -> Client:
+        client = self._clients.setdefault(name, Client())
+        self._clients.move_to_end(name)
+        if len(self._clients) > MAX_CLIENTS:
+            self._clients.popitem(last=False)
+        return client
+
+    def _count(self, client: Client, limit: int, texts: int, *, is_admitted: bool) -> None:
+        now, ban_after = time.monotonic(), self._settings.ban_after
+        while client.spent and client.spent[0][0] <= now - MINUTE:
+            client.texts -= client.spent.popleft()[1]
+        while client.violations and client.violations[0] <= now - HOUR:
+            client.violations.popleft()
+        if not is_admitted:
+            if ban_after is not None and len(client.violations) >= ban_after:
+                raise RequestError(403, "Too many request limits violations")
+            if client.texts + texts > limit:
+                if ban_after is not None:
+                    client.violations.append(now)
+                wait = client.spent[0][0] + MINUTE - now if client.spent else MINUTE
+                raise RequestError(429, f"Slowdown: {limit} per 1 minute", {"Retry-After": str(max(round(wait), 1))})
+        client.spent.append((now, texts))
+        client.texts += texts
+
+
+def key_of(request: Request, values: Mapping[str, Any]) -> str:
+    """Return the API key among parameters, or the Bearer token; empty without one."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    key = values.get("api_key") or (token.strip() if scheme.lower() == "bearer" else "")
+    return key if isinstance(key, str) else str(key)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,215 @@
+"""The server: from runs and settings to a process that answers until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
+
+import torch
+
+from attent.errors import ArgumentError, needs
+from attent.server.batcher import Batcher
+from attent.server.engines import RunCatalog
+from attent.server.preparation import wait_until_idle
+from attent.server.service import TranslationService
+from attent.server.settings import ServerSettings
+
+EXTRA = "serve"
+CPU = torch.device("cpu")
+# Seconds between looks at the folders of the runs.
+RELOAD_INTERVAL = 1.0
+# Seconds that work under way may take after a signal to stop; the process ends within ten.
+PATIENCE = 7
+# Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
+SWITCH_INTERVAL = 0.001
+# Connections that wait to be accepted.
+BACKLOG = 2_048
+# Descriptors that are not for connections: libraries, runs, documents.
+RESERVED_DESCRIPTORS = 128
+
+
+class TranslationServer:
+    """Serves runs.
+
+    Args:
+        catalog: the runs.
+        settings: of the server.
+        say: writes a line of the log.
+        device: of the runs' models.
+
+    Raises:
+        AttentError: the extra is not installed.
+    """
+
+    def __init__(
+        self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU
+    ) -> None:
+        with needs("attent serve needs a few libraries", EXTRA):
+            from attent.server.app import application
+            from attent.server.metrics import Metrics
+            from attent.server.translated_files import TranslatedFiles
+        self.catalog, self.settings, self._say = catalog, settings, say
+        # on the monotonic clock, once a signal has come
+        self._deadline = 0.0
+        self._watcher: threading.Thread | None = None
+        metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
+        # a thread has a GPU of its own choice, on which Triton launches kernels
+        prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
+        self.batcher = Batcher(settings, metrics.observe_batch, prepare)
+        self.service = TranslationService(settings, catalog, self.batcher)
+        self.files = TranslatedFiles(settings.file_lifetime)
+        self.app = application(self.service, metrics, say, self.files)
+
+    def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> bool:
+        """Answer requests until SIGTERM or SIGINT, then end the threads.
+
+        The event loop is uvloop's where that is installed.
+
+        Returns:
+            True if nothing computes any more; otherwise a thread is at work that was given up, and would hold up the
+            end of the process.
+        """
+        loop_factory, listeners = None, [listener]
+        with suppress(ImportError):
+            from uvloop import new_event_loop as loop_factory
+
+            from attent.server.connections import share_listener
+
+            listeners = share_listener(listener)
+        try:
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(self.serve(listeners, has_started))
+        finally:
+            # one patience for requests and threads
+            has_ended = self.close(max(self._deadline - time.monotonic(), 0))
+        if self._watcher is not None:
+            # a run may be loading: Python ends with an abort if a thread writes to the log meanwhile
+            self._watcher.join(max(self._deadline - time.monotonic(), 0))
+            has_ended &= not self._watcher.is_alive()
+        return has_ended
+
+    def close(self, seconds: float | None = None) -> bool:
+        """Finish the sentences that wait, end the threads, and delete translated documents.
+
+        Args:
+            seconds: the longest time to wait for the threads; forever unless given.
+
+        Returns:
+            True if the threads have ended.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        self.service.close()
+        has_ended = self.batcher.close(seconds)
+        has_ended &= wait_until_idle(None if deadline is None else max(deadline - time.monotonic(), 0))
+        self.files.close()
+        return has_ended
+
+    async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
+        """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes.
+
+        Args:
+            listeners: sockets that listen, several of one port where the event loop accepts a connection of each in a
+                turn.
+            has_started: is called once requests are answered.
+        """
+        import uvicorn
+
+        from attent.server.connections import BoundedProtocol
+        from attent.server.limits import AddressLimits
+
+        settings = self.settings
+        limits = AddressLimits(
+            _connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies
+        )
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for
+        # it (0.3 to 0.9 s)
+        gc.collect()
+        gc.freeze()
+        # a warning for each form that is none would let strangers fill the log
+        logging.getLogger("python_multipart").setLevel(logging.ERROR)
+        config = uvicorn.Config(
+            self.app,
+            http=partial(BoundedProtocol, limits=limits),  # pyright: ignore[reportArgumentType]
+            ws="none",
+            # X-Forwarded-For is believed of trusted proxies alone, by the limits
+            proxy_headers=False,
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=PATIENCE,
+        )
+        server = uvicorn.Server(config)
+        # uvicorn's own handlers raise the signal again at the end: who stops a server would see it fail
+        server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+
+        def stop(number: int, frame: object) -> None:
+            server.should_exit = True
+            self._deadline = time.monotonic() + PATIENCE
+            # a document may take minutes
+            loop.call_soon_threadsafe(self.service.documents.stop)
+
+        loop = asyncio.get_running_loop()
+        handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        task = asyncio.create_task(server.serve(sockets=[*listeners]))
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        has_started()
+        has_ended = threading.Event()
+        # not by the event loop, which at its end would wait for a run that is being loaded
+        self._watcher = threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True)
+        self._watcher.start()
+        try:
+            await task
+        finally:
+            has_ended.set()
+            gc.unfreeze()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def _watch_runs(self, has_ended: threading.Event) -> None:
+        """Load runs again that change on disk, and delete documents whose time is over, in a separate thread."""
+        while not has_ended.wait(RELOAD_INTERVAL):
+            for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
+                try:
+                    work()
+                # such as a full disk below the log: the next round may do better
+                except Exception:
+                    logging.getLogger(__name__).exception("a look at runs and documents failed")
+
+
+def _connection_limit(limit: int) -> int:
+    """Return the number of connections that this process has descriptors for, after asking for the most allowed."""
+    try:
+        import resource
+    except ImportError:
+        return limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wish = limit + RESERVED_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wish:
+        soft = wish if hard == resource.RLIM_INFINITY else min(hard, wish)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return limit if soft == resource.RLIM_INFINITY else max(min(limit, soft - RESERVED_DESCRIPTORS), 1)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        ArgumentError: the address is none, or taken.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; --port 0 takes one that is free") from error

@@ -1,0 +1,416 @@
+"""The way of a request: its language, its sentences, their place in the queue, and its answer put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal, NamedTuple
+
+from attent.documents.html import MarkedText, parse_html
+from attent.documents.inline import AlignedText
+from attent.documents.translate import join_aligned
+from attent.search.settings import SearchSettings
+from attent.server.batcher import Batcher
+from attent.server.document_processes import DocumentProcesses
+from attent.server.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
+from attent.server.errors import RequestError, invalid
+from attent.server.preparation import prepare
+from attent.server.settings import ServerSettings
+from attent.tasks.translation.glossary import Glossary
+from attent.tasks.translation.term_search import check_terms
+from attent.text.language_detection import Detection, LanguageDetector
+from attent.text.sentences import SplitText, split_sentences
+from attent.text.text import Link
+
+AUTO = "auto"
+Format = Literal["text", "html"]
+FORMATS: tuple[Format, ...] = ("text", "html")
+
+
+class TranslatedText(NamedTuple):
+    """The answer for one text.
+
+    Args:
+        text: its best translation.
+        alternatives: further ones.
+        links: between the words of both, parted by spaces, from 0; none unless they were asked for, and of HTML.
+        detection: its language, if that was to be detected.
+    """
+
+    text: str
+    alternatives: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    detection: Detection | None = None
+
+
+@dataclass(frozen=True)
+class TranslationOptions:
+    """Wishes besides the translation.
+
+    Args:
+        alternatives: further translations.
+        has_links: whether words are linked.
+        format: of the texts.
+        whole: whether each line is a single sentence.
+        glossary: of terms that are translated as told, beside those of the server; None without one.
+    """
+
+    alternatives: int = 0
+    has_links: bool = False
+    format: Format = "text"
+    whole: bool = False
+    glossary: Glossary | None = None
+
+
+class TextPiece(NamedTuple):
+    """The next part of a translation that is sent as it is made; the pieces of a text, joined, are its translation.
+
+    Args:
+        text: the index of the text.
+        sentence: the index of the sentence in it; 0 for HTML, which comes as a whole.
+        piece: the translated sentence, with what stands around it.
+        is_final: False for the beginning of a sentence, which the next piece replaces.
+    """
+
+    text: int
+    sentence: int
+    piece: str
+    is_final: bool = True
+
+
+class PreparedText(NamedTuple):
+    """A text before its translation.
+
+    Args:
+        splits: its sentences; of HTML, those of each line.
+        marked: the HTML around its lines; None for a plain text.
+        work: what to do with them; None for a text that is in the target's language already.
+        detection: its language, if that was to be detected.
+    """
+
+    splits: Sequence[SplitText]
+    marked: MarkedText | None
+    work: TranslationWork | None
+    detection: Detection | None
+
+
+class TranslationService:
+    """Translates texts with the runs of a catalog.
+
+    Args:
+        settings: of the server.
+        catalog: the runs.
+        batcher: translates their sentences.
+    """
+
+    def __init__(self, settings: ServerSettings, catalog: RunCatalog, batcher: Batcher) -> None:
+        self.settings, self.catalog, self.batcher = settings, catalog, batcher
+        self.detect = LanguageDetector(catalog.sources).detect
+        self.documents = DocumentProcesses()
+
+    def close(self) -> None:
+        """End the processes of documents; nobody waits for a document that is under way."""
+        self.documents.close()
+
+    def detect_source(self, text: str, target: str) -> Detection:
+        """Return the language of a text to translate; of digits and the like one that has a run to the target."""
+        detection = self.detect(text)[0]
+        if detection.confidence:
+            return detection
+        return Detection(
+            next((source for source, targets in self.catalog.sources.items() if target in targets), detection.language),
+            0.0,
+        )
+
+    def check_languages(self, source: str, target: str) -> None:
+        """Check that a text can be translated from one language to another; source may be "auto".
+
+        Raises:
+            RequestError: a language is unknown, or there is no run between them.
+        """
+        sources = self.catalog.sources
+        if source not in (AUTO, *sources):
+            raise RequestError(400, f"{source} is not supported")
+        if not any(target in targets for targets in sources.values()):
+            raise RequestError(400, f"{target} is not supported")
+        if source != AUTO:
+            self._run(source, target)
+
+    def find_work(self, source: str, target: str, *, has_markup: bool) -> TranslationWork:
+        """Return what to do with sentences of a document; those with markup have links.
+
+        Raises:
+            RequestError: there is no run from one language to the other.
+        """
+        return self._work(self._run(source, target), TranslationOptions(format="html" if has_markup else "text"))
+
+    async def translate(
+        self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None
+    ) -> list[TranslatedText]:
+        """Translate texts; the sentences of all of them wait together.
+
+        Args:
+            texts: each of any number of sentences.
+            source: the code of their language, or "auto".
+            target: the code of the language to translate to.
+            options: what else is wanted.
+
+        Raises:
+            RequestError: a language is not served, a sentence is refused, or the queue is full.
+        """
+        self.check_languages(source, target)
+        self.batcher.check_room()
+        options = options or TranslationOptions()
+        size = sum(map(len, texts))
+        prepared = await prepare(size, self._prepare, texts, source, target, options)
+        # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
+        groups: dict[TranslationWork, list[str]] = {}
+        for text in prepared:
+            if text.work is not None:
+                groups.setdefault(text.work, []).extend(
+                    sentence for split in text.splits for sentence in split.sentences
+                )
+        translated = dict(zip(groups, map(iter, await self._submit(groups)), strict=True))
+        return await prepare(size, _assemble_all, prepared, translated, options)
+
+    async def _submit(self, groups: Mapping[TranslationWork, Sequence[str]]) -> Sequence[Sequence[TranslatedSentence]]:
+        """Return the translations of each group's sentences; groups wait side by side."""
+        if len(groups) == 1:
+            return [await self.batcher.submit(sentences, work) for work, sentences in groups.items()]
+        waiting = [asyncio.ensure_future(self.batcher.submit(sentences, work)) for work, sentences in groups.items()]
+        try:
+            return await asyncio.gather(*waiting)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def stream(
+        self,
+        texts: Sequence[str],
+        source: str,
+        target: str,
+        options: TranslationOptions | None = None,
+        *,
+        has_tokens: bool = False,
+    ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
+        """Translate texts, and yield each sentence as soon as it and those before it are translated.
+
+        At the end yield what `translate` returns. Arguments and errors are those of `translate`, and:
+
+        Args:
+            texts: see there.
+            source: see there.
+            target: see there.
+            options: see there.
+            has_tokens: whether a single sentence that no other keeps waiting is yielded token by token, where the
+                search is greedy.
+        """
+        self.check_languages(source, target)
+        self.batcher.check_room()
+        options = options or TranslationOptions()
+        prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
+        sentences = [
+            (sentence, text.work)
+            for text in prepared
+            if text.work
+            for split in text.splits
+            for sentence in split.sentences
+        ]
+        # the first sentence is soon there, and the others share batches: more parts took twice as long as one
+        waiting = [
+            (sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)
+        ]
+        is_plain = options.format == "text"
+        can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
+        answers: list[TranslatedText] = []
+        async with aclosing(self._stream_tokens(*waiting[0]) if can_grow else self.batcher.stream(waiting)) as results:
+            for index, text in enumerate(prepared):
+                translated: list[TranslatedSentence] = []
+                for split in text.splits:
+                    for number, after in enumerate(split.between[1:]):
+                        before = "" if number else split.between[0]
+                        while isinstance(result := await anext(results), str):
+                            yield TextPiece(index, number, before + result, is_final=False)
+                        translated.append(result)
+                        if is_plain:
+                            yield TextPiece(index, number, before + result.texts[0] + after)
+                answers.append(await prepare(len(texts[index]), _assemble, text, iter(translated), options))
+                # the tags of HTML are known at its end
+                if not is_plain or not translated:
+                    yield TextPiece(index, 0, answers[-1].text)
+        yield answers
+
+    async def _stream_tokens(
+        self, sentence: str, work: TranslationWork
+    ) -> AsyncGenerator[str | TranslatedSentence, None]:
+        """Yield the growing translation of a sentence, and at last the translated sentence."""
+        loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+        def report(text: str) -> None:
+            loop.call_soon_threadsafe(growing.put_nowait, text)
+
+        by_token = TokenWork(work, report)
+        task = asyncio.ensure_future(self.batcher.submit([sentence], by_token))
+        task.add_done_callback(lambda _: growing.put_nowait(None))
+        try:
+            while (text := await growing.get()) is not None:
+                yield text
+            yield (await task)[0]
+        finally:
+            by_token.is_stopped.set()
+            task.cancel()
+
+    def _prepare(
+        self, texts: Sequence[str], source: str, target: str, options: TranslationOptions
+    ) -> list[PreparedText]:
+        # a glossary is checked once for each run, not for each text
+        find_work = cache(lambda run: self._work(run, options))
+        return [self._prepare_text(text, source, target, options, find_work) for text in texts]
+
+    def _prepare_text(
+        self,
+        text: str,
+        source: str,
+        target: str,
+        options: TranslationOptions,
+        find_work: Callable[[ServedRun], TranslationWork],
+    ) -> PreparedText:
+        """Cut a text into sentences that its run accepts."""
+        marked = parse_html(text) if options.format == "html" else None
+        texts = [text] if marked is None else marked.texts
+        detection = self.detect_source("\n".join(texts), target) if source == AUTO else None
+        language = source if detection is None else detection.language
+        if language == target:
+            return PreparedText([SplitText((text,), ())], None, None, detection)
+        splits = [split_sentences(line, language, whole=options.whole) for line in texts]
+        work = find_work(self._run(language, target))
+        for split in splits:
+            for sentence in split.sentences:
+                work.check(sentence)
+        return PreparedText(splits, marked, work, detection)
+
+    def _run(self, source: str, target: str) -> ServedRun:
+        run = self.catalog.find(source, target)
+        if run is None and source != target:
+            names = f"{language_name(target)} ({target})", f"{language_name(source)} ({source})"
+            raise RequestError(400, f"{names[0]} is not available as a target language from {names[1]}")
+        return run or self.catalog.runs[0]
+
+    def _work(self, run: ServedRun, options: TranslationOptions) -> TranslationWork:
+        count = options.alternatives + 1
+        links = "spans" if options.format == "html" else "words" if options.has_links else None
+        glossary, own = self.catalog.glossary(run), options.glossary
+        if own is not None:
+            check_terms(own, run.translator.target_tokenizer)
+            glossary = own if glossary is None else glossary.updated(own)
+        return TranslationWork(run, _search_settings(max(self.settings.beam, count), count), links, glossary=glossary)
+
+
+@cache
+def _search_settings(beam: int, count: int) -> SearchSettings:
+    """Return settings of the search, of which a server has few.
+
+    Checking them takes as long as cutting a text into sentences.
+    """
+    return SearchSettings(beam=beam, n_best=count)
+
+
+def check_format(name: str) -> Format:
+    """Return the format of a text.
+
+    Raises:
+        RequestError: it is none.
+    """
+    for text_format in FORMATS:
+        if name == text_format:
+            return text_format
+    raise RequestError(400, f"{name} format is not supported")
+
+
+def check_size(settings: ServerSettings, texts: Sequence[str], *, is_list: bool) -> None:
+    """Check the number of texts and of their characters.
+
+    Raises:
+        RequestError: there are too many.
+    """
+    sizes = ((len(texts), settings.batch_limit),) if is_list else ()
+    for size, limit in (*sizes, (max(map(len, texts), default=0), settings.char_limit)):
+        if 0 <= limit < size:
+            raise invalid(f"request ({size}) exceeds text limit ({limit})")
+
+
+def language_name(code: str) -> str:
+    """Return a language's English name; its code where Babel knows none."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        return Locale.parse(code.replace("-", "_")).get_display_name("en") or code
+    except (UnknownLocaleError, ValueError):
+        return code
+
+
+def _assemble_all(
+    prepared: Sequence[PreparedText],
+    translated: Mapping[TranslationWork, Iterator[TranslatedSentence]],
+    options: TranslationOptions,
+) -> list[TranslatedText]:
+    return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
+
+
+def _assemble(
+    text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions
+) -> TranslatedText:
+    """Put the translations of sentences in their places; an alternative text has each sentence's, or its last one."""
+    by_split = [[next(sentences) for _ in split.sentences] for split in text.splits]
+    versions: list[str] = []
+    for rank in range(options.alternatives + 1):
+        of_rank = [[_version(sentence, rank) for sentence in of_split] for of_split in by_split]
+        if text.marked is None:
+            versions.append(text.splits[0].join([version.text for version in of_rank[0]]))
+        else:
+            lines = [join_aligned(split, aligned) for split, aligned in zip(text.splits, of_rank, strict=True)]
+            versions.append(text.marked.render(lines))
+    alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
+    links = _text_links(text.splits[0], by_split[0]) if options.has_links and text.marked is None else ()
+    return TranslatedText(versions[0], alternatives, links, text.detection)
+
+
+def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:
+    """Return the translation of this rank, or the last one."""
+    rank = min(rank, len(sentence.texts) - 1)
+    return AlignedText(sentence.texts[rank], sentence.spans[rank] if sentence.spans else ())
+
+
+def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tuple[Link, ...]:
+    """Return the links between words of whole texts, from those between words of sentences."""
+    links: list[Link] = []
+    # words that have begun, and whether the last one may go on: a sentence may follow the one before without a space
+    source, target = WordCount(), WordCount()
+    for number, sentence in enumerate(sentences):
+        source.add(split.between[number])
+        target.add(split.between[number])
+        links += [(source.next_word + first, target.next_word + second) for first, second in sentence.links]
+        source.add(split.sentences[number])
+        target.add(sentence.texts[0])
+    return tuple(links)
+
+
+class WordCount:
+    """Counts the words of a text that grows."""
+
+    def __init__(self) -> None:
+        self._count, self._is_open = 0, False
+
+    @property
+    def next_word(self) -> int:
+        """The index of the word that a letter after the text would belong to."""
+        return self._count - self._is_open
+
+    def add(self, text: str) -> None:
+        """Add a text."""
+        if text:
+            self._count += len(text.split()) - (self._is_open and not text[0].isspace())
+            self._is_open = not text[-1].isspace()

@@ -1,0 +1,1 @@
+"""Classification of pictures, of sequences of vectors and of texts."""

@@ -1,0 +1,194 @@
+"""Labelled pictures or sequences of vectors in an .npz."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tokenize import TokenError
+
+import numpy as np
+from numpy.lib.format import MAGIC_PREFIX, read_array, read_array_header_1_0, read_array_header_2_0, read_magic
+
+from attent.bounded import open_regular
+from attent.errors import DataError
+from attent.tasks.classification.pictures import Pictures
+from attent.text.readers import max_unpacked
+
+ENDING = ".npy"
+# Names of arrays in a file.
+IMAGES, VECTORS, LABELS, LENGTHS = "images", "x", "y", "lengths"
+
+
+@dataclass(frozen=True)
+class VectorSequences:
+    """Sequences of vectors, and the class of each.
+
+    Args:
+        vectors: (N, T, D) float32.
+        lengths: of the sequences, (N,); vectors beyond are ignored.
+        classes: the index of each sequence's class, (N,); None if unknown.
+        labels: the names of the classes.
+    """
+
+    vectors: np.ndarray
+    lengths: np.ndarray
+    classes: np.ndarray | None
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def select(self, rows: Sequence[int]) -> VectorSequences:
+        """Return some of the sequences, without their classes."""
+        return VectorSequences(self.vectors[rows], self.lengths[rows], None, ())
+
+
+def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
+    """Read an .npz of `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
+
+    Labels are `y`, N whole numbers or texts; `lengths` are the lengths of the sequences, T unless given. Nothing is
+    ever unpickled.
+
+    Args:
+        path: the file.
+        labelled: whether there must be labels.
+
+    Raises:
+        DataError: the file cannot be read, or its arrays do not match.
+    """
+    content, names = _read(path)
+    if (IMAGES in content) == (VECTORS in content):
+        listed = ", ".join(names) or "none"
+        raise DataError(
+            f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: "
+            f"{listed}"
+        )
+    if labelled and LABELS not in content:
+        raise DataError(f"{path}: the labels are missing, an array {LABELS!r} with one for each example")
+    name = IMAGES if IMAGES in content else VECTORS
+    data = content[name]
+    if data.ndim < 3 or 0 in data.shape:
+        axes = "(N, H, W) or (N, H, W, C)" if name == IMAGES else "(N, T, D)"
+        raise DataError(f"{path}: {name} must be {axes}, got {data.shape}")
+    classes, labels = _classes(path, content[LABELS], len(data)) if LABELS in content else (None, ())
+    if name == IMAGES:
+        return Pictures(check_pixels(data, f"{path}: {IMAGES}"), classes, labels)
+    vectors, lengths = _sequences(path, data, content.get(LENGTHS))
+    return VectorSequences(vectors, lengths, classes, labels)
+
+
+def check_pixels(pixels: np.ndarray, name: str) -> np.ndarray:
+    """Convert pictures (N, H, W) or (N, H, W, C) to bytes from 0 to 255 or float32 from 0 to 1, (N, H, W, C).
+
+    Args:
+        pixels: whole numbers from 0 to 255, or floats from 0 to 1.
+        name: of the pictures in errors.
+
+    Raises:
+        DataError: they are neither, or of other axes.
+    """
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3):
+        raise DataError(f"{name} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {pixels.shape}")
+    is_integer = pixels.dtype.kind in "iub"
+    maximum = 255 if is_integer else 1
+    if not (is_integer or pixels.dtype.kind == "f") or (
+        pixels.size and not (pixels.min() >= 0 and pixels.max() <= maximum)
+    ):
+        raise DataError(f"{name} must be whole numbers from 0 to 255 or floats from 0 to 1")
+    return pixels.astype(np.uint8 if is_integer else np.float32)
+
+
+def check_finite(vectors: np.ndarray, name: str) -> np.ndarray:
+    """Return the vectors (N, T, D) if all values are finite.
+
+    Args:
+        vectors: floats.
+        name: of the vectors in errors, with punctuation.
+
+    Raises:
+        DataError: a value is not finite.
+    """
+    if not np.isfinite(vectors).all():
+        example, index = np.argwhere(~np.isfinite(vectors))[0][:2]
+        raise DataError(f"{name}vector {index} of example {example} has a value that is not finite")
+    return vectors
+
+
+def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the arrays that `read_npz` uses by name, and the names of all."""
+    try:
+        file = open_regular(path)
+    except (OSError, DataError) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        with file as stream:
+            if stream.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
+                raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
+            with zipfile.ZipFile(stream) as archive:
+                names = [name.removesuffix(ENDING) for name in archive.namelist()]
+                size = os.fstat(stream.fileno()).st_size
+                used = [name for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name + ENDING in archive.namelist()]
+                return {name: _array(archive, name, f"{path}: {name}", size) for name in used}, names
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DataError:
+        raise
+    except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error) and "Object arrays" in str(error):
+            remedy = f"pad vectors of several lengths, and give {LENGTHS}"
+            raise DataError(
+                f"{path} holds Python objects, which are not read: numbers and texts alone are; {remedy}"
+            ) from error
+        raise DataError(f"{path} is no .npz, or a damaged one") from error
+
+
+def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) -> np.ndarray:
+    """Read an array of an archive of `size` bytes, comparing sizes before taking memory."""
+    info = archive.getinfo(name + ENDING)
+    if info.file_size > max_unpacked(min(info.compress_size, size)):
+        raise DataError(f"{display_name} unpacks to {info.file_size:,} bytes, which numbers of its size never do")
+    with archive.open(info) as member:
+        version = read_magic(member)
+        try:
+            shape, _, dtype = (read_array_header_1_0 if version == (1, 0) else read_array_header_2_0)(member)
+        # a header is parsed like Python code, which fails in many ways
+        except (SyntaxError, TokenError, RecursionError, MemoryError) as error:
+            raise ValueError("the header is none") from error
+        data_size = info.file_size - member.tell()
+    # objects are pickled
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != data_size:
+        raise DataError(
+            f"{display_name} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds "
+            f"{data_size:,}"
+        )
+    with archive.open(info) as member:
+        return read_array(member, allow_pickle=False)
+
+
+def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    if labels.shape != (count,) or labels.dtype.kind not in "iubU":
+        raise DataError(f"{path}: {LABELS} must be {count:,} whole numbers or texts, got {labels.dtype} {labels.shape}")
+    names, classes = np.unique(labels, return_inverse=True)
+    return classes.astype(np.int64), tuple(map(str, names))
+
+
+def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if vectors.ndim != 3 or vectors.dtype.kind not in "iubf":
+        raise DataError(f"{path}: {VECTORS} must be numbers (N, T, D), got {vectors.dtype} {vectors.shape}")
+    count, longest = vectors.shape[:2]
+    lengths = np.full(count, longest, np.int64) if lengths is None else lengths
+    if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.min() < 1 or lengths.max() > longest:
+        raise DataError(
+            f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {longest}, got {lengths.dtype} "
+            f"{lengths.shape}"
+        )
+    is_vector = np.arange(longest) < lengths[:, None]
+    # padding may be anything, even NaN
+    vectors = np.where(is_vector[..., None], vectors, 0).astype(np.float32)
+    return check_finite(vectors, f"{path}: "), lengths.astype(np.int64)

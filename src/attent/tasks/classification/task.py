@@ -1,0 +1,178 @@
+"""Classification: the class of pictures, of sequences of vectors or of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attent.models.encoder import EncoderModel
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.confusion import Confusion, confusion
+from attent.tasks.classification.corpus import (
+    LabelledCorpus,
+    drop_long,
+    drop_unreadable,
+    encode_rows,
+    image_corpus,
+    labelled_text_corpus,
+)
+from attent.tasks.classification.examples import LabelledExamples, Rows, open_examples, save_examples
+from attent.tasks.classification.inputs import INPUTS, Inputs, TextInputs
+from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
+from attent.tasks.settings import RunSettings
+from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
+from attent.text.batches import BatchSize
+from attent.text.disk_texts import TemporaryFolder
+from attent.text.tokenizers import learn
+from attent.training.loss import classification_cross_entropy
+
+# Confusions to show after a validation.
+MAX_SHOWN = 3
+
+
+@dataclass
+class ClassificationCorpus:
+    """Labelled examples; see `attent.tasks.task.TaskCorpus`."""
+
+    data: LabelledCorpus
+    images: ImagesSettings | None
+    texts: LabelledSettings | None
+    folders: list[TemporaryFolder] = field(default_factory=list)
+    # encoded texts: the tokenizer does not change during a run, so texts are encoded once
+    tokens: Rows | None = None
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Return the settings for the run folder."""
+        if self.images is not None:
+            return {"images": self.images.model_dump(mode="json", exclude_unset=True)}
+        assert self.texts is not None
+        return {"labelled": self.texts.model_dump(mode="json")}
+
+    def report(self) -> list[str]:
+        """Return lines about all that was read, and the sizes of the parts."""
+        data = self.data
+        train, validation, test = (f"{len(rows):,}" for rows in (data.train, data.validation, data.test))
+        sizes = (
+            f"{len(data.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to "
+            "test"
+        )
+        return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
+
+    def share(self, examples: LabelledExamples) -> Path:
+        """Save encoded examples to a folder that lives as long as the corpus."""
+        self.folders.append(TemporaryFolder())
+        return save_examples(examples, self.folders[-1].path)
+
+
+class ClassificationTask(Task[ClassificationCorpus]):
+    """Learns to classify a sequence by its [CLS] vector."""
+
+    loss = staticmethod(classification_cross_entropy)
+
+    def corpus(self, settings: RunSettings) -> ClassificationCorpus:
+        if settings.images is not None:
+            return ClassificationCorpus(image_corpus(settings.images), settings.images, None)
+        assert settings.labelled is not None
+        return ClassificationCorpus(labelled_text_corpus(settings.labelled), None, settings.labelled)
+
+    def held_out_digest(self, corpus: ClassificationCorpus) -> str | None:
+        return corpus.data.held_out_digest
+
+    def learn_vocabularies(self, corpus: ClassificationCorpus) -> Vocabularies:
+        data, settings, inputs = corpus.data, corpus.texts, corpus.data.inputs
+        files = {INPUTS: inputs.model_dump_json(indent=2) + "\n"}
+        if settings is None:
+            assert not isinstance(inputs.inputs, TextInputs)
+            return Vocabularies({}, (), files, (inputs.inputs.size, len(inputs.labels)))
+        assert isinstance(data.data, tuple)
+        tokenizer = learn(settings.tokenizer, [data.data[row] for row in data.train], settings.size)
+        return Vocabularies({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
+
+    def encode(self, corpus: ClassificationCorpus, vocabularies: Vocabularies) -> LabelledExamples:
+        rows = _read(corpus, vocabularies, corpus.images)
+        if corpus.texts is not None:
+            corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length)
+        corpus.data = drop_unreadable(corpus.data, rows.lengths, vocabularies.longest)
+        return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
+
+    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
+        return open_examples(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
+
+    def evaluator(
+        self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings
+    ) -> Evaluator:
+        inputs, rows = Inputs.read(vocabularies.files[INPUTS]), _read(corpus, vocabularies, None)
+        if corpus.texts is not None:
+            report = int(corpus.texts.valid is not None)
+            corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length, "validation", report=report)
+        corpus.data = drop_unreadable(corpus.data, rows.lengths, model.longest)
+        held_out = {"validation": corpus.data.validation, "test": corpus.data.test}
+        parts = {
+            name: LabelledExamples(rows, corpus.data.classes, chosen)
+            for name, chosen in held_out.items()
+            if len(chosen)
+        }
+        size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
+        return ClassificationEvaluator(
+            Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size
+        )
+
+
+class ClassificationEvaluator(Evaluator):
+    """Evaluates a classifier on the parts of its corpus that are held out."""
+
+    def __init__(self, classifier: Classifier, parts: Mapping[str, LabelledExamples], size: BatchSize) -> None:
+        self._classifier, self._parts, self._size = classifier, parts, size
+
+    def validate(self, say: Say) -> dict[str, float]:
+        if "validation" not in self._parts:
+            return {}
+        loss, matrix = evaluate_classifier(self._classifier, self._parts["validation"], self._size)
+        for actual, predicted, count in matrix.top_confusions(MAX_SHOWN):
+            say(f"  {actual} taken for {predicted}: {count}")
+        return {"loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
+
+    def results(self, last: Mapping[str, float]) -> Results:
+        results: Results = (
+            {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
+        )
+        if "test" in self._parts:
+            loss, matrix = evaluate_classifier(self._classifier, self._parts["test"], self._size)
+            examples = int(matrix.counts.sum())
+            results["test"] = {
+                "examples": examples,
+                "loss": loss,
+                "accuracy": matrix.accuracy,
+                "macro F1": matrix.macro_f1,
+            }
+        return results
+
+
+def evaluate_classifier(
+    classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None
+) -> tuple[float, Confusion]:
+    """Return the mean cross entropy in nats per example, and the confusion matrix.
+
+    Args:
+        classifier: in evaluation mode.
+        examples: with their classes, at least one.
+        size: of a batch.
+    """
+    log_probs, classes = classifier.log_probs(examples, size), examples.classes
+    loss = -log_probs[np.arange(len(classes)), classes].mean().item()
+    return loss, confusion(classes, log_probs.argmax(-1).numpy(), classifier.labels)
+
+
+def _read(corpus: ClassificationCorpus, vocabularies: Vocabularies, images: ImagesSettings | None) -> Rows:
+    """Encode a corpus; texts only once."""
+    if corpus.tokens is not None:
+        return corpus.tokens
+    rows = encode_rows(corpus.data, Inputs.read(vocabularies.files[INPUTS]), vocabularies.tokenizers, images)
+    if corpus.texts is not None:
+        corpus.tokens = rows
+    return rows

@@ -1,0 +1,1 @@
+"""Masked language modelling: words that are guessed from those around them."""

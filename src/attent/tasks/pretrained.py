@@ -1,0 +1,388 @@
+"""Pretrained models of Hugging Face's transformers, from a folder or the local cache.
+
+Their attention, and words for blanks. Weights come from safetensors alone, and no code of a model's folder is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from attent import bounded
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import LabelledMap
+from attent.errors import ArgumentError, DataError, RunError, needs
+from attent.layers.patches import patch_grid
+from attent.requirements import check_version
+from attent.runs.config import CONFIG, is_pretrained
+from attent.tasks.classification.pictures import open_picture
+from attent.tasks.fill_mask.examples import MASK
+from attent.tasks.fill_mask.fill_mask import BEST, AttendedPiece, Guess, MaskPrediction, mean_attention
+from attent.views.build_scene import build_scene
+from attent.views.scene import Picture, Scene
+from attent.views.scene_labels import kinds, patch_names
+
+Reads = Literal["text", "text and translation", "picture"]
+NEED, EXTRA = "Hugging Face's models need transformers", "transformers"
+# The end of the names of classes that predict masked words.
+MASKED = "ForMaskedLM"
+# The end of the names of classes that are the encoder of an encoder–decoder alone.
+ENCODER = "EncoderModel"
+PROCESSOR = "preprocessor_config.json"
+# The files of a folder that may name code of their own, under AUTO_MAP.
+SETTINGS = (CONFIG, "tokenizer_config.json", PROCESSOR, "processor_config.json")
+AUTO_MAP = "auto_map"
+# Bytes that each of them may have; a tokenizer's lists its added tokens.
+LARGEST = 2**24
+# The name of a model on Hugging Face's hub, with its owner or without.
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# What is fetched: settings, vocabularies and safetensors, of the folder itself.
+FILES = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
+# Tokens that an encoder–decoder writes at most.
+LONGEST = 256
+
+
+class PretrainedModel:
+    """A model of transformers, which reads a text or a picture.
+
+    Args:
+        model: put into evaluation mode.
+        reads: a text; a text and its translation, or whatever else an encoder–decoder writes; or a picture.
+        tokenizer: the model's tokenizer, or its image processor.
+    """
+
+    def __init__(self, model: Any, reads: Reads, tokenizer: Any) -> None:
+        self.model, self.reads, self.tokenizer = model.eval(), reads, tokenizer
+        self.device = next(model.parameters()).device
+
+    def __repr__(self) -> str:
+        return f"PretrainedModel({type(self.model).__name__}, reads a {self.reads})"
+
+    def map(self, text: str, target: str | None = None) -> dict[str, LabelledMap]:
+        """Return every attention map, by the path of its module, in the order of computation.
+
+        A model that computes attention in code of its own is asked for its weights: tensors (1, H, T, T), as `layers.0`
+        and so on.
+
+        Args:
+            text: the text to read, or a picture's path.
+            target: what an encoder–decoder is to write; unless given, it writes by itself, the likeliest token at each
+                step.
+
+        Raises:
+            ArgumentError: nothing can be watched, or the model has no target.
+            DataError: the text is empty or too long, or the picture cannot be read.
+        """
+        return self._read(text, target)[0]
+
+    def scene(self, text: str, target: str | None = None) -> Scene:
+        """Return the scene of a text, or of a picture with its patches; arguments and errors as for `map`."""
+        maps, picture = self._read(text, target)
+        return build_scene(maps, title=text, picture=picture)
+
+    @torch.no_grad()
+    def fill(
+        self, text: str, best: int = BEST, *, layer: int | None = None, head: int | None = None
+    ) -> list[MaskPrediction]:
+        """Predict the masked words of a text; arguments as for `FillMask.fill`.
+
+        Raises:
+            ArgumentError: the model does not predict masked words, or has no such layer or head.
+            DataError: the text has no mask, or more tokens than the model can read.
+        """
+        if not type(self.model).__name__.endswith(MASKED):
+            raise ArgumentError(
+                f"{type(self.model).__name__} predicts no masked words; a model whose class ends in {MASKED} does"
+            )
+        tokens = self._encode(text)
+        positions = [position for position, token in enumerate(tokens) if token == self.tokenizer.mask_token_id]
+        if not positions:
+            raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
+        outputs, maps = self._watch(input_ids=self._batch(tokens))
+        pieces = [label.strip() or label for label in self._labels(tokens)]
+        # a model may have more ids than the vocabulary, up to a round number
+        probs = outputs.logits[0, positions].double().softmax(-1)[:, : len(self.tokenizer)]  # (N, words)
+        weights = mean_attention([*maps.values()], layer, head, positions)  # (N, T)
+        predictions: list[MaskPrediction] = []
+        for position, row, row_weights in zip(positions, probs, weights.tolist(), strict=True):
+            values, indices = (part.tolist() for part in row.topk(min(best, len(row))))
+            guesses = tuple(map(Guess, [label.strip() for label in self._labels(indices)], values))
+            predictions.append(MaskPrediction(position, guesses, tuple(map(AttendedPiece, pieces, row_weights))))
+        return predictions
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Return the words of a text that the vocabulary lacks, without repetition, in order."""
+        unknown = self.tokenizer.unk_token_id
+        words = dict.fromkeys(word for word in text.split() if MASK not in word)
+        return [word for word in words if unknown in self.tokenizer(word, add_special_tokens=False).input_ids]
+
+    @torch.no_grad()
+    def _read(self, text: str, target: str | None) -> tuple[dict[str, LabelledMap], Picture | None]:
+        if target is not None and self.reads != "text and translation":
+            raise ArgumentError(
+                f"{type(self.model).__name__} is no encoder–decoder: it reads a {self.reads}, and no translation"
+            )
+        if not isinstance(text, str | Path):
+            raise ArgumentError(f"{type(self.model).__name__} reads a {self.reads}, as a string, got {text!r}")
+        if self.reads == "picture":
+            return self._read_picture(Path(text))
+        tokens = self._encode(text)
+        source = (*self._labels(tokens),)
+        if self.reads == "text":
+            return {
+                name: LabelledMap(weights, source, source)
+                for name, weights in self._watch(input_ids=self._batch(tokens))[1].items()
+            }, None
+        start, *written = self._targets(tokens, target)
+        given = [start, *written[:-1]]
+        maps = self._watch(input_ids=self._batch(tokens), decoder_input_ids=self._batch(given), use_cache=False)[1]
+        rows, columns = (*self._labels(written),), (*self._labels(given),)
+        axes = {"encoder": (source, source), "cross": (rows, source), "decoder": (rows, columns)}
+        return {
+            name: LabelledMap(weights, *axes[kind])
+            for (name, weights), kind in zip(maps.items(), kinds([*maps]), strict=True)
+        }, None
+
+    def _read_picture(self, file: Path) -> tuple[dict[str, LabelledMap], Picture]:
+        pixels = self.tokenizer(
+            images=open_picture(file).convert("RGB"), return_tensors="pt"
+        ).pixel_values  # (1, C, H, W)
+        maps = self._watch(pixel_values=pixels.to(self.device))[1]
+        grid = patch_grid(pixels.shape[2], pixels.shape[3], self.model.config.patch_size)
+        before = {weights.shape[-1] - grid[0] * grid[1] for weights in maps.values()}
+        if len(before) != 1 or min(before) < 0 or any(weights.shape[0] != 1 for weights in maps.values()):
+            raise ArgumentError(
+                f"{type(self.model).__name__} does not look at all patches of a picture at once, as a Vision "
+                "Transformer does"
+            )
+        picture = Picture(self._visible(pixels[0]).permute(1, 2, 0).numpy(), grid, before=before.pop())
+        labels = (*patch_names(picture),)
+        return {name: LabelledMap(weights, labels, labels) for name, weights in maps.items()}, picture
+
+    def _visible(self, pixels: Tensor) -> Tensor:
+        """Return the pixels that a model reads, (C, H, W), before they were normalized."""
+        if self.tokenizer.do_normalize:
+            mean, deviation = (
+                torch.tensor(values)[:, None, None] for values in (self.tokenizer.image_mean, self.tokenizer.image_std)
+            )
+            pixels = pixels * deviation + mean
+        return pixels.clamp(0, 1)
+
+    def _encode(self, text: str) -> list[int]:
+        mask = getattr(self.tokenizer, "mask_token", None)
+        tokens = self.tokenizer(text if mask is None else text.replace(MASK, mask)).input_ids
+        positions = getattr(self.model.config, "max_position_embeddings", None) or 0
+        # XLNet's -1 is no limit
+        longest = min(self.tokenizer.model_max_length, positions if positions > 0 else len(tokens))
+        if not tokens:
+            raise DataError("a text without tokens has no attention to show")
+        if len(tokens) > longest:
+            raise DataError(f"the text has {len(tokens)} tokens, more than the {longest} that this model can read")
+        return tokens
+
+    def _targets(self, tokens: list[int], target: str | None) -> list[int]:
+        """Return the tokens that a decoder starts with and writes."""
+        if target is None:
+            written = self.model.generate(
+                input_ids=self._batch(tokens),
+                attention_mask=torch.ones_like(self._batch(tokens)),
+                do_sample=False,
+                num_beams=1,
+                max_new_tokens=min(LONGEST, getattr(self.model.config, "max_position_embeddings", LONGEST) - 1),
+            )
+            return written[0].tolist()
+        settings = self.model.generation_config
+        start = settings.bos_token_id if settings.decoder_start_token_id is None else settings.decoder_start_token_id
+        return [start, *self.tokenizer(text_target=target).input_ids]
+
+    def _labels(self, tokens: Sequence[int]) -> Iterator[str]:
+        # a piece that is a space alone has no text in some vocabularies
+        return (
+            self.tokenizer.decode([token]) or self.tokenizer.convert_ids_to_tokens(token) or f"<{token}>"
+            for token in tokens
+        )
+
+    def _batch(self, tokens: list[int]) -> Tensor:
+        return torch.tensor([tokens], device=self.device)
+
+    def _watch(self, **inputs: Any) -> tuple[Any, dict[str, Any]]:
+        """Run the model; return its outputs and its maps, or tensors where it cannot be watched."""
+        name = type(self.model).__name__
+        try:
+            with watch(self.model) as maps:
+                outputs = self.model(**inputs)
+        except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            if all(hasattr(self.model.config, part) for part in ("text_config", "vision_config")):
+                raise ArgumentError(
+                    f"{name} reads a text and a picture together; attent shows models that read one of the two"
+                ) from error
+            raise ArgumentError(f"{name} does not read a {self.reads} by itself: {_first_line(error)}") from error
+        returned = {**maps} or self._returned(inputs)
+        if not returned:
+            raise ArgumentError(
+                "there is no attention to show: " + "; ".join(line.strip() for line in str(maps).splitlines())
+            )
+        return outputs, returned
+
+    def _returned(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the weights (1, H, T, T) of each layer from a model whose own attention code returns them."""
+        # the weights of windows have no column for each token
+        if self.reads == "text and translation" or hasattr(self.model.config, "attention_window"):
+            return {}
+        self.model.set_attn_implementation("eager")
+        layers = getattr(self.model(**inputs, output_attentions=True), "attentions", None) or ()
+        return {f"layers.{number}": weights for number, weights in enumerate(layers)}
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """transformers' classes for a kind of model."""
+
+    reads: Reads
+    model: Any
+    tokenizer: Any
+
+
+def find(model: Path | str, *, download: bool = False) -> Path | None:
+    """Return the folder of a model, itself or in Hugging Face's local cache.
+
+    None if it is no model of Hugging Face's, as a run is not.
+
+    Args:
+        model: a folder, or the name of a model on Hugging Face's hub, such as "google-bert/bert-base-uncased".
+        download: whether a model may be fetched into the cache: its settings, vocabulary and safetensors.
+
+    Raises:
+        RunError: there is no such folder, and no such model in the cache; or it cannot be fetched.
+    """
+    path, name = Path(model), Path(model).as_posix()
+    if path.exists() or not NAME.fullmatch(name):
+        return path if is_pretrained(path) else None
+    with needs(f"{name} is no run folder; {NEED}", EXTRA, RunError):
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    try:
+        folder = snapshot_download(
+            name, local_files_only=not download, allow_patterns=[*FILES], ignore_patterns=["*/*"]
+        )
+    except HFValidationError:
+        return None
+    except Exception as error:
+        # the hub's client passes on whatever its transport raises
+        if isinstance(error, LocalEntryNotFoundError) and not download:
+            raise RunError(
+                f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+            ) from error
+        raise RunError(f"{name} is no run folder, and cannot be fetched as a model: {_first_line(error)}") from error
+    return Path(folder)
+
+
+def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedModel:
+    """Load the model of a folder in float32: from safetensors alone, without running code of the folder.
+
+    Args:
+        folder: of a model, as `save_pretrained` writes it; `find` returns that of a model in Hugging Face's local
+            cache.
+        device: where to compute.
+
+    Raises:
+        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or
+            names code of its own.
+    """
+    folder = Path(folder)
+    with needs(NEED, EXTRA, RunError):
+        import transformers
+    check_version("transformers", transformers.__version__)
+    _check_files(folder)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with _quiet(transformers), _one_line(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, **options)
+        loader = _loader(transformers, config, folder)
+        model, report = loader.model.from_pretrained(
+            folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
+        )
+        tokenizer = loader.tokenizer.from_pretrained(folder, **options)
+    # transformers makes an empty vocabulary where the folder has none, to which every word is unknown
+    if loader.reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise RunError(
+            f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
+            "model"
+        )
+    # poolers stand behind all attention
+    if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
+        raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
+    return PretrainedModel(model.to(device), loader.reads, tokenizer)
+
+
+def _loader(transformers: Any, config: Any, folder: Path) -> _Loader:
+    """Return the classes that load a model: with its head, if that is needed."""
+    if any(name.endswith(ENCODER) for name in config.architectures or ()):
+        return _Loader("text", transformers.AutoModelForTextEncoding, transformers.AutoTokenizer)
+    if getattr(config, "is_encoder_decoder", False):
+        return _Loader("text and translation", transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer)
+    if (folder / PROCESSOR).exists() and hasattr(config, "patch_size"):
+        return _Loader("picture", transformers.AutoModel, transformers.AutoImageProcessor)
+    is_masked = any(name.endswith(MASKED) for name in config.architectures or ())
+    return _Loader(
+        "text", transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel, transformers.AutoTokenizer
+    )
+
+
+def _check_files(folder: Path) -> None:
+    """Check that a folder has safetensors, and names no code.
+
+    Raises:
+        RunError: it does otherwise, or a file of settings cannot be read.
+    """
+    if not (folder / CONFIG).is_file():
+        lacks = f"has no {CONFIG}" if folder.is_dir() else "is no folder"
+        raise RunError(f"{folder} {lacks}, and a model is a folder as save_pretrained writes it")
+    for file in (folder / name for name in SETTINGS):
+        if not file.exists():
+            continue
+        try:
+            settings = bounded.read_json(file, LARGEST)
+        except (OSError, DataError) as error:
+            raise RunError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        if isinstance(settings, dict) and AUTO_MAP in settings:
+            raise RunError(f"{file} names code of its own ({AUTO_MAP}), and attent runs no code of a model's folder")
+    if not any(folder.glob("*.safetensors")):
+        pickled = next(
+            (file.name for pattern in ("*.bin", "*.pt", "*.h5") for file in sorted(folder.glob(pattern))), "no weights"
+        )
+        raise RunError(f"{folder} has {pickled}, and attent reads safetensors alone: save_pretrained writes them")
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep transformers from reporting what it loads: what matters of it is checked."""
+    logging = transformers.utils.logging
+    verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        restore: Callable[[], None] = logging.enable_progress_bar if had_bar else logging.disable_progress_bar
+        restore()
+
+
+@contextmanager
+def _one_line(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # transformers passes on whatever a model's files and its own code make of them
+        raise RunError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,144 @@
+"""The corpus of stories: `Anna went to the hall. … Where is Anna?` → `hall`, with the supporting sentences.
+
+In the manner of the tasks of Weston et al. (2015), "Towards AI-Complete Question Answering", arXiv 1502.05698, tasks 1,
+2, 3, 6, 7 and 8, with words and a world of our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+from attent.errors import ArgumentError
+from attent.tasks.stories.questions import Kind, ask
+from attent.tasks.stories.settings import StoriesSettings
+from attent.tasks.stories.world import Draw, happen, is_held_out
+
+# Names of the files in a folder.
+TRAIN, VALIDATION, TEST = "train", "valid", "test"
+TRIES = 3_000
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story with a question.
+
+    Args:
+        kind: of the question.
+        sentences: of the story, in order.
+        question: about it.
+        answer: in one or more words.
+        support: the sentences from which the answer follows, counted from 0.
+    """
+
+    kind: Kind
+    sentences: tuple[str, ...]
+    question: str
+    answer: str
+    support: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The story and the question in one line."""
+        return " ".join((*self.sentences, self.question))
+
+    @property
+    def supported_answer(self) -> str:
+        """The supporting sentences and the answer.
+
+        Those that name what the question names come first, as who looks it up finds them.
+        """
+        words = self.question.rstrip("?").split()
+        sentences = [self.sentences[number] for number in self.support]
+        return " ".join((*sorted(sentences, key=lambda sentence: not _names(sentence, words)), self.answer))
+
+
+@dataclass(frozen=True)
+class Stories:
+    """Stories to train on, to validate on and to test on; no story is in two of the three.
+
+    Args:
+        train: in which some people never go to some places, and never take some things.
+        validation: likewise.
+        test: in each of which at least one supporting sentence says just that.
+    """
+
+    train: Sequence[Story]
+    validation: Sequence[Story]
+    test: Sequence[Story]
+
+    def write(self, folder: Path, *, with_support: bool = False) -> None:
+        """Write them to a folder: train.tsv, valid.tsv and test.tsv with text, tab and answer.
+
+        Beside each is a .jsonl with the rest.
+
+        Args:
+            folder: new, or to be written over.
+            with_support: whether each answer of a .tsv follows its supporting sentences.
+
+        Raises:
+            ArgumentError: they cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, part in ((TRAIN, self.train), (VALIDATION, self.validation), (TEST, self.test)):
+                targets = [story.supported_answer if with_support else story.answer for story in part]
+                pairs = "".join(f"{story.text}\t{target}\n" for story, target in zip(part, targets, strict=True))
+                (folder / f"{name}.tsv").write_text(pairs, encoding="utf-8")
+                lines = "".join(json.dumps(asdict(story)) + "\n" for story in part)
+                (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+        except OSError as error:
+            raise ArgumentError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def stories(settings: StoriesSettings) -> Stories:
+    """Generate stories, as many of each kind.
+
+    Raises:
+        ArgumentError: so many different stories of these settings are not to be had.
+    """
+    texts: set[str] = set()
+
+    def part(purpose: str, count: int) -> list[Story]:
+        # a generator for each purpose, so that more stories of one leave the others unchanged
+        draw = Random(f"{settings.seed} stories, {purpose}").random
+        return [
+            _draw(settings.kinds[number % len(settings.kinds)], settings, draw, purpose == TEST, texts)
+            for number in range(count)
+        ]
+
+    test, validation = part(TEST, settings.held_out_stories), part(VALIDATION, settings.held_out_stories)
+    return Stories(part(TRAIN, settings.training_stories), validation, test)
+
+
+def _names(sentence: str, words: Sequence[str]) -> bool:
+    """Return whether the person, the place or the thing of a sentence is among these words."""
+    person, *_, noun = sentence.rstrip(".").split()
+    return person in words or noun in words
+
+
+def _draw(kind: Kind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
+    """Draw a story that is not in `texts`, and add it.
+
+    The length is drawn once, so that rejection leaves lengths as they are.
+    """
+    length = settings.shortest + int(draw() * (settings.longest - settings.shortest + 1))
+    for _ in range(TRIES):
+        world = happen(draw, length)
+        held_out = {number for number, (person, noun) in enumerate(world.combinations) if is_held_out(person, noun)}
+        if bool(held_out) is not is_test:
+            continue
+        question = ask(kind, world, draw)
+        if question is None or len(world.sentences) - len(question.support) < settings.distracting:
+            continue
+        story = Story(kind, tuple(world.sentences), question.text, question.answer, tuple(sorted(question.support)))
+        if (is_test and not held_out & question.support) or story.text in texts:
+            continue
+        texts.add(story.text)
+        return story
+    raise ArgumentError(
+        f"no story of {length} sentences with {settings.distracting} distracting ones and a question of kind {kind!r}"
+    )

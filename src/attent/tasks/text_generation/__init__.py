@@ -1,0 +1,1 @@
+"""Text generation: tokens that follow those before them."""

@@ -1,0 +1,319 @@
+"""A trained language model: it continues texts, scores them, and shows its attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
+from attent.errors import DataError, RunError
+from attent.models.language_model import LanguageModel
+from attent.runs.config import CONFIG, DType
+from attent.runs.folder import read
+from attent.runs.packed import use_dtype
+from attent.search.forward_pass import ForwardPass
+from attent.search.search import draw_tokens
+from attent.search.settings import GenerationSettings
+from attent.tasks.from_run import FromRun
+from attent.tasks.translation.translator import labels
+from attent.text.batches import ROW_MULTIPLE, round_up
+from attent.text.settings import LinesSettings
+from attent.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+# Tokens that are never generated; EOS may end a text.
+FORBIDDEN = [PAD, UNK, BOS]
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that a language model has continued.
+
+    Args:
+        text: the prompt and its continuation.
+        continuation: what was generated.
+        tokens: of the continuation, EOS included where it ended a line.
+        log_probability: log P(continuation | prompt) of the model itself, in nats; temperature and filters do not
+            change it.
+    """
+
+    text: str
+    continuation: str
+    tokens: tuple[int, ...]
+    log_probability: float
+
+
+class TextGenerator(FromRun):
+    """Continues texts with a language model.
+
+    Args:
+        model: put into evaluation mode.
+        tokenizer: splits texts into pieces.
+        context: tokens, BOS included, that the model was trained to read at a time; None for no limit. A longer text is
+            continued from the second half of its last `context` tokens.
+        stops_at_line_end: whether EOS ends a text; else it is a line break, as in a model of running text.
+    """
+
+    def __init__(
+        self, model: LanguageModel, tokenizer: Tokenizer, *, context: int | None = None, stops_at_line_end: bool = True
+    ) -> None:
+        self.model, self.tokenizer, self.stops_at_line_end = model.eval(), tokenizer, stops_at_line_end
+        self.device = next(model.parameters()).device
+        limits = [limit for limit in (context, model.longest) if limit is not None]
+        self.context = max(min(limits), 2) if limits else None
+
+    @overload
+    def generate(self, prompt: str, settings: None = ...) -> GeneratedText: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def generate(  # pyright: ignore[reportOverlappingOverload]
+        self, prompt: str, settings: GenerationSettings
+    ) -> GeneratedText | list[GeneratedText]: ...
+    @overload
+    def generate(self, prompt: Sequence[str], settings: GenerationSettings | None = ...) -> list[GeneratedText]: ...
+    def generate(
+        self, prompt: str | Sequence[str], settings: GenerationSettings | None = None
+    ) -> GeneratedText | list[GeneratedText]:
+        """Continue a text, or each of several; "" begins a new one.
+
+        A continuation depends on its prompt and the settings alone, not on the other prompts.
+
+        Args:
+            prompt: a text, or a sequence of texts.
+            settings: greedy decoding of 64 tokens by default. With `copies` above 1 the result is a list, the copies of
+                a prompt side by side, also of a single text.
+
+        Raises:
+            DataError: a prompt has a piece that the vocabulary lacks.
+        """
+        settings = settings or GenerationSettings()
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        encoded = [self.encode(text) for text in prompts]
+        sums, tokens = (
+            np.zeros(len(prompts) * settings.copies),
+            [list[int]() for _ in range(len(prompts) * settings.copies)],
+        )
+        for row, token, log_prob in self._tokens(encoded, settings):
+            tokens[row].append(token)
+            sums[row] += log_prob
+        results: list[GeneratedText] = []
+        for row, (row_tokens, total) in enumerate(zip(tokens, sums.tolist(), strict=True)):
+            text, prompt_tokens = prompts[row // settings.copies], encoded[row // settings.copies]
+            continuation = self.continuation(prompt_tokens, row_tokens)
+            results.append(GeneratedText(text + continuation, continuation, tuple(row_tokens), total))
+        return results[0] if isinstance(prompt, str) and settings.copies == 1 else results
+
+    def stream(self, prompt: str, settings: GenerationSettings | None = None) -> Iterator[str]:
+        """Yield the continuation of a text piece by piece, as soon as it is certain; together it is `generate`'s."""
+        settings = (settings or GenerationSettings()).model_copy(update={"copies": 1})
+        encoded, tokens, emitted = self.encode(prompt), list[int](), ""
+        for _, token, _ in self._tokens([encoded], settings):
+            tokens.append(token)
+            text = self.continuation(encoded, tokens)
+            # the bytes of a character may come one by one, and a space may belong to what follows
+            if not text.endswith(("�", " ")):
+                yield text[len(emitted) :]
+                emitted = text
+        if rest := self.continuation(encoded, tokens)[len(emitted) :]:
+            yield rest
+
+    def log_probs(self, tokens: Sequence[int]) -> Tensor:
+        """Return log p of each token given those before it, in nats, (T,) float64.
+
+        A long text is read in windows of the context.
+        """
+        window = len(tokens) if self.context is None else self.context
+        parts = [tokens[begin : begin + window] for begin in range(0, len(tokens), max(window, 1))]
+        with torch.inference_mode():
+            log_probs = [self._window_log_probs(torch.tensor([part], device=self.device)) for part in parts]
+        return torch.cat(log_probs) if log_probs else torch.zeros(0, dtype=torch.float64)
+
+    def map(self, text: str, *, gradients: bool = False) -> dict[str, LabelledMap]:
+        """Return every attention map of a text, by the name of its module, in the order of computation.
+
+        Row t is of the position that reads token t and predicts the next one.
+
+        Args:
+            text: the text.
+            gradients: whether each comes with its weights times the gradients by them of the text's log-probability.
+
+        Raises:
+            DataError: as `generate`, or the text has more tokens than the model can read.
+        """
+        return self.map_of_tokens(self.encode(text), gradients=gradients)
+
+    @torch.no_grad()
+    def map_of_tokens(self, tokens: Sequence[int], *, gradients: bool = False) -> dict[str, LabelledMap]:
+        """Return the maps of a text that is given by its tokens, without BOS; see `map`."""
+        tokens = [BOS, *tokens]
+        if self.model.longest is not None and len(tokens) > self.model.longest:
+            raise DataError(
+                f"the text has {len(tokens)} tokens, more than the {self.model.longest} that this model can read"
+            )
+        derived: dict[str, AttentionMap] = {}
+        with torch.set_grad_enabled(gradients), watch(self.model, gradients=gradients) as maps:
+            features = self.model(torch.tensor([tokens], device=self.device))
+            if gradients and len(tokens) > 1:
+                log_probs = self.model.output(features)[0, :-1].float().log_softmax(-1)  # (T, V)
+                derived = maps.last_gradients(log_probs[torch.arange(len(tokens) - 1), torch.tensor(tokens[1:])].sum())
+        labels = self.labels(tokens)
+        return {name: LabelledMap(weights, labels, labels, derived.get(name)) for name, weights in maps.items()}
+
+    def forward_pass(self, text: str) -> ForwardPass:
+        """Return the forward pass over a text, every position of which predicts the next token.
+
+        Raises:
+            DataError: as `map`.
+        """
+        return ForwardPass(
+            text, self.model, lambda: self.map(text), "decoder", lambda token: self.labels([token])[0], "tokens"
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text, without BOS; its lines end with EOS, but for the last one.
+
+        Raises:
+            DataError: the text has a piece that the vocabulary lacks.
+        """
+        lines = text.split("\n")
+        tokens = [self.tokenizer.encode(line) for line in lines]
+        for line, ids in zip(lines, tokens, strict=True):
+            if UNK in ids:
+                unknown = self.tokenizer.pieces(line)[ids.index(UNK)]
+                raise DataError(
+                    f"{unknown.strip() or unknown!r} is unknown to this model: its vocabulary lacks the word or sign"
+                )
+        return [token for number, ids in enumerate(tokens) for token in (([EOS] if number else []) + ids)]
+
+    def labels(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """Return a printable label for each token."""
+        return labels(self.tokenizer, tokens)
+
+    @torch.no_grad()
+    def next_token_probs(self, tokens: Sequence[int]) -> Tensor:
+        """Return the probabilities of the token after these, BOS not among them, (V,)."""
+        features = self.model(torch.tensor([[BOS, *tokens]], device=self.device))[0, -1]
+        return self.model.output(features[None])[0].double().softmax(-1)
+
+    def _window_log_probs(self, labels: Tensor) -> Tensor:
+        inputs = torch.cat([torch.full_like(labels[:, :1], BOS), labels[:, :-1]], 1)
+        log_probs = self.model.output(self.model(inputs)[0]).double().log_softmax(-1)
+        return log_probs.gather(1, labels[0][:, None])[:, 0].cpu()
+
+    def continuation(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+        """Return the text that tokens add to that of the prompt."""
+        return self._decode([*prompt, *tokens])[len(self._decode(prompt)) :]
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens, EOS being a line break; the last one is not written where EOS ends a text."""
+        if tokens and tokens[-1] == EOS and self.stops_at_line_end:
+            tokens = tokens[:-1]
+        runs = groupby(tokens, key=lambda token: token == EOS)
+        return "".join("\n" * len(list(run)) if is_break else self.tokenizer.decode(run) for is_break, run in runs)
+
+    @torch.inference_mode()
+    def _tokens(
+        self, prompts: Sequence[Sequence[int]], settings: GenerationSettings
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield each new token with the index of its text and its log-probability.
+
+        All texts advance together, a token a step.
+        """
+        texts = [list(prompt) for prompt in prompts for _ in range(settings.copies)]
+        lengths = np.array([len(text) for text in texts], np.int64)
+        draws = [
+            np.random.default_rng([settings.seed, copy, *prompt])
+            for prompt in prompts
+            for copy in range(settings.copies)
+        ]
+        active, step, begin = np.arange(len(texts)), 0, 0
+        rows = self._fill_up(active)
+        state = self.model.start(len(rows))
+        while len(active):
+            if self.context is not None and step - begin == self.context:
+                # the texts have become longer than what the model reads: it goes on from the end of each
+                rows, begin = self._fill_up(active), step - self.context // 2
+                state = self.model.start(len(rows))
+                for position in range(begin, step):
+                    _, state = self.model.step(state, self._inputs(texts, rows, position, begin))
+            features, state = self.model.step(state, self._inputs(texts, rows, step, begin))
+            writing = np.flatnonzero(lengths[active] <= step)
+            finished = list[int]()
+            if len(writing):
+                indices = active[writing]
+                uniform = (
+                    torch.tensor([draws[index].random() for index in indices.tolist()], dtype=torch.float64)
+                    if settings.sample
+                    else None
+                )
+                log_probs = (
+                    self.model.output(features).float().log_softmax(-1)[torch.from_numpy(writing).to(features.device)]
+                )
+                chosen = self._choose(log_probs, uniform, settings)
+                values = log_probs.gather(1, chosen[:, None])[:, 0].tolist()
+                for slot, index, token, log_prob in zip(
+                    writing.tolist(), indices.tolist(), chosen.tolist(), values, strict=True
+                ):
+                    texts[index].append(token)
+                    yield index, token, log_prob
+                    if (token == EOS and self.stops_at_line_end) or step + 1 == lengths[
+                        index
+                    ] + settings.max_new_tokens:
+                        finished.append(slot)
+            step += 1
+            if finished:
+                active = np.delete(active, finished)
+                if len(active):
+                    remaining = np.delete(np.arange(len(active) + len(finished)), finished)
+                    selected = self._fill_up(remaining)
+                    state, rows = state.select(torch.from_numpy(selected).to(self.device)), self._fill_up(active)
+
+    def _fill_up(self, rows: np.ndarray) -> np.ndarray:
+        """Repeat the last row until the numbers of a row cannot depend on how many there are."""
+        multiple = 1 if self.model.batch_invariant else ROW_MULTIPLE
+        return np.pad(rows, (0, round_up(len(rows), multiple) - len(rows)), "edge") if len(rows) else rows
+
+    def _inputs(self, texts: Sequence[Sequence[int]], rows: np.ndarray, position: int, begin: int) -> Tensor:
+        """Return the tokens that are read at a position: BOS where the window begins, then each text's own."""
+        tokens = [BOS if position == begin else texts[row][position - 1] for row in rows.tolist()]
+        return torch.tensor(tokens, device=self.device)
+
+    def _choose(self, log_probs: Tensor, uniform: Tensor | None, settings: GenerationSettings) -> Tensor:
+        log_probs = log_probs.index_fill(1, torch.tensor(FORBIDDEN, device=log_probs.device), -torch.inf)
+        if uniform is None:
+            return log_probs.argmax(-1)
+        return draw_tokens(
+            log_probs, uniform.to(log_probs.device), settings.temperature, settings.top_k, settings.top_p
+        )
+
+
+def load(
+    path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> TextGenerator:
+    """Load the language model of a run folder.
+
+    Raises:
+        ArgumentError: the model cannot be computed in this type of weights here.
+        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
+    """
+    run = read(path, "text-generation", trust_code)
+    try:
+        lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
+    except ValidationError as error:
+        raise RunError(f"{path}/{CONFIG} is damaged: the settings of its corpus cannot be used") from error
+    is_by_line = lines.packing == "lines"
+    # BOS and a line, or BOS and the tokens of a window but the last
+    context = lines.maximum_length + is_by_line
+    generator = TextGenerator(
+        run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line
+    )
+    generator.config = run.config
+    use_dtype(path, run, device, dtype)
+    return generator

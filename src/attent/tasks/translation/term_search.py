@@ -1,0 +1,307 @@
+"""Translation with terms: a search whose hypotheses have the words of a glossary.
+
+They have a term's words where attention looks at its source. A sentence is translated as ever. Where the translation
+lacks a term, the search is repeated with a forced beginning: the translation up to the word about which attention looks
+at the term's source most, then the term. What follows is what the search finds, or what followed that word in the
+translation, so that the term takes its place and nothing else changes: whichever hypothesis has more probability a
+token. The next term that is missing follows this one. So every term comes, and sentences without terms, or whose
+translation has them by itself, are those of a search without a glossary, bit for bit.
+
+Sources: lexically constrained decoding as in Hokamp and Liu (2017), arXiv 1704.07138, and Post and Vilar (2018), arXiv
+1804.06609; by attention to the term's source as in Chatterjee et al. (2017), "Guiding Neural Machine Translation
+Decoding with External Knowledge". Here the beginning is searched for, in the place of a beam for each number of terms,
+so that the search itself stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attent.errors import ArgumentError
+from attent.search.search import Translation
+from attent.search.settings import GREEDY, SearchSettings
+from attent.tasks.translation.glossary import Glossary, Term, compose, keeps_case, missing
+from attent.tasks.translation.translator import BATCH, Translator
+from attent.text.batches import BatchSize
+from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, marks_of, prompt_of
+from attent.text.units import LETTER, is_mark, units
+
+# Tokens of sources and targets → the attention of each target token to the source's, (Tq, Tk) each.
+Attention = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """A sentence on its way.
+
+    Args:
+        text: the source.
+        terms: in it.
+        best: the translation so far.
+        fixed: tokens at its beginning that stay.
+        placed: terms that were placed.
+    """
+
+    text: str
+    terms: Sequence[Term]
+    best: Translation
+    fixed: int = 0
+    placed: int = 0
+
+    @property
+    def missing(self) -> list[Term]:
+        """The terms that the translation lacks; of those with the same target the last ones."""
+        absent, result = missing(self.best.text, [term.target for term in self.terms]), list[Term]()
+        for term in reversed(self.terms):
+            if term.target in absent:
+                absent.remove(term.target)
+                result.append(term)
+        return result
+
+
+class _Beginning(NamedTuple):
+    """The forced beginning of a translation.
+
+    Args:
+        tokens: of it.
+        end: how many of them there are up to the end of the term.
+    """
+
+    tokens: list[int]
+    end: int
+
+
+def check_terms(glossary: Glossary, tokenizer: Tokenizer) -> None:
+    """Check that a run can write the terms of a glossary.
+
+    Raises:
+        ArgumentError: its vocabulary lacks a part of one.
+    """
+    for _, target in glossary.entries:
+        if UNK in _term_tokens(target, tokenizer):
+            raise ArgumentError(f"the run cannot write the term {target!r}: its vocabulary lacks a part of it")
+
+
+class TermSearch:
+    """Translates text with a glossary.
+
+    Args:
+        translator: searches.
+        glossary: the terms.
+        attention: to the source, of the kind that words are aligned by; see
+            `attent.alignment.forced_decoding.source_attention`.
+    """
+
+    def __init__(self, translator: Translator, glossary: Glossary, attention: Attention) -> None:
+        self._translator, self._glossary, self._attention = translator, glossary, attention
+        self._keeps_case = keeps_case(translator.source_tokenizer)
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings = GREEDY,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch: int | BatchSize = BATCH,
+        terms: Sequence[Sequence[Term]] | None = None,
+    ) -> list[list[Translation]]:
+        """Return the n_best translations of each text, all with its terms.
+
+        Args:
+            texts: sentences.
+            settings: of the search.
+            prefixes: the beginning of each translation.
+            batch: size of a batch, an int in texts.
+            terms: of each text; those of the glossary unless given.
+
+        Raises:
+            ArgumentError: samples were asked for.
+        """
+        if settings.sample:
+            raise ArgumentError("a glossary is for a search, and samples are drawn: one of them")
+        results = self._translator.search(texts, settings, prefixes=prefixes, batch=batch)
+        prompt = len(prompt_of(self._translator.target_tokenizer))
+        terms = terms or [self._glossary.find(text, keeps_case=self._keeps_case) for text in texts]
+        targets = [[term.target for term in of_text] for of_text in terms]
+        sentences: dict[int, _Sentence] = {}
+        for row, of_text in enumerate(terms):
+            if of_text and results[row] and not self._translator.refusal(texts[row]):
+                begin = len(_tokens(prefixes[row], self._translator.target_tokenizer)) if prefixes else 0
+                sentences[row] = _Sentence(texts[row], of_text, results[row][0], prompt + begin)
+        pools = {row: [item for item in results[row] if not missing(item.text, targets[row])] for row in sentences}
+        waiting = {row: item for row, item in sentences.items() if item.missing}
+        while waiting:
+            for row, (sentence, items) in zip(
+                list(waiting), self._place([*waiting.values()], settings, batch), strict=True
+            ):
+                pools[row] += [item for item in items if not missing(item.text, targets[row])]
+                waiting[row] = sentence
+                if not items or not sentence.missing or sentence.placed >= len(sentence.terms):
+                    sentences[row] = waiting.pop(row)
+        for row, sentence in sentences.items():
+            # a term for which no place is left is the only one that may be missing
+            distinct = {item.tokens: item for item in pools[row] if settings.n_best > 1} or {(): sentence.best}
+            results[row] = sorted(distinct.values(), key=lambda item: -item.score)[: settings.n_best]
+        return results
+
+    def _place(
+        self, sentences: Sequence[_Sentence], settings: SearchSettings, batch: int | BatchSize
+    ) -> list[tuple[_Sentence, list[Translation]]]:
+        """Place a term of each sentence; return it with its translations, none where no place is left."""
+        sources = [self._translator.source_tokenizer.encode(sentence.text) for sentence in sentences]
+        maps = self._attention(sources, [sentence.best.tokens for sentence in sentences])
+        limits = settings.limits(np.array([len(tokens) for tokens in sources]), self._translator.longest).tolist()
+        beginnings = [
+            (row, beginning)
+            for row, (sentence, weights, limit) in enumerate(zip(sentences, maps, limits, strict=True))
+            for beginning in self._beginnings(sentence, weights, limit)
+        ]
+        result: list[tuple[_Sentence, list[Translation]]] = [(sentence, []) for sentence in sentences]
+        texts = [sentences[row].text for row, _ in beginnings]
+        n_best_lists = self._search(texts, [beginning for _, beginning in beginnings], settings, batch)
+        for (row, beginning), items in zip(beginnings, n_best_lists, strict=True):
+            before, pool = result[row]
+            if items and (not pool or _per_token(items[0]) > _per_token(before.best)):
+                before = replace(sentences[row], best=items[0], fixed=beginning.end, placed=sentences[row].placed + 1)
+            result[row] = before, [*pool, *items]
+        return result
+
+    def _search(
+        self, texts: Sequence[str], beginnings: Sequence[_Beginning], settings: SearchSettings, batch: int | BatchSize
+    ) -> list[list[Translation]]:
+        """Return the translations with these beginnings in which the term stays a word of its own."""
+        translator, decode = self._translator, self._translator.target_tokenizer.decode
+        n_best_lists = translator.search(
+            texts, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch
+        )
+        results = [
+            [item for item in items if not _is_glued(decode(beginning.tokens[: beginning.end]), item.text)]
+            for items, beginning in zip(n_best_lists, beginnings, strict=True)
+        ]
+        rows = [row for row, items in enumerate(results) if not items]
+        longer = [[*beginnings[row].tokens, self._next_word(texts[row], beginnings[row].tokens)] for row in rows]
+        separated = translator.search([texts[row] for row in rows], settings, prefixes=longer, batch=batch)
+        for row, items in zip(rows, separated, strict=True):
+            results[row] = items
+        return results
+
+    def _beginnings(self, sentence: _Sentence, weights: Tensor, limit: int) -> list[_Beginning]:
+        """Return beginnings of a translation with that missing term whose place comes first; none if there is no place.
+
+        Args:
+            sentence: lacks a term.
+            weights: the attention of its translation's tokens, (Tq, Tk).
+            limit: the most tokens of a translation.
+
+        Returns:
+            The beginning that ends with the term, and, if it is no longer than the limit, the one that goes on as the
+            translation did after the word that the term takes the place of.
+        """
+        translation, longest = sentence.best, self._translator.longest
+        cuts = [cut for cut in self._cuts(translation) if cut >= sentence.fixed]
+        ranked = [(self._ranked(sentence, term, weights, cuts), term) for term in sentence.missing]
+        order, term = min(ranked, key=lambda item: (item[0][:1], item[1].begin))
+        for cut in order:
+            tokens = self._joined(translation.tokens[:cut], term.target)
+            if tokens and (longest is None or len(tokens) + 2 < longest):
+                decode = self._translator.target_tokenizer.decode
+                # behind the word that the term takes the place of
+                rest = translation.tokens[min((end for end in cuts if end > cut), default=cut) :]
+                whole = [*tokens, *rest]
+                can_stay = rest and len(whole) <= limit and not _is_glued(decode(tokens), decode(whole))
+                return [_Beginning(item, len(tokens)) for item in ([tokens, whole] if can_stay else [tokens])]
+        return []
+
+    def _cuts(self, translation: Translation) -> list[int]:
+        """Return the numbers of tokens after which no word is torn, from none of them to all."""
+        decode, tokens, text = self._translator.target_tokenizer.decode, translation.tokens, translation.text
+        lengths = [len(decode(tokens[:count])) for count in range(len(tokens) + 1)]
+        return [count for count, length in enumerate(lengths) if not _is_glued(text[:length], text)]
+
+    def _ranked(self, sentence: _Sentence, term: Term, weights: Tensor, cuts: Sequence[int]) -> list[int]:
+        """Return those cuts after which attention looks at the term's source most, the most first."""
+        tokenizer, text = self._translator.source_tokenizer, sentence.text
+        around = len(tokenizer.encode(""))
+        first, last = (len(tokenizer.encode(part)) - around for part in (text[: term.begin].rstrip(), text[: term.end]))
+        lead = len(prompt_of(tokenizer))
+        received = weights[:, lead + first : lead + last].sum(1)
+        ends = [*cuts[1:], len(received)]
+        # rounded, so that the last bits of a batch decide nothing
+        masses = {
+            cut: round(float(received[cut:end].mean()), 4) if end > cut else 0.0
+            for cut, end in zip(cuts, ends, strict=True)
+        }
+        return sorted(cuts, key=lambda cut: (-masses[cut], cut))
+
+    def _joined(self, tokens: Sequence[int], target: str) -> list[int] | None:
+        """Return tokens with those of a term behind them, with the space that its language has between words.
+
+        None if there is no way.
+        """
+        tokenizer = self._translator.target_tokenizer
+        before = tokenizer.decode(tokens)
+        for term in (target, f" {target}"):
+            joined = [*tokens, *_term_tokens(term, tokenizer)]
+            text = tokenizer.decode(joined)
+            if (
+                compose(text).endswith(compose(target))
+                and text.startswith(before)
+                and not missing(text[len(before) - 1 if before else 0 :], [target])
+            ):
+                return joined
+        return None
+
+    @torch.inference_mode()
+    def _next_word(self, text: str, tokens: Sequence[int]) -> int:
+        """Return the most probable token after these that does not go on with their last word."""
+        translator = self._translator
+        memory = translator.encode(translator.source_tokenizer.encode(text))
+        target = torch.tensor([[BOS, *tokens]], device=translator.device)
+        logits = translator.model.output(translator.model.decode(memory, target)[:, -1])[0].float()
+        return int(
+            logits.masked_fill(_continuations(translator.target_tokenizer).to(logits.device), -torch.inf).argmax()
+        )
+
+
+def _per_token(translation: Translation) -> float:
+    """Return the log-probability a token, EOS included, in nats: hypotheses of unlike lengths are compared by it."""
+    return translation.log_probability / (len(translation.tokens) + 1)
+
+
+@lru_cache(maxsize=8)
+def _continuations(tokenizer: Tokenizer) -> Tensor:
+    """Return whether each token may go on with a word, (V,).
+
+    Letters and marks without a space before them, bytes, and what is no text.
+    """
+    pieces = [tokenizer.piece(token) for token in range(tokenizer.size)]
+    goes_on = [not piece or re.match(LETTER, piece) is not None or is_mark(piece[0]) for piece in pieces]
+    return torch.tensor([token != EOS and goes_on[token] for token in range(len(pieces))])
+
+
+def _is_glued(beginning: str, text: str) -> bool:
+    """Return whether a text goes on with the last word of its beginning."""
+    return not text.startswith(beginning) or any(span.begin < len(beginning) < span.end for span in units(text))
+
+
+def _term_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the tokens of a term, composed if the tokenizer knows it so alone."""
+    tokens = _tokens(text, tokenizer)
+    return _tokens(compose(text), tokenizer) if UNK in tokens else tokens
+
+
+def _tokens(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Return the tokens of a part of a translation, without those that stand around every text."""
+    marks, prompt = marks_of(tokenizer), prompt_of(tokenizer)
+    tokens = tokenizer.encode(text)
+    return [
+        token for token in tokens[len(prompt) if tuple(tokens[: len(prompt)]) == prompt else 0 :] if token not in marks
+    ]

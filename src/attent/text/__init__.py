@@ -1,0 +1,1 @@
+"""Text and what becomes of it: readers, stores, tokenizers, batches."""

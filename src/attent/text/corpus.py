@@ -1,0 +1,239 @@
+"""Corpora from files: pairs, or single lines.
+
+Read, checked, split and encoded in little memory, however large they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic
+
+import numpy as np
+
+from attent.errors import ArgumentError, DataError
+from attent.text.batches import KEY_MULTIPLE, Bitext
+from attent.text.disk_texts import DiskTexts, Row, TemporaryFolder, write_pairs, write_texts
+from attent.text.index import DiskSequences, index, write_index
+from attent.text.readers import OVER_LONG, display_name, read_pairs, read_parallel, read_texts
+from attent.text.report import ReadReport
+from attent.text.settings import LinesSettings, TextSettings
+from attent.text.text import Pair
+from attent.text.tokenizer import Tokenizer
+from attent.text.tokenizers import learn
+from attent.text.train_valid_split import drop_shared, split
+
+# Files in the folder of a corpus: the texts to train and to validate on, and the index.
+TRAIN, VALIDATION, REPLAY, MIXTURE, INDEX = "train.txt", "validation.txt", "replay.txt", "mixture.txt", "index"
+# Name of a line, in messages and of its sequences in an index.
+LINE = "line"
+SOURCE, TARGET = 0, 1
+
+
+@dataclass(frozen=True)
+class TextCorpus(Generic[Row]):
+    """Pairs or lines to train and to validate on.
+
+    Args:
+        train: to train on; none of them is in validation.
+        validation: to validate on.
+        reports: on training's files, and on validation's if it has its own.
+        folder: of the texts and of their index; it exists as long as the corpus.
+        replay: the report on pairs that are mixed in, if any are.
+    """
+
+    train: DiskTexts[Row]
+    validation: DiskTexts[Row]
+    reports: tuple[ReadReport, ...]
+    folder: TemporaryFolder
+    replay: ReadReport | None = None
+
+
+def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> TextCorpus[Pair]:
+    """Read a corpus of pairs from its files to disk.
+
+    Args:
+        settings: name the files, and the seed of the split.
+        within: the folder to put them in; the system's for temporary files unless given.
+
+    Raises:
+        ArgumentError: a file's name has an unknown ending.
+        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; parallel files differ
+            in length.
+    """
+    folder = TemporaryFolder(within)
+    train = _write_pairs(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
+    has_validation = settings.valid is not None or settings.valid_source is not None
+    validation = (
+        _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION)
+        if has_validation
+        else None
+    )
+    corpus = _split_corpus(folder, train, validation, settings.seed)
+    return corpus if settings.replay is None else _mix(corpus, settings.replay, settings.replay_share)
+
+
+def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair]:
+    """Mix pairs of a file into those to train on.
+
+    The fewer of the two are repeated until the file's are `share` of all. Source: rehearsal, Robins (1995); of
+    translators mixed fine-tuning, Chu et al. (2017), §3.4, arXiv 1701.03214.
+    """
+    texts, report = _write_pairs(replay, None, None, corpus.folder, REPLAY)
+    texts = drop_shared(texts, corpus.validation, report)
+    parts = (corpus.train, texts)
+    numbered = (zip(part.line_numbers.tolist(), part, strict=True) for part in parts)
+    mixture = write_pairs(itertools.chain.from_iterable(numbered), corpus.folder, MIXTURE)
+    counts = np.array([len(part) for part in parts])
+    # how often each pair comes: one of the two numbers is 1
+    sizes = np.array([1 - share, share]) / counts
+    repeats = np.maximum(np.rint(sizes / sizes.min()), 1).astype(int)
+    return replace(
+        corpus, train=mixture.select(np.repeat(np.arange(len(mixture)), np.repeat(repeats, counts))), replay=report
+    )
+
+
+def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> TextCorpus[str]:
+    """Read a corpus of lines from its files to disk; arguments and errors as for `pair_corpus`."""
+    folder = TemporaryFolder(within)
+    train = _write_lines(settings.train, folder, TRAIN)
+    validation = None if settings.valid is None else _write_lines(settings.valid, folder, VALIDATION)
+    return _split_corpus(folder, train, validation, settings.seed, LINE)
+
+
+def learn_tokenizers(corpus: TextCorpus[Pair], settings: TextSettings) -> tuple[Tokenizer, Tokenizer]:
+    """Learn the tokenizers of source and target from the training pairs; the same one twice if it is shared.
+
+    Raises:
+        ArgumentError: the text allows no vocabulary of this size.
+    """
+    kind, size = settings.tokenizer_of("source")
+    if settings.shared:
+        tokenizer = learn(kind, _Columns(corpus.train, (SOURCE, TARGET)), size)
+        return tokenizer, tokenizer
+    source = learn(kind, _Columns(corpus.train, (SOURCE,)), size)
+    kind, size = settings.tokenizer_of("target")
+    return source, learn(kind, _Columns(corpus.train, (TARGET,)), size)
+
+
+def encode_pairs(
+    corpus: TextCorpus[Pair],
+    settings: TextSettings,
+    source: Tokenizer,
+    target: Tokenizer,
+    *,
+    length_multiple: int = KEY_MULTIPLE,
+) -> Bitext:
+    """Encode the training pairs on disk; those beyond the settings' maximum length are dropped and reported.
+
+    Raises:
+        ArgumentError: the settings ask for dropout of pieces, with which earlier versions trained.
+        DataError: no pair is short enough.
+    """
+    if settings.dropout:
+        raise ArgumentError(
+            "text.dropout must be 0: attent no longer trains with dropout of pieces (BPE-dropout, subword "
+            "regularization)"
+        )
+    report, folder, limit = corpus.reports[0], corpus.folder.path / INDEX, settings.maximum_length
+    return index(
+        corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple
+    )
+
+
+def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: int | None = None) -> DiskSequences:
+    """Encode the training lines on disk; those beyond the maximum length, in tokens, are dropped and reported.
+
+    Raises:
+        DataError: no line is short enough.
+    """
+    folder, report, limit = (
+        corpus.folder.path / INDEX,
+        corpus.reports[0],
+        sys.maxsize if maximum_length is None else maximum_length,
+    )
+    write_index(corpus.train, {LINE: tokenizer}, folder, maximum_length=limit, report=report, row_name=LINE)
+    return open_lines(corpus.folder.path)
+
+
+def open_lines(folder: Path | str) -> DiskSequences:
+    """Open the training lines that another process encoded by `encode_lines`."""
+    return DiskSequences(Path(folder) / INDEX, LINE)
+
+
+def drop_long(
+    pairs: Sequence[Pair],
+    lines: Sequence[int],
+    tokenizers: Sequence[Tokenizer],
+    limits: Sequence[float],
+    report: ReadReport,
+) -> Sequence[Pair]:
+    """Drop pairs of validation that are too long.
+
+    Args:
+        pairs: to validate on.
+        lines: their numbers.
+        tokenizers: of source and target.
+        limits: tokens of source and target, without BOS and EOS.
+        report: records the pairs that are longer.
+    """
+    rows: list[int] = []
+    for row, pair in enumerate(pairs):
+        sides = zip(tokenizers, (pair.source, pair.target), limits, strict=True)
+        if any(len(tokenizer.encode(text)) > limit for tokenizer, text, limit in sides):
+            report.drop(OVER_LONG, int(lines[row]))
+        else:
+            rows.append(row)
+    return pairs.select(np.array(rows, int)) if isinstance(pairs, DiskTexts) else [pairs[row] for row in rows]
+
+
+class _Columns(Iterable[str]):
+    """The texts of some columns, row by row; each iteration starts anew."""
+
+    def __init__(self, texts: DiskTexts[Pair], columns: tuple[int, ...]) -> None:
+        self._texts, self._columns = texts, columns
+
+    def __iter__(self) -> Iterator[str]:
+        return (fields[column] for fields in self._texts.fields() for column in self._columns)
+
+
+def _write_pairs(
+    file: str | None, source: str | None, target: str | None, folder: TemporaryFolder, name: str
+) -> tuple[DiskTexts[Pair], ReadReport]:
+    if file is not None:
+        report = ReadReport(display_name(file))
+        pairs = read_pairs(file, report)
+    else:
+        assert source is not None and target is not None
+        report = ReadReport(f"{display_name(source)} and {display_name(target)}")
+        pairs = read_parallel(source, target, report)
+    texts = write_pairs(pairs, folder, name)
+    if not len(texts):
+        raise DataError(f"no line holds a pair; {report.one_line()}")
+    return texts, report
+
+
+def _write_lines(file: str, folder: TemporaryFolder, name: str) -> tuple[DiskTexts[str], ReadReport]:
+    report = ReadReport(display_name(file))
+    texts = write_texts(((number, (line,)) for number, line in read_texts(file, report)), folder, name, str)
+    if not len(texts):
+        raise DataError(f"no line holds text; {report.one_line()}")
+    return texts, report
+
+
+def _split_corpus(
+    folder: TemporaryFolder,
+    train: tuple[DiskTexts[Row], ReadReport],
+    validation: tuple[DiskTexts[Row], ReadReport] | None,
+    seed: int,
+    row_name: str = "pair",
+) -> TextCorpus[Row]:
+    texts, report = train
+    if validation is None:
+        return TextCorpus(*split(texts, seed, report, row_name), (report,), folder)
+    return TextCorpus(
+        drop_shared(texts, validation[0], report, row_name), validation[0], (report, validation[1]), folder
+    )

@@ -1,0 +1,354 @@
+"""Readers of text files: lines, pairs and labelled texts; TSV, JSON lines or parallel files.
+
+Plain, gzipped or from standard input. A small compressed file must not unpack to more than memory holds: every reader
+stops at a bound.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from attent.errors import ArgumentError, DataError
+from attent.text.report import ReadReport
+from attent.text.text import Pair
+
+STANDARD_INPUT = "-"
+# The last character of Unicode's basic plane.
+LAST_BASIC = "\uffff"
+
+# Text and numbers unpack to a few times their packed size. Readers take this multiple of it, or MIN_UNPACKED bytes if
+# those are more.
+MAX_RATIO, MIN_UNPACKED = 100, 2**26
+# Bytes of a line. SentencePiece takes fifty times as much memory to cut one, even to find it too long to train on.
+MAX_LINE = 2**21
+BUFFER = 2**18
+
+# Reasons for which a report drops or notes a line.
+EMPTY_LINE, MANY_TABS = "empty line", "more than one tab"
+NOT_JSON, NO_TEXTS = "not JSON", 'not an object with the texts "source" and "target"'
+OVER_LONG = "longer than the maximum length"
+RARE = "with an emoji or another character beyond U+FFFF"
+REPEATED, CONTRADICTED = "the same text and label as before", "the text has other labels on other lines"
+PAIR_COLUMNS, LABELLED_COLUMNS = ("source", "target"), ("text", "label")
+
+# The texts of a line, or the reason to drop it.
+Fields = tuple[str, ...]
+Parsed = Fields | str
+
+
+class LabelledText(NamedTuple):
+    """A text and the name of its class."""
+
+    text: str
+    label: str
+
+
+def display_name(path: str | Path) -> str:
+    """Return the name of a file for a message; `-` is standard input."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Read the lines of UTF-8 text.
+
+    Only a line feed ends one, perhaps after a carriage return; a byte order mark is dropped.
+
+    Args:
+        path: a file, gzipped if its name ends in .gz; `-` is standard input.
+
+    Raises:
+        DataError: the file cannot be read or unpacks to too much, or a line is not UTF-8 or too long.
+    """
+    with _open(path) as stream:
+        yield from decode_lines(stream, display_name(path))
+
+
+def read_with_references(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
+    """Return the lines of a file, and their references in another.
+
+    Raises:
+        ArgumentError: they are not equally many, or none.
+        DataError: a file cannot be read.
+    """
+    sources, references = list(read_lines(source)), list(read_lines(target))
+    if not sources or len(sources) != len(references):
+        raise ArgumentError(
+            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, "
+            f"{target})"
+        )
+    return sources, references
+
+
+def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Read the lines of an open stream of UTF-8 as `read_lines` does.
+
+    Args:
+        stream: the text.
+        name: of the stream in errors.
+
+    Raises:
+        DataError: a line is not UTF-8 or too long; other errors are those of the stream.
+    """
+    for number, line in enumerate(limited_lines(stream, name), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}, line {number}: not UTF-8 ({error.reason})") from error
+
+
+def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]]:
+    """Read the lines of a file that hold text, with their numbers.
+
+    Args:
+        path: see `read_lines`.
+        report: records empty lines.
+
+    Raises:
+        DataError: as `read_lines`, or the file is empty.
+    """
+    rows = ((line,) if line.strip() else EMPTY_LINE for line in read_lines(path))
+    return ((number, text) for number, (text,) in _report_dropped(display_name(path), rows, report))
+
+
+def pairs_ending(path: str | Path) -> str:
+    """Return the ending of a file of pairs, .tsv or .jsonl, without the .gz behind it; empty for standard input.
+
+    Raises:
+        ArgumentError: the name has another ending.
+    """
+    ending = Path(str(path).removesuffix(".gz")).suffix
+    if str(path) != STANDARD_INPUT and ending not in (".tsv", ".jsonl"):
+        raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
+    return ending
+
+
+def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
+    """Read the pairs of one file, with the numbers of their lines.
+
+    A `.tsv` has source, tab and target in each line; a `.jsonl` has an object with the texts "source" and "target".
+    Standard input is JSON lines if it begins with a brace, else TSV. Lines that are no pair are dropped and reported.
+
+    Args:
+        path: the file, its ending perhaps followed by .gz; `-` is standard input.
+        report: records dropped lines.
+
+    Raises:
+        ArgumentError: the name has another ending.
+        DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
+    """
+    lines, ending = read_lines(path), pairs_ending(path)
+    if str(path) == STANDARD_INPUT:
+        first = next(lines, None)
+        lines = itertools.chain([] if first is None else [first], lines)
+        ending = ".jsonl" if (first or "").lstrip().startswith("{") else ".tsv"
+    parse = _parse_json if ending == ".jsonl" else partial(_parse_tsv, columns=PAIR_COLUMNS)
+    return _pairs(display_name(path), (parse(line) for line in lines), report)
+
+
+def read_parallel(source: str | Path, target: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
+    """Read pairs from two files, line by line, with their numbers.
+
+    Args:
+        source: the file of sources.
+        target: the file of targets.
+        report: records dropped lines.
+
+    Raises:
+        DataError: a file cannot be read or is empty, has a line that is not UTF-8, or their numbers of lines differ.
+    """
+    return _pairs(f"{display_name(source)} and {display_name(target)}", _parallel_lines(source, target), report)
+
+
+def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText]]:
+    """Read texts with a label each, with the numbers of their lines: text, tab and label in each line.
+
+    Spaces around a label are dropped. A text that comes with several labels shows not which is right, and one that
+    comes twice counts once: both are dropped and reported, as are lines without text or label.
+
+    Args:
+        path: the file, gzipped if its name ends in .gz; `-` is standard input.
+        report: records dropped lines.
+
+    Raises:
+        DataError: the file cannot be read, is empty, has a line that is not UTF-8, or none with a text and a label.
+    """
+    rows = (_parse_tsv(line, LABELLED_COLUMNS) for line in read_lines(path))
+    numbered = _report_dropped(display_name(path), rows, report, note_rare=False)
+    examples = [(number, LabelledText(text, label.strip())) for number, (text, label) in numbered]
+    labels: dict[str, set[str]] = {}
+    for _, example in examples:
+        labels.setdefault(example.text, set()).add(example.label)
+    result, texts = [], set[str]()
+    for number, example in examples:
+        if len(labels[example.text]) > 1:
+            report.drop(CONTRADICTED, number)
+        elif example.text in texts:
+            report.drop(REPEATED, number)
+        else:
+            texts.add(example.text)
+            result.append((number, example))
+    if not result:
+        raise DataError(f"no line holds a text and a label; {report.one_line()}")
+    return result
+
+
+def max_unpacked(packed: int) -> int:
+    """Return the most bytes that a file of so many packed bytes may unpack to."""
+    return max(MAX_RATIO * packed, MIN_UNPACKED)
+
+
+class LimitedReader(io.RawIOBase):
+    """Reader of unpacked bytes up to a bound.
+
+    Args:
+        stream: unpacks; closed with this reader.
+        packed: bytes of the packed file.
+        name: of the file in errors.
+    """
+
+    def __init__(self, stream: IO[bytes], packed: int, name: Path | str) -> None:
+        self._stream, self._limit, self._name, self._count = stream, max_unpacked(packed), name, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Read some bytes; errors are those of the stream, or a DataError at the bound."""
+        content = self._stream.read(len(buffer))
+        buffer[: len(content)] = content
+        self._count += len(content)
+        if self._count > self._limit:
+            raise DataError(
+                f"{self._name} unpacks to more than {self._limit:,} bytes, which text and numbers of its size never do"
+            )
+        return len(content)
+
+    def close(self) -> None:
+        """Close the stream too."""
+        self._stream.close()
+        super().close()
+
+
+def limit_unpacking(stream: IO[bytes], packed: int, name: Path | str) -> io.BufferedReader:
+    """Bound what a stream unpacks; arguments as for `LimitedReader`."""
+    return io.BufferedReader(LimitedReader(stream, packed, name), BUFFER)
+
+
+def open_gzip(path: Path | str) -> io.BufferedReader:
+    """Open a gzipped file to read its content within the bound.
+
+    Raises:
+        OSError: the system refuses it; errors of reading as for `LimitedReader`.
+    """
+    # a pipe has no size
+    return limit_unpacking(gzip.open(path), Path(path).stat().st_size or sys.maxsize, path)  # pyright: ignore[reportArgumentType]
+
+
+def limited_lines(stream: IO[bytes], name: Path | str) -> Iterator[bytes]:
+    """Read the lines of a stream, each with its line feed.
+
+    Raises:
+        DataError: one has more than 2 MiB.
+    """
+    for number in itertools.count(1):
+        line = stream.readline(MAX_LINE + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE:
+            raise DataError(f"{name}, line {number}: has more than {MAX_LINE:,} bytes")
+        yield line
+
+
+def _parse_tsv(line: str, columns: tuple[str, str]) -> Parsed:
+    match line.split("\t"):
+        case [first, second]:
+            return _non_empty(first, second, columns)
+        case [text]:
+            return f"no tab between {' and '.join(columns)}" if text.strip() else EMPTY_LINE
+        case _:
+            return MANY_TABS
+
+
+def _parse_json(line: str) -> Parsed:
+    if not line.strip():
+        return EMPTY_LINE
+    try:
+        content = json.loads(line)
+        # half a surrogate pair, which JSON can write, is no text
+        line.encode() if "\\u" not in line else json.dumps(content, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return NOT_JSON
+    match content:
+        case {"source": str(source), "target": str(target)}:
+            return _non_empty(source, target, PAIR_COLUMNS)
+        case _:
+            return NO_TEXTS
+
+
+def _parallel_lines(source: str | Path, target: str | Path) -> Iterator[Parsed]:
+    files = read_lines(source), read_lines(target)
+    for count in itertools.count():
+        match texts := tuple(next(lines, None) for lines in files):
+            case (str(left), str(right)):
+                yield _non_empty(left, right, PAIR_COLUMNS)
+            case (None, None):
+                return
+            case _:
+                counts = [
+                    count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)
+                ]
+                raise DataError(
+                    "source and target must have as many lines as each other: "
+                    f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
+                )
+
+
+def _non_empty(first: str, second: str, columns: tuple[str, str]) -> Parsed:
+    has_first, has_second = bool(first.strip()), bool(second.strip())
+    if has_first and has_second:
+        return first, second
+    return f"empty {columns[1]}" if has_first else f"empty {columns[0]}" if has_second else EMPTY_LINE
+
+
+def _pairs(name: str, rows: Iterator[Parsed], report: ReadReport) -> Iterator[tuple[int, Pair]]:
+    return ((number, Pair(source, target)) for number, (source, target) in _report_dropped(name, rows, report))
+
+
+def _report_dropped(
+    name: str, rows: Iterator[Parsed], report: ReadReport, *, note_rare: bool = True
+) -> Iterator[tuple[int, Fields]]:
+    """Number the lines and report those without texts."""
+    number = 0
+    for number, fields in enumerate(rows, start=1):
+        report.lines = number
+        if isinstance(fields, str):
+            report.drop(fields, number)
+            continue
+        if note_rare and max(map(max, fields)) > LAST_BASIC:
+            report.note(RARE, number)
+        yield number, fields
+    if not number:
+        raise DataError(f"{name}: empty")
+
+
+@contextmanager
+def _open(path: str | Path) -> Iterator[IO[bytes]]:
+    if str(path) == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        with open_gzip(path) if str(path).endswith(".gz") else Path(path).open("rb") as stream:
+            yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

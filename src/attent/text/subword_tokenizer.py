@@ -1,0 +1,212 @@
+"""Tokenizers of subword pieces that are learnt from text, through SentencePiece."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Self
+
+from attent.errors import ArgumentError, DataError
+from attent.text.tokenizer import BOS, EOS, PAD, UNK, read_tokenizer, text_ids, write_tokenizer
+
+VERSION = 1
+# Lines to learn from: more of them change the pieces little, and cost time and memory.
+SAMPLE_SIZE = 200_000
+# The share of all characters that have a piece of their own; the rarest are written in bytes.
+COVERAGE = 0.9995
+
+# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that
+# Unicode keeps free of characters, and so is the first of these.
+ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
+ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
+SPACE = "▁"
+ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
+
+
+class SubwordTokenizer:
+    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters.
+
+    It is lossless. Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and
+    `UnigramTokenizer`, which learn and choose pieces differently.
+
+    Args:
+        model: a SentencePiece model, serialized.
+
+    Raises:
+        ArgumentError: it is invalid, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
+    """
+
+    KIND: ClassVar[str]
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = processor = processor_of(model)
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
+            raise ArgumentError(
+                f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model"
+            )
+        self._model = model
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int) -> Self:
+        """Learn from lines: all of them, or 200,000 if there are more, always the same ones.
+
+        Args:
+            lines: the text to learn from.
+            size: the number of ids, with the special ones and 256 bytes; a small text yields fewer.
+
+        Raises:
+            ArgumentError: the size is too small for the characters of the text.
+            DataError: there is no text.
+        """
+        import sentencepiece
+
+        sample = [line.translate(ESCAPED) for line in _reservoir_sample(lines) if line.strip()]
+        if not sample:
+            raise DataError("there is no text to learn a tokenizer from")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.Train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=cls.KIND,
+                vocab_size=size,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                character_coverage=COVERAGE,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                num_threads=1,
+                minloglevel=3,
+            )
+        except RuntimeError as error:
+            if minimum := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                raise ArgumentError(
+                    f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}"
+                ) from error
+            raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
+        return cls(model.getvalue())
+
+    @property
+    def size(self) -> int:
+        """The number of ids, with the four special ones."""
+        return self._processor.GetPieceSize()
+
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model, serialized."""
+        return self._model
+
+    def name(self, token: int) -> str:
+        """Return SentencePiece's name of an id, such as `<0x0A>` of a byte."""
+        return self._processor.IdToPiece(token)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the most probable pieces, without BOS and EOS."""
+        return self._processor.EncodeAsIds(text.translate(ESCAPED))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text up to the first EOS, without PAD, UNK and BOS.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        text = self._processor.DecodeIds(list(text_ids(ids, self.size)))
+        return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", text)
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
+        return self._processor.EncodeAsPieces(text.translate(ESCAPED))
+
+    def encode_pieces(self, text: str) -> tuple[list[int], list[str]]:
+        """Return `encode` and `pieces` of a text in one pass."""
+        ids = self.encode(text)
+        # an unknown piece is spelt as in the text, not by its id
+        return ids, self.pieces(text) if UNK in ids else self._processor.IdToPiece(ids)
+
+    def piece(self, token: int) -> str:
+        """Return the piece of an id, with "▁" for a space."""
+        processor = self._processor
+        return "" if token <= EOS or processor.IsByte(token) else processor.IdToPiece(token)
+
+    def word(self, token: int) -> str | None:
+        """Return a piece that begins with a space, without it, or one that has neither letter nor digit."""
+        piece = self.piece(token)
+        is_word = piece.startswith(SPACE) or not any(map(str.isalnum, piece))
+        return piece.removeprefix(SPACE) or None if is_word else None
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        write_tokenizer(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of `save`.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        model = read_tokenizer(path, cls._format(), VERSION).get("sentencepiece")
+        try:
+            return cls(base64.b64decode(model, validate=True) if isinstance(model, str) else b"-")
+        # ArgumentError and binascii.Error are ValueErrors
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _format(cls) -> str:
+        return f"attent {cls.KIND} tokenizer"
+
+
+class BpeTokenizer(SubwordTokenizer):
+    """Pieces by byte-pair encoding.
+
+    Merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909).
+    """
+
+    KIND = "bpe"
+
+
+class UnigramTokenizer(SubwordTokenizer):
+    """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
+
+    KIND = "unigram"
+
+
+def processor_of(model: bytes) -> Any:
+    """Return the SentencePiece processor of a serialized model.
+
+    Raises:
+        ArgumentError: it is invalid, or a piece is no text.
+    """
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    # the second where SentencePiece's own message is no text
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
+    try:
+        processor.IdToPiece(list(range(processor.GetPieceSize())))
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"a piece of the SentencePiece model is not UTF-8: {error}") from error
+    return processor
+
+
+def _reservoir_sample(lines: Iterable[str]) -> list[str]:
+    """Draw lines uniformly, or take all if they are few enough (reservoir sampling: Vitter 1985, algorithm R)."""
+    random, sample = Random(0), []
+    for number, line in enumerate(lines):
+        if number < SAMPLE_SIZE:
+            sample.append(line)
+        elif (index := int(random.random() * (number + 1))) < SAMPLE_SIZE:
+            sample[index] = line
+    return sample

@@ -1,0 +1,42 @@
+import pytest
+
+from attent.alignment.error_rate import Agreement, agreement
+from attent.errors import ArgumentError
+from attent.text.text import Gold
+
+GOLD = Gold.of([(0, 0), (1, 1)], [(2, 2), (2, 3)])
+
+
+def test_worked_by_hand() -> None:
+    found = agreement([(0, 0), (2, 2), (2, 1), (2, 0)], GOLD)
+    # of four links one is sure and two are possible; of two sure ones one is found
+    assert found == Agreement(predicted=4, sure=2, predicted_sure=1, predicted_possible=2)
+    assert (found.precision, found.recall) == (0.5, 0.5)
+    assert found.error_rate == 1 - (1 + 2) / (4 + 2)
+
+
+def test_the_ends_of_the_scale() -> None:
+    # possible links need not be found, and may be
+    for links in ([(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 3)]):
+        assert agreement(links, GOLD).error_rate == 0
+    assert agreement([(0, 1)], GOLD).error_rate == 1
+    assert agreement([], GOLD).error_rate == 1
+    assert (agreement([], GOLD).precision, agreement([], GOLD).recall) == (1, 0)
+    assert agreement([(0, 0)], Gold.of([], [(0, 0)])).recall == 1
+
+
+def test_a_link_counts_once() -> None:
+    assert agreement([(0, 0), (0, 0)], GOLD).predicted == 1
+
+
+def test_pairs_are_added_up_before_anything_is_divided() -> None:
+    one, other = agreement([(0, 0)], GOLD), agreement([(5, 5), (6, 6), (1, 1)], GOLD)
+    both = one + other
+    assert both == Agreement(4, 4, 2, 2)
+    assert both.error_rate == 0.5
+    assert both.error_rate != (one.error_rate + other.error_rate) / 2
+
+
+def test_nothing_found_and_nothing_sure_is_no_score() -> None:
+    with pytest.raises(ArgumentError, match="nothing to judge"):
+        _ = agreement([], Gold.of([], [(0, 0)])).error_rate

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.alignment import forced_decoding as forced_decoding_module
+from attent.alignment.aligner import all_selectors
+from attent.alignment.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_decoding, source_attention
+from attent.alignment.word_links import extract_links
+from attent.attention.capture.watch import watch
+from attent.errors import ArgumentError, UnknownNameError
+from attent.models.model import EncoderDecoder
+from attent.models.rnn import RNN
+from attent.models.settings import RnnSettings, TransformerSettings
+from attent.models.transformer import Transformer
+from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
+from attent.text.batches import ROW_MULTIPLE
+from attent.text.tokenizer import BOS
+
+SOURCES = [[4, 5, 6], [], [7, 8, 9, 10, 4], [5], [6, 4] * 9]
+TARGETS = [[6, 7], [8], [], [4, 4, 4], [5, 9, 10] * 7]
+
+
+def transformer(**options: Any) -> Transformer:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, **options)
+    return Transformer(settings, 11, 11).eval()
+
+
+def rnn(attention: str) -> RNN:
+    return RNN(RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6}), 11, 11).eval()
+
+
+MODELS = {"transformer": transformer, "bahdanau": lambda: rnn("bahdanau"), "luong": lambda: rnn("luong")}
+
+
+def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
+    made = transformer()
+    maps = source_attention(made, SOURCES, TARGETS)
+    assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
+    with torch.no_grad(), watch(made) as seen:
+        made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]]))
+    torch.testing.assert_close(maps[0], seen["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
+    """On some processors the last bit of a product depends on the place of its row."""
+    model = MODELS[name]()
+    together = source_attention(model, SOURCES, TARGETS)
+    turned = source_attention(model, SOURCES[::-1], TARGETS[::-1])[::-1]
+    alone = [source_attention(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for one, other, single in zip(together, turned, alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+        torch.testing.assert_close(one, single, rtol=0, atol=1e-6)
+
+
+def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
+    model = transformer()
+    ((row, attentions),) = forced_decoding(model, SOURCES[:1], TARGETS[:1])
+    assert row == 0
+    assert list(attentions) == [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)]
+    assert {tuple(weights.shape) for weights in attentions.values()} == {(2, 3, 3)}
+    first, last = attentions.values()
+    torch.testing.assert_close(AttentionSelector(layer=0, head=1).of(attentions), first[1, :2])
+    torch.testing.assert_close(AttentionSelector(head=0).of(attentions), last[0, :2])
+    # what is told of the token read in stands a step later
+    torch.testing.assert_close(AttentionSelector(about="read").of(attentions), last.mean(0)[1:])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_selected_attention_is_that_of_the_whole_model(name: str) -> None:
+    """A Transformer computes it alone, without padding of targets; links are the same, bit for bit."""
+    model, random = MODELS[name](), Random(0)
+    sources, targets = ([random.choices(range(4, 11), k=random.randrange(30)) for _ in range(70)] for _ in range(2))
+    whole = dict(forced_decoding(model, sources, targets))
+    assert len(whole) == sum(bool(source and target) for source, target in zip(sources, targets, strict=True))
+    heads = [len(weights) for weights in next(iter(whole.values())).values()]
+    for selector in all_selectors(heads):
+        for row, weights in enumerate(source_attention(model, sources, targets, selector)):
+            expected = selector.of(whole[row]) if row in whole else torch.zeros(len(targets[row]), len(sources[row]))
+            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
+            assert extract_links(weights) == extract_links(expected)
+
+
+def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformer()
+    expected = source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0))
+    monkeypatch.setattr(model.decoder.layers[0].cross_attention, "value_projection", None)
+    monkeypatch.setattr(model.decoder.layers[1], "self_attention", None)
+    monkeypatch.setattr(model, "to_logits", None)
+    assert all(map(torch.equal, source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0)), expected))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS[name]()
+    expected = source_attention(model, SOURCES, TARGETS)
+    monkeypatch.setattr(forced_decoding_module, "MAX_WEIGHTS", 1000)
+    sizes = list[int]()
+    monkeypatch.setattr(
+        AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3)
+    )
+    for weights, known in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
+        torch.testing.assert_close(weights, known, rtol=0, atol=1e-6)
+    assert len(sizes) > 1
+    assert max(sizes) <= 1000
+
+
+def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sizes = transformer(), list[int]()
+    encode = Transformer.encode
+    monkeypatch.setattr(
+        Transformer, "encode", lambda self, source, lengths: sizes.append(len(source)) or encode(self, source, lengths)
+    )
+    source_attention(model, [[5] * 2049, [5, 6]], [[4] * 3, [4]])
+    assert sorted(sizes) == [1, ROW_MULTIPLE]
+
+
+def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:
+    model = transformer()
+    expected = [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)]
+    packed_linear.set_kind(model, Kind.INT8)
+    assert model.source_attention_layers == 0
+    assert all(map(torch.equal, [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)], expected))
+
+
+def forced_decoding_items(model: Transformer) -> list[tuple[int, list[Tensor]]]:
+    return [(row, list(attentions.values())) for row, attentions in forced_decoding(model, SOURCES, TARGETS)]
+
+
+def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:
+    ((_, attentions),) = forced_decoding(model, [[4, 5, 6, 7]], [given])
+    return next(iter(attentions.values())).mean(0)
+
+
+@pytest.mark.parametrize(("name", "knows"), [("bahdanau", False), ("luong", True), ("transformer", True)])
+def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool) -> None:
+    """Step 2 reads the second token.
+
+    What it looks at is already fixed in Bahdanau's decoder, and depends on it in the others.
+    """
+    model = MODELS[name]()
+    one, other = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
+    torch.testing.assert_close(one[:2], other[:2])
+    assert torch.equal(one[2], other[2]) is not knows
+    assert not torch.allclose(one[3], other[3], atol=1e-7)
+
+
+def test_both_answers_have_a_name() -> None:
+    assert ABOUT == ("produced", "read")
+    assert str(AttentionSelector()) == "last layer, mean over heads, rows about the token produced"
+    assert str(AttentionSelector(1, 0, "read")) == f"layer 1, head 0, rows about {ABOUT_LABELS['read']}"
+    with pytest.raises(UnknownNameError, match="did you mean 'produced'"):
+        AttentionSelector(about="producd")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("look", "says"),
+    [
+        (AttentionSelector(layer=2), "layer must be from 0 to 1, got 2"),
+        (AttentionSelector(layer=0, head=-1), "head must be from 0 to 1, got -1"),
+    ],
+)
+def test_a_layer_or_head_that_is_not_there(look: AttentionSelector, says: str) -> None:
+    with pytest.raises(ArgumentError, match=says):
+        source_attention(transformer(), SOURCES, TARGETS, look)
+
+
+def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
+    with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
+        source_attention(rnn("none"), SOURCES, TARGETS)
+
+
+def test_padding_does_not_outgrow_learnt_positions() -> None:
+    model = transformer(position="learned", maximum_length=21)
+    (weights,) = source_attention(model, [[4] * 21], [[5] * 20])
+    assert weights.shape == (20, 21)

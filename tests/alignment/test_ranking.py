@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.alignment.aligner import TokenizedPair, align, all_selectors, rank_selectors, tokenize_dates, tokenize_pair
+from attent.alignment.error_rate import Agreement, agreement
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.cli.settings import override
+from attent.errors import ShapeError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.tasks.dates import dates
+from attent.tasks.dates.corpus import gold_links
+from attent.tasks.recipe import follow
+from attent.tasks.settings import read
+from attent.tasks.translation.translator import load
+from attent.text.text import Gold
+from attent.text.tokenizer import CharTokenizer
+
+ROOT = Path(__file__).parents[2]
+TOKENIZER = CharTokenizer("abcdefgh ")
+TEXTS = [("a b c d", "e f g"), ("ab cd", "ef gh"), ("", "a"), ("h g f e d c b", "a b c d e f g")]
+
+
+def model() -> Transformer:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=18, feed_forward=17, heads=3)
+    return Transformer(settings, TOKENIZER.size, TOKENIZER.size).eval()
+
+
+def prepared() -> list[TokenizedPair]:
+    return [tokenize_pair(*texts, (TOKENIZER, TOKENIZER)) for texts in TEXTS]
+
+
+def test_everything_that_can_be_looked_at() -> None:
+    assert len(all_selectors([3, 3])) == 2 * (3 + 1) * 2
+    # of a single head there is no mean beside it
+    assert all_selectors([1]) == [AttentionSelector(0, 0, "produced"), AttentionSelector(0, 0, "read")]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [AttentionSelector(0, 2, "read"), AttentionSelector(1, None, "produced"), AttentionSelector(1, 1, "produced")],
+)
+def test_whose_links_are_the_gold_ones_comes_first(wanted: AttentionSelector) -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of(links) for links in align(made, pairs, wanted)]
+    ranking = rank_selectors(made, pairs, gold)
+    assert len(ranking) == 16
+    look, found = ranking[0]
+    assert found.error_rate == 0
+    assert ranking[1][1].error_rate > 0
+    assert look == wanted
+    assert [one.error_rate for _, one in ranking] == sorted(one.error_rate for _, one in ranking)
+
+
+def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of([(0, 0)], [(1, 1)]), Gold.of([(1, 1)]), Gold.of([(0, 0)]), Gold.of([(6, 0), (5, 1)])]
+    for look, found in rank_selectors(made, pairs, gold, threshold=0.2):
+        links = align(made, pairs, look, threshold=0.2)
+        assert found == sum(map(agreement, links, gold), Agreement())
+        assert found.sure == 5
+
+
+def test_each_pair_needs_gold_links() -> None:
+    with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
+        rank_selectors(model(), prepared(), [Gold.of([])])
+
+
+@pytest.mark.slow
+def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
+    """The known links of dates, character by character.
+
+    What the row of the token produced looks at, and not that of the token read in.
+    """
+    tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
+    settings = override(
+        read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()]
+    )
+    follow(settings, tmp_path / "run")
+    run = load(tmp_path / "run")
+    for pairs in dates(settings.dates).held_out.values():
+        tokenizers = run.source_tokenizer, run.target_tokenizer
+        found = rank_selectors(
+            run.model,
+            [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
+            list(map(gold_links, pairs)),
+        )
+        (look, best), (other, worse) = found
+        assert (look.about, other.about) == ("produced", "read")
+        assert best.error_rate <= 0.10
+        assert worse.error_rate >= 0.30

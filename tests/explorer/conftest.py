@@ -1,0 +1,64 @@
+"""Untrained runs, and a client of the server's application without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+import attent
+from attent.explorer.app import application
+from attent.explorer.explorer import Explorer
+from attent.explorer.loaded_run import LoadedRun
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer
+from attent.views.build_scene import build_scene
+from attent.views.scene import Scene
+
+TOKEN = "a-token-of-this-start"
+HOST = "127.0.0.1:8765"
+
+
+@pytest.fixture
+def translator() -> Translator:
+    torch.manual_seed(2)
+    source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A scene of two heads with 300 queries and 280 keys."""
+    torch.manual_seed(4)
+    query, key = torch.randn(1, 2, 300, 4), torch.randn(1, 2, 280, 4)
+    return build_scene(attent.attend(query, key, key, return_map=True)[1], title="300 places")
+
+
+@pytest.fixture
+def explorer(translator: Translator, filler: FillMask, scene: Scene) -> Iterator[Explorer]:
+    runs = [LoadedRun("dates", "translate", translator), LoadedRun("blanks", "fill-mask", filler)]
+    instance = Explorer(runs, [scene], text="abc")
+    yield instance
+    instance.close()
+
+
+@pytest.fixture
+def client(explorer: Explorer) -> TestClient:
+    app = application(explorer, hosts=frozenset({HOST, "localhost:8765"}), token=TOKEN)
+    return TestClient(app, base_url=f"http://{HOST}", headers={"X-Attent-Token": TOKEN}, raise_server_exceptions=False)
+
+
+Post = Callable[..., object]

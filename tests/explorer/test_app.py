@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from attent.explorer import explorer as explorer_file
+from attent.explorer.explorer import Explorer
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import UNK
+from attent.views.scene import Scene
+
+
+def numbers(answer: Any) -> tuple[torch.Tensor, dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    about = json.loads(answer.headers["x-attent-part"])
+    values = np.frombuffer(answer.content, "<f4").reshape(about["height"], about["width"])
+    return torch.from_numpy(values.copy()), about
+
+
+def events(answer: Any) -> list[dict[str, Any]]:
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
+def test_what_there_is(client: TestClient) -> None:
+    about = client.get("/api/about").json()
+    assert [(run["name"], run["task"]) for run in about["runs"]] == [("dates", "translate"), ("blanks", "fill-mask")]
+    assert (about["scenes"], about["text"]) == ([0], "abc")
+    described = client.get("/api/scenes/0").json()
+    assert described["title"] == "300 places"
+    assert described["groups"][0]["height"] == 300
+
+
+def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
+    dense = scene.groups[0].layers[0].weights.dense()[0]
+    where = {"group": "cross", "layer": 0}
+    values, about = numbers(client.get("/api/scenes/0/row", params={**where, "head": 1, "query": 7}))
+    torch.testing.assert_close(values[0], dense[1, 7])
+    assert about == {"height": 1, "width": 280, "exact": True, "note": ""}
+    values, about = numbers(client.get("/api/scenes/0/column", params={**where, "head": "mean", "key": 3}))
+    torch.testing.assert_close(values[0], dense.mean(0)[:, 3])
+    assert about["note"] == "mean over 2 heads"
+    values, _ = numbers(client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 0, "y": 1, "x": 1}))
+    torch.testing.assert_close(values, dense[0, 256:, 256:])
+    values, about = numbers(
+        client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"})
+    )
+    torch.testing.assert_close(values, torch.nn.functional.max_pool2d(dense[None, :1], 2)[0, 0])
+    assert about["note"] == "largest of 2 x 2 weights"
+    values, about = numbers(client.get("/api/scenes/0/thumbnail", params={**where, "head": 0}))
+    torch.testing.assert_close(values, torch.nn.functional.avg_pool2d(dense[None, :1], 8, ceil_mode=True)[0, 0])
+
+
+def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
+    weights = scene.groups[0].layers[0].weights
+    found = client.get("/api/scenes/0/summary", params={"group": "cross"}).json()
+    assert (len(found["figures"]), found["every"]) == (1, 1)
+    (heads,) = found["figures"]
+    assert [head["entropy"] for head in heads] == pytest.approx(weights.entropy()[0].mean(-1).tolist(), rel=1e-4)
+    assert [head["first"] for head in heads] == pytest.approx(weights[0, :, :, 0].mean(-1).tolist(), rel=1e-4)
+
+
+def test_a_translation_grows_token_by_token(client: TestClient, translator: Translator) -> None:
+    where = {"group": "cross", "layer": 1, "head": "mean"}
+    heard = events(client.post("/api/translate", json={"text": "abcd", "where": where}))
+    assert [event["kind"] for event in heard] == ["start", *["token"] * (len(heard) - 2), "end"]
+    assert heard[0]["source"] == list("abcd")
+    assert heard[-1]["text"] == translator.translate(["abcd"])[0]
+    said = [event["said"]["token"] for event in heard[1:-1]]
+    assert said[:-1] == heard[-1]["tokens"]
+    number = heard[-1]["scene"]
+    for step, event in enumerate(heard[1:-1]):
+        values, _ = numbers(client.get(f"/api/scenes/{number}/row", params={**where, "query": step}))
+        assert event["weights"] == pytest.approx(values[0].tolist(), abs=1e-5)
+
+
+def test_from_an_edited_prefix_the_model_goes_on(client: TestClient, translator: Translator) -> None:
+    first = events(client.post("/api/translate", json={"text": "abcd"}))
+    other = first[2]["best"][1]["token"]
+    changed = events(client.post("/api/translate", json={"text": "abcd", "prefix": [first[1]["said"]["token"], other]}))
+    assert [event["said"]["token"] for event in changed[1:3]] == [first[1]["said"]["token"], other]
+    assert [event["forced"] for event in changed[1:4]] == [True, True, False]
+    typed = events(client.post("/api/translate", json={"text": "abcd", "more": "65"}))
+    assert typed[-1]["text"] == translator.translate(["abcd"], prefixes=["65"])[0]
+
+
+def test_a_beam_finds_what_the_search_finds(client: TestClient, translator: Translator) -> None:
+    from attent.search.settings import SearchSettings
+
+    heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3}))
+    assert heard[-1]["text"] == translator.translate(["abcd"], SearchSettings(beam=3))[0]
+
+
+def test_a_beam_goes_on_from_a_prefix_whatever_its_tokens(client: TestClient) -> None:
+    heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3, "prefix": [UNK, 6]}))
+    assert heard[-1]["tokens"][:2] == [UNK, 6]
+    assert [event["forced"] for event in heard[1:4]] == [True, True, False]
+
+
+def test_what_goes_wrong_late_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object, **options: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(explorer_file, "_last_step_weights", fails)
+    heard = events(client.post("/api/translate", json={"text": "abcd"}))
+    assert heard[-1] == {"kind": "error", "error": "unexpected RuntimeError: out of memory"}
+
+
+def test_half_of_a_pair_of_surrogates_is_no_text(explorer: Explorer, client: TestClient, scene: Scene) -> None:
+    (group,) = scene.groups
+    texts = {name: replace(text, labels=("\ud83d", *text.labels[1:])) for name, text in scene.texts.items()}
+    number = explorer.scenes.add(replace(scene, texts=texts))
+    described = client.get(f"/api/scenes/{number}").json()
+    assert described["texts"][group.rows]["labels"][0] == "?"
+
+
+def test_blanks_are_guessed(client: TestClient) -> None:
+    found = client.post("/api/fill", json={"run": 1, "text": "the dog was [MASK] ."}).json()
+    assert [len(blank["guesses"]) for blank in found["blanks"]] == [5]
+    described = client.get(f"/api/scenes/{found['scene']}").json()
+    assert described["texts"]["tokens"]["labels"][0].strip() == "the"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("translate", {"text": ""}, "the text is empty"),
+        ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
+        ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
+        ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
+        (
+            "translate",
+            {"text": "a" * 100_000},
+            "the text has 100,000 tokens, more than the 32,768 that are read at once here",
+        ),
+        ("translate", {"text": 7}, "text: Input should be a valid string"),
+        ("translate", {"txt": "a"}, "text: Field required"),
+        ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
+        ("fill", {"run": 1, "text": ""}, "MASK"),
+        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the 32,768 that are read at once here"),
+        ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    client: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
+    answer = client.post(f"/api/{path}", json=body)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+    assert "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"text": NaN}'])
+@pytest.mark.parametrize("path", ["translate", "fill", "classify"])
+def test_a_malformed_body_is_refused(client: TestClient, path: str, body: bytes) -> None:
+    answer = client.post(f"/api/{path}", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("text", ["e", "👩‍👩‍👧", "é", "<script>alert(1)</script>", "\x00", "ab\u202ecd", "א ב"])
+def test_any_text_is_read(client: TestClient, text: str) -> None:
+    heard = events(client.post("/api/translate", json={"text": text}))
+    assert heard[0]["source"] == list(text)
+    assert heard[-1]["kind"] == "end"
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "said"),
+    [
+        ("/api/scenes/99", 400, "view 99 is not known"),
+        ("/api/scenes/x", 404, "Not Found"),
+        (f"/api/scenes/{'9' * 5000}", 404, "Not Found"),
+        (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),
+        ("/api/nothing", 404, "Not Found"),
+        ("/api/translate", 405, "Method Not Allowed"),
+        ("/api/scenes/0/row?group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
+        (
+            "/api/scenes/0/row?group=cross&layer=0&head=0&query=-1",
+            400,
+            "query: Input should be greater than or equal to 0",
+        ),
+        ("/api/scenes/0/row?group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
+        ("/api/scenes/0/row?group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
+        ("/api/scenes/0/row?group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
+        ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
+        (
+            "/api/scenes/0/tile?group=cross&layer=0&head=0&level=0&y=0&x=0&how=best",
+            400,
+            "how: Input should be 'mean' or 'max'",
+        ),
+        ("/web/explore.py", 404, "Not Found"),
+        ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
+    ],
+)
+def test_what_there_is_not(client: TestClient, address: str, status: int, said: str) -> None:
+    answer = client.get(address)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]
+
+
+def test_what_nobody_foresaw_is_one_line_too(
+    client: TestClient, explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(text: object) -> None:
+        raise RuntimeError("a reason")
+
+    monkeypatch.setattr(explorer, "fill", fails)
+    answer = client.post("/api/fill", json={"text": "a"})
+    assert (answer.status_code, answer.json()) == (500, {"error": "unexpected RuntimeError: a reason"})
+
+
+def test_who_asks_while_the_server_ends_may_ask_another(client: TestClient, explorer: Explorer) -> None:
+    explorer.close()
+    answer = client.post("/api/fill", json={"text": "a", "run": 1})
+    assert (answer.status_code, answer.json()) == (503, {"error": "the server ends"})
+
+
+def test_the_page_and_its_files(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert client.get("/web/explore.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/web/explore.css").headers["content-type"].startswith("text/css")

@@ -1,0 +1,105 @@
+"""What the page of `attent explore` shows around an answer.
+
+Whose looks shade what is read, and what an error leaves of the one before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from attent.explorer.explorer import Explorer
+from attent.explorer.loaded_run import LoadedRun
+from attent.explorer.server import ExploreServer
+from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.tasks.translation.translator import Translator
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def served(translator: Translator) -> Iterator[ExploreServer]:
+    # a model of its own: what the test's thread runs would be heard by who watches the server's
+    with ExploreServer(
+        Explorer([LoadedRun("dates", "translate", copy.deepcopy(translator))], text="abc"), port=0
+    ) as exploring:
+        yield exploring
+
+
+def until(page: Any, holds: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"it never came to be; the page says {page.locator('.run .card').first.inner_text()}")
+
+
+def answered(page: Any) -> None:
+    """Wait until the answer is there, and the view of it."""
+    until(
+        page,
+        lambda: page.locator(".former").count() == 0 and page.locator(".zoom canvas[data-complete='true']").count() > 0,
+    )
+
+
+def shading(page: Any) -> list[float]:
+    """The weights by which the tokens read are shaded, as their titles say them; 0 where there is none."""
+    return [float(piece.get_attribute("title") or 0) for piece in page.locator(".read li").all()]
+
+
+def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    answered(page)
+    decoding = StepwiseDecoding(translator, "abc")
+    tokens = [step.chosen.piece for step in decoding]
+    maps = {name: labelled.weights[0] for name, labelled in decoding.map().items()}
+    last, other = maps["decoder.layers.1.cross_attention"].mean(0), maps["decoder.layers.0.cross_attention"][1]
+
+    def is_shaded(place: int, weights: Any) -> bool:
+        said = page.locator(".shaded").inner_text() == f"Shaded by where {tokens[place]} looks."
+        return said and shading(page) == pytest.approx(weights[place].tolist(), rel=1e-3)
+
+    until(page, lambda: is_shaded(-1, last))
+    page.locator(".written button").nth(0).click()
+    until(page, lambda: is_shaded(0, last))
+    colors = {
+        piece.evaluate("piece => getComputedStyle(piece).backgroundColor") for piece in page.locator(".read li").all()
+    }
+    assert len(colors) > 1
+    window.picture(page, "explore-shaded", whole=True)
+    # the head that the view shows is the one that shades
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    until(page, lambda: is_shaded(0, other))
+    # a map of other tokens has no row of it, which is shaded as it was written
+    page.locator(".choices select").first.select_option("encoder")
+    page.locator(".written button").nth(1).hover()
+    until(page, lambda: is_shaded(1, last))
+
+
+@pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
+def test_after_an_error_the_answer_before_is_pale_until_another_comes(
+    served: ExploreServer, window: Any, size: tuple[int, int], dark: bool
+) -> None:
+    page = window.open(served.address, size=size, dark=dark)
+    answered(page)
+    page.route("**/api/translate", lambda route: route.fulfill(status=400, json={"error": "the text is too long"}))
+    page.fill("#text", "bad")
+    page.wait_for_selector(".status.wrong")
+    assert page.locator(".status.wrong").inner_text() == "the text is too long"
+    assert page.locator(".note").inner_text() == "What is pale is of the question before."
+    for part in (".read", ".written", ".zoom", ".tokens"):
+        assert page.locator(f".former {part}").count() == 1, part
+    opacity = "[...document.querySelectorAll('.former')].map((part) => getComputedStyle(part).opacity)"
+    until(page, lambda: page.evaluate(opacity) == ["0.3", "0.3"])
+    window.picture(page, f"explore-{size[0]}-after-an-error", whole=True)
+    page.unroute("**/api/translate")
+    page.locator("#text").press("Enter")
+    answered(page)
+    assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
+    assert page.locator(".note").is_hidden()
+    window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]

@@ -1,0 +1,416 @@
+"""The page of `attent explore` in a real browser."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import attent
+from attent.explorer.explorer import Explorer
+from attent.explorer.loaded_run import LoadedRun
+from attent.explorer.server import ExploreServer
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.translation.stepwise import StepwiseDecoding, labels
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer
+from attent.views.scene import Text
+
+pytestmark = pytest.mark.slow
+
+SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
+
+
+@pytest.fixture
+def served(translator: Translator) -> Iterator[ExploreServer]:
+    # a model of its own: what the test's thread runs would be heard by who watches the server's
+    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
+    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
+        yield exploring
+
+
+@pytest.fixture
+def long() -> Iterator[tuple[ExploreServer, Any]]:
+    """Two heads that look from 3,000 places to 3,000, and the map itself."""
+    torch.manual_seed(7)
+    query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
+    weights = attent.attend(query, key, key, return_map=True)[1]
+    with attent.explore(weights, [f"t{place}" for place in range(3000)], title="3,000 places") as exploring:
+        yield exploring, weights
+
+
+def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tuple[list[int], str]:
+    """What the model writes, as tokens and as text."""
+    growing = StepwiseDecoding(translator, text, prefix)
+    for _ in growing:
+        pass
+    return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
+
+
+def until(page: Any, wanted: str, given: object = None) -> None:
+    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
+    for _ in range(600):
+        if page.evaluate(wanted, given):
+            return
+        page.wait_for_timeout(100)
+    said = page.locator(".status").all_inner_texts()
+    pytest.fail(f"{wanted} of {given!r} never came to be; the page says {said}")
+
+
+def ended(page: Any, text: str) -> None:
+    """Wait until a translation is there, and the view of it."""
+    until(page, "text => document.querySelector('.status')?.textContent === text", text)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+
+
+def arrived(page: Any, held: list[Any], count: int) -> None:
+    """Wait until so many requests are held back."""
+    for _ in range(600):
+        if len(held) == count:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"{len(held)} of {count} requests came")
+
+
+@SIZES
+def test_typing_translates_and_an_edited_token_is_gone_on_from(
+    served: ExploreServer, window: Any, translator: Translator, size: tuple[int, int], dark: bool
+) -> None:
+    page = window.open(served.address, size=size, dark=dark)
+    ended(page, written(translator, "abc")[1])
+    page.fill("#text", "bad")
+    tokens, text = written(translator, "bad")
+    ended(page, text)
+    assert page.locator(".written button bdi").all_inner_texts() == [
+        *labels(translator.target_tokenizer, tokens),
+        "</s>",
+    ]
+    assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
+    # the second token becomes another, and the model goes on from there
+    page.locator(".written button").nth(1).click()
+    offers = page.locator(".offers button bdi").all_inner_texts()
+    window.picture(page, f"explore-{size[0]}-edit")
+    page.locator(".offers button").nth(1).click()
+    chosen = [tokens[0], *translator.target_tokenizer.encode(offers[1])]
+    assert chosen[1] != tokens[1]
+    ended(page, written(translator, "bad", chosen)[1])
+    assert page.locator(".written .forced").count() == 2
+    focused = "[...document.querySelectorAll('.written button')].indexOf(document.activeElement)"
+    assert page.evaluate(focused) == 1
+    # and the third whatever is typed
+    page.locator(".written button").nth(2).focus()
+    page.keyboard.press("Enter")
+    page.fill(".instead input", "65")
+    page.keyboard.press("Enter")
+    ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
+    assert page.evaluate(focused) == 2
+    window.picture(page, f"explore-{size[0]}", whole=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    ended(page, found := written(translator, "abc")[1])
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    page.wait_for_selector(".zoom canvas[data-complete='true']")
+    assert [page.locator(".choices select").nth(place).input_value() for place in (1, 2)] == ["0", "1"]
+    weights = translator.map("abc", found)["decoder.layers.0.cross_attention"].weights
+    page.locator(".zoom canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
+    assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
+        weights[0, 1, 1, 1].item(), abs=1e-6
+    )
+
+
+def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any) -> None:
+    exploring, weights = long
+    page = window.open(exploring.address)
+    canvas = page.locator(".zoom canvas").first
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    page.locator(".choices select").nth(2).select_option("0")
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    level = int(canvas.get_attribute("data-level"))
+    assert level >= 2
+    said = page.locator(".zoom .level").inner_text()
+    assert f"each cell stands for {2**level} × {2**level} weights" in said
+    assert f"mean of {2**level} x {2**level} weights" in said
+    window.picture(page, "explore-long", whole=True)
+    # hovering shows the pooled number, and says so
+    value = float(page.locator(".zoom .readout").get_attribute("data-value"))
+    size = 2**level
+    assert value == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
+    assert f"the mean of these {size} × {size} weights" in page.locator(".zoom .readout").inner_text()
+    box = canvas.bounding_box()
+    place = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    page.mouse.move(*place)
+    for _ in range(12):
+        page.mouse.wheel(0, -400)
+    until(page, "document.querySelector('.zoom canvas').dataset.level === '0'")
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    for drag in (0, 200):
+        page.mouse.move(place[0] + drag / 10, place[1])
+        text = page.locator(".zoom .readout").inner_text()
+        row, column = (int(part.split("(")[1].split(")")[0]) for part in text.split("→"))
+        assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
+            weights[0, 0, row, column].item(), rel=1e-4
+        )
+        page.mouse.down()
+        page.mouse.move(place[0] - drag, place[1] - drag, steps=4)
+        page.mouse.up()
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    page.locator("button[aria-label='show all of the map']").click()
+    until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
+
+
+def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], window: Any) -> None:
+    exploring, weights = long
+    page = window.open(exploring.address)
+    # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
+    page.locator(".grid select").first.select_option("first")
+    assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
+    assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
+    page.locator(".columns li").nth(1).focus()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
+    said = page.locator(".tokens .readout").inner_text()
+    assert said.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
+    row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", said)[1]
+    assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
+
+
+def test_figures_are_those_of_the_group_that_is_shown(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+    held: list[Any] = []
+    page.route(re.compile("/summary"), lambda route: held.append(route))
+    page.locator(".choices select").first.select_option("encoder")
+    page.locator(".grid select").first.select_option("first")
+    arrived(page, held, 1)
+    assert page.locator(".summary").inner_text() == ""
+    held[0].continue_()
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+
+
+PINCH = """() => {
+    const canvas = document.querySelector(".zoom canvas");
+    const box = canvas.getBoundingClientRect();
+    canvas.setPointerCapture = () => {};
+    const send = (type, pointerId, place) => {
+        const at = { clientX: box.left + place, clientY: box.top + place };
+        canvas.dispatchEvent(new PointerEvent(type, { pointerId, ...at, bubbles: true }));
+    };
+    send("pointerdown", 1, 150);
+    send("pointerdown", 2, 170);
+    for (let step = 8; step <= 64; step += 8) {
+        send("pointermove", 1, 150 - step);
+        send("pointermove", 2, 170 + step);
+    }
+    send("pointerup", 1, 86);
+    send("pointerup", 2, 234);
+}"""
+
+
+def test_fingers_pinch(long: tuple[ExploreServer, Any], window: Any) -> None:
+    page = window.open(long[0].address, size=(390, 844), has_touch=True)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    before = page.locator(".zoom canvas").first.get_attribute("data-level")
+    page.evaluate(PINCH)
+    until(page, f"Number(document.querySelector('.zoom canvas').dataset.level) < {before}")
+
+
+def test_blanks_and_a_text_that_is_code(window: Any, filler: FillMask) -> None:
+    with ExploreServer(Explorer([LoadedRun("blanks", "fill-mask", filler)]), port=0) as exploring:
+        page = window.open(exploring.address)
+        page.fill("#text", "the <script>alert(1)</script> was [MASK] .")
+        page.wait_for_selector(".guesses ol", timeout=60_000)
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        assert page.locator(".guesses li").count() == 5
+        assert "Not known to this model: <, script, >" in page.locator(".status").inner_text()
+        page.fill("#text", "no blank")
+        page.wait_for_selector(".status.wrong")
+        assert "MASK" in page.locator(".status").inner_text()
+        # an answer that is an error is no error of the page, though the browser notes its status
+        window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]
+        window.check()
+
+
+def test_without_the_token_the_page_says_what_to_open(served: ExploreServer, window: Any) -> None:
+    page = window.open(f"http://127.0.0.1:{served.port}/#of-an-earlier-start")
+    page.wait_for_selector("[role=alert]")
+    assert "open the address that attent printed" in page.locator("[role=alert]").inner_text()
+    window.wrong = [wrong for wrong in window.wrong if "status of 403" not in wrong]
+
+
+def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
+    window: Any, translator: Translator
+) -> None:
+    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
+    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
+        page = window.open(exploring.address)
+        ended(page, written(translator, "abc")[1])
+        until(page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length")
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
+    until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
+    asked = len(window.requests)
+    page.wait_for_timeout(1000)
+    assert window.requests[asked:] == []
+    # the tile is asked for once more three seconds after it failed, and then after six
+    page.wait_for_timeout(4000)
+    assert ["/tile?" in address for address in window.requests[asked:]] == [True]
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
+    page.wait_for_timeout(500)
+    # that nobody answers is no error of the page, though the browser notes it
+    window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
+
+
+def test_a_view_that_another_replaced_hears_nothing(served: ExploreServer, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".rows li").first.hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
+    page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
+    page.fill("#text", "bad")
+    until(page, "!window.before.isConnected")
+    ended(page, written(translator, "bad")[1])
+    page.keyboard.press("Escape")
+    asked = len(window.requests)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(500)
+    assert "looks at" in page.evaluate("window.before.textContent")
+    assert sum("/summary?" in address for address in window.requests[asked:]) == 1
+
+
+def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    held: list[Any] = []
+    page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
+    for count, text in enumerate(("bad", "cab"), 1):
+        page.fill("#text", text)
+        arrived(page, held, count)
+    first, second = held
+    second.continue_()
+    until(page, "document.querySelector('.run h1').textContent === 'cab'")
+    first.continue_()
+    page.wait_for_timeout(500)
+    assert page.inner_text(".run h1") == "cab"
+
+
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".written button").nth(1).hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
+    page.locator(".written button").nth(0).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+    # what is shown while another text is translated is about the text before
+    page.locator(".choices select").first.select_option("cross")
+    page.route("**/api/translate", lambda route: None)
+    page.fill("#text", "bad")
+    until(page, "document.querySelector('.status').textContent === '…'")
+    page.locator(".written button").nth(1).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+
+
+def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any) -> None:
+    page = window.open(long[0].address)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    box = page.locator(".zoom canvas").first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    token = page.locator(".rows li[aria-selected='true']")
+    token.wait_for()
+    row = int(token.get_attribute("data-place"))
+    assert row >= 1000
+    assert f"(row {row}) looks at" in page.locator(".tokens .readout").inner_text()
+    seen, here = page.locator(".rows").bounding_box(), token.bounding_box()
+    assert seen["y"] <= here["y"] <= here["y"] + here["height"] <= seen["y"] + seen["height"]
+    assert page.evaluate("scrollY") == 0
+    # whoever turns to other tokens is not brought back
+    page.locator(".side.row button").first.click()
+    first = page.locator(".rows li").first
+    assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
+    first.hover()
+    until(
+        page,
+        (
+            f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks "
+            "at')"
+        ),
+    )
+
+
+def test_texts_run_their_way(window: Any, translator: Translator) -> None:
+    hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
+    with ExploreServer(
+        Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0
+    ) as exploring:
+        page = window.open(exploring.address)
+        tokens, text = written(hebrew, "אב ג7")
+        # the model has learnt nothing, and may write nothing, or no letter
+        text = text or "The translation is empty."
+        ended(page, f"{text} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "rtl"
+        first, second = (page.locator(".read li").nth(place).bounding_box() for place in (0, 1))
+        assert second["x"] < first["x"]
+        assert page.locator(".written").get_attribute("dir") == Text(labels(hebrew.target_tokenizer, tokens)).direction
+        # what stands around the translation stays in place
+        assert page.locator(".status bdi").all_inner_texts() == [text, "7"]
+        # left to right again
+        page.fill("#text", "77")
+        until(page, "document.querySelectorAll('.read li').length === 2")
+        ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "ltr"
+        # while the server still answers what the page asks for
+        window.check()
+
+
+def test_an_answer_that_ends_early_is_no_translation(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
+    page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=begun))
+    page.fill("#text", "b")
+    page.wait_for_selector(".status.wrong")
+    assert page.locator(".status").inner_text() == "the server ended the answer early"
+    assert page.locator("button", has_text="stop").is_hidden()
+
+
+ENTER = """composing => document.querySelector("#text").dispatchEvent(
+    new KeyboardEvent("keydown", { key: "Enter", isComposing: composing, bubbles: true, cancelable: true })
+)"""
+
+
+def test_enter_while_a_word_is_composed_translates_nothing(
+    served: ExploreServer, window: Any, translator: Translator
+) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    asked = len(window.requests)
+    assert page.evaluate(ENTER, True)
+    page.wait_for_timeout(300)
+    assert not any("/api/translate" in address for address in window.requests[asked:])
+    # an event that is taken is told so to whoever sent it
+    assert not page.evaluate(ENTER, False)
+    page.wait_for_timeout(300)
+    assert any("/api/translate" in address for address in window.requests[asked:])
+    ended(page, written(translator, "abc")[1])

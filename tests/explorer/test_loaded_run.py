@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attent.attention.capture.watch import watch
+from attent.errors import ArgumentError, UnknownNameError
+from attent.explorer.explorer import Explorer
+from attent.explorer.loaded_run import LoadedRun, load_run, swap, with_examples
+from attent.explorer.requests import TranslateRequest
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.runs.folder import RunConfig, RunWriter
+from attent.tasks.classification.pictures import Pictures
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.translation.translator import Translator
+
+
+@pytest.fixture
+def run_folder(translator: Translator, tmp_path: Path) -> Path:
+    config = RunConfig(model=translator.model.settings)
+    with RunWriter(tmp_path / "dates") as run:
+        run.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    return tmp_path / "dates"
+
+
+def test_a_run_is_what_it_does(run_folder: Path, translator: Translator) -> None:
+    run = load_run(run_folder)
+    assert run.describe() == {"name": "dates", "task": "translate", "reads": "texts", "examples": 0}
+    assert run.tool.translate(["abcd"]) == translator.translate(["abcd"])
+
+
+def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run") as writer:
+        config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
+        writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    explorer = Explorer([load_run(tmp_path / "run")])
+    with pytest.raises(ArgumentError, match="'abcd' holds no year from 1800 to 2200"):
+        next(explorer.translate(TranslateRequest(text="abcd")))
+    explorer.close()
+
+
+def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) -> None:
+    as_trained, other = load_run(run_folder), load_run(run_folder, normalizer="hard")
+    assert other.name == "dates · normalizer hard"
+    rows = [
+        run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)
+    ]
+    assert rows[0].max() < 1
+    assert set(rows[1].flatten().tolist()) == {0.0, 1.0}
+    assert torch.equal(rows[0].argmax(-1), rows[1].argmax(-1))
+    # the search too, whose fast path is for softmax alone
+    found = other.tool.translate(["abcd"])[0]
+    with watch(other.tool.model) as seen:
+        assert other.tool.translate(["abcd"])[0] == found
+    assert seen
+
+
+def test_another_score(run_folder: Path) -> None:
+    other = load_run(run_folder, score="dot")
+    query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
+    found = {type(module.score).__name__ for module in other.tool.model.modules() if hasattr(module, "score")}
+    assert found == {"Dot"}
+    attention = next(module for module in other.tool.model.modules() if hasattr(module, "score"))
+    torch.testing.assert_close(attention.score(query, key), query @ key.mT)
+
+
+def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> None:
+    with pytest.raises(ArgumentError, match="additive"):
+        swap(translator.model, score="additive")
+    with pytest.raises(UnknownNameError, match="softmaxx"):
+        swap(translator.model, normalizer="softmaxx")
+    small = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, score="general")
+    with pytest.raises(ArgumentError, match="its score General has parameters"):
+        swap(Transformer(small, 9, 9), score="dot")
+    with pytest.raises(ArgumentError, match="no attention"):
+        swap(torch.nn.Linear(2, 2), normalizer="hard")
+    assert swap(translator.model) == []
+
+
+def test_examples_are_for_runs_that_read_them(filler: FillMask) -> None:
+    run = LoadedRun("blanks", "fill-mask", filler)
+    assert with_examples(run, None) is run
+    with pytest.raises(ArgumentError, match="blanks reads texts"):
+        with_examples(run, Pictures(np.zeros((2, 8, 8, 1), np.uint8), None, ()))
+    with pytest.raises(ArgumentError, match="no examples"):
+        run.example(0)
+
+
+def test_one_example() -> None:
+    pixels = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
+    run = LoadedRun("digits", "classify", None, Pictures(pixels, None, ()))
+    assert np.array_equal(run.example(1).pixels, pixels[1:])
+    with pytest.raises(ArgumentError, match="row must be from 0 to 1, got 2"):
+        run.example(2)

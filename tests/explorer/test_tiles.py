@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention.arguments import prepare
+from attent.attention.attend import attend
+from attent.attention.maps.attention_map import AttentionMap
+from attent.errors import ArgumentError, UnknownNameError
+from attent.experiments.machine import memory_growth
+from attent.explorer import tiles as tiles_file
+from attent.explorer.lru_cache import LRUCache
+from attent.explorer.pooling import block_count
+from attent.explorer.scheduler import Scheduler
+from attent.explorer.tiles import HeadView, TilePyramid, sampled_head_statistics
+from attent.views.scene import LayerWeights
+
+
+@pytest.fixture
+def tiles() -> Iterator[TilePyramid]:
+    made = TilePyramid(Scheduler(), LRUCache())
+    yield made
+    made.scheduler.close()
+
+
+def attended(queries: int, keys: int, **how: object) -> AttentionMap:
+    query, key = torch.randn(2, 3, queries, 4), torch.randn(2, 3, keys, 4)
+    return attend(query, key, key, return_map=True, **how)[1]
+
+
+def joined(tiles: TilePyramid, view: HeadView, level: int, how: str) -> tuple[Tensor, set[str]]:
+    """All tiles of a level side by side, and what is said of them."""
+    down, across = (range(block_count(length, level + 8)) for length in view.shape)
+    every = [[tiles.tile(view, level, y, x, how) for x in across] for y in down]
+    assert all(part.is_exact == ("until" not in part.note) for strip in every for part in strip)
+    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in every]), {
+        part.note for strip in every for part in strip
+    }
+
+
+def pooled(dense: Tensor, level: int, how: str) -> Tensor:
+    size = 1 << level
+    of = torch.nn.functional.avg_pool2d if how == "mean" else torch.nn.functional.max_pool2d
+    return of(dense[None, None], size, ceil_mode=True)[0, 0]
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("head", [None, 1])
+@pytest.mark.parametrize(
+    ("queries", "keys", "made"),
+    [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})],
+)
+def test_every_level_is_the_dense_map_made_small(
+    tiles: TilePyramid, how: str, head: int | None, queries: int, keys: int, made: dict
+) -> None:
+    weights = attended(queries, keys, **made)
+    view = HeadView("a", LayerWeights("a", weights, sequence=1), head)
+    dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
+    for level in range(view.top_level + 1):
+        found, _ = joined(tiles, view, level, how)
+        torch.testing.assert_close(found, pooled(dense, level, how))
+    assert max(block_count(queries, view.top_level), block_count(keys, view.top_level)) <= 256
+
+
+def test_a_layer_of_numbers_serves_as_one_of_a_map(tiles: TilePyramid) -> None:
+    weights = attended(300, 270)
+    dense = HeadView("dense", LayerWeights("a", weights.dense(), sequence=1), None)
+    torch.testing.assert_close(
+        joined(tiles, dense, 1, "max")[0],
+        joined(tiles, HeadView("map", LayerWeights("a", weights, 1), None), 1, "max")[0],
+    )
+
+
+@pytest.mark.parametrize("head", [None, 2])
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
+    tiles: TilePyramid, head: int | None, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles_file, "STRIP_WEIGHTS", 60_000)
+    monkeypatch.setattr(tiles_file, "MAP_WEIGHTS", 60_000)
+    monkeypatch.setattr(tiles_file, "STEP_WEIGHTS", 30_000)
+    monkeypatch.setattr(tiles_file, "BASE_NUMBERS", 200 * 200)
+    weights = attended(1300, 1200)
+    view = HeadView("a", LayerWeights("a", weights, 0), head)
+    dense = weights.dense()[0].mean(0) if head is None else weights[0, head]
+    assert (view.base_level, view.top_level) == (3, 3)
+    for level in (3, 1):
+        found, said = joined(tiles, view, level, how)
+        assert any("from 1 row in" in note for note in said)
+        assert (found - pooled(dense, level, how)).abs().max() > 1e-4
+        assert tiles.scheduler.settle()
+        found, said = joined(tiles, view, level, how)
+        assert len(said) == 1
+        torch.testing.assert_close(found, pooled(dense, level, how))
+    first, _ = joined(tiles, view, 0, how)
+    torch.testing.assert_close(first, dense)
+
+
+def test_what_is_made_of_some_rows_is_made_of_whole_rows(tiles: TilePyramid, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles_file, "STRIP_WEIGHTS", 512 * 700 // 4)
+    monkeypatch.setattr(tiles_file, "MAP_WEIGHTS", 512 * 700 // 4)
+    weights = attended(512, 700)
+    part = tiles.tile(HeadView("a", LayerWeights("a", weights), 0), 2, 0, 0)
+    assert part.note == "mean of 4 x 4 weights, from 1 row in 4 until the exact one is computed"
+    rows = weights[0, 0][2::4].repeat_interleave(4, 0)
+    torch.testing.assert_close(part.values, pooled(rows, 2, "mean"))
+
+
+def test_what_is_said_of_the_numbers(tiles: TilePyramid) -> None:
+    layer = LayerWeights("a", attended(300, 300))
+    notes = [
+        tiles.tile(HeadView("a", layer, head), level, 0, 0, how).note
+        for head, level, how in ((0, 0, "mean"), (0, 1, "max"), (None, 0, "mean"))
+    ]
+    assert notes == ["", "largest of 2 x 2 weights", "mean over 3 heads"]
+
+
+def test_what_was_computed_is_not_computed_again(tiles: TilePyramid, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = HeadView("a", LayerWeights("a", attended(300, 300)), 0)
+    before = tiles.tile(view, 0, 0, 0)
+    monkeypatch.setattr(HeadView, "stream_rows", None)
+    assert torch.equal(tiles.tile(view, 0, 0, 0).values, before.values)
+    assert torch.equal(tiles.tile(view, 0, 0, 1).values, tiles.tile(view, 0, 0, 1).values)
+
+
+def test_memory_stays_within_its_bound() -> None:
+    tiles = TilePyramid(Scheduler(), LRUCache(bound=2**20))
+    layer = LayerWeights("a", attended(700, 700))
+    for head in (None, 0, 1, 2):
+        for level in range(2):
+            joined(tiles, HeadView("a", layer, head), level, "mean")
+    assert tiles.cache.size <= 2**20
+    tiles.scheduler.close()
+
+
+@pytest.mark.parametrize(
+    ("level", "y", "x", "how", "said"),
+    [
+        (3, 0, 0, "mean", "level must be from 0 to 2, got 3"),
+        (-1, 0, 0, "mean", "level must be from 0 to 2, got -1"),
+        (0, 3, 0, "mean", "y must be from 0 to 2 at level 0, got 3"),
+        (1, 0, 1, "mean", "x must be from 0 to 0 at level 1, got 1"),
+    ],
+)
+def test_tiles_that_there_are_not(tiles: TilePyramid, level: int, y: int, x: int, how: str, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        tiles.tile(HeadView("a", LayerWeights("a", attended(700, 400)), 0), level, y, x, how)
+
+
+def test_names_that_there_are_not(tiles: TilePyramid) -> None:
+    layer = LayerWeights("a", attended(7, 5))
+    with pytest.raises(ArgumentError, match="head must be from 0 to 2, or mean, got 3"):
+        HeadView("a", layer, 3)
+    with pytest.raises(UnknownNameError, match="way of pooling"):
+        tiles.tile(HeadView("a", layer, 0), 0, 0, 0, "median")
+
+
+@pytest.mark.slow
+def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
+    query, key = torch.randn(2, 1, 12, 20_000, 64)
+    view = HeadView("a", LayerWeights("a", AttentionMap.of(prepare(query, key, key[..., :0]))), 3)
+    tiles, took = TilePyramid(Scheduler(), LRUCache()), []
+
+    def look() -> None:
+        # all that a screen shows, zoomed into the middle, then once more with the exact numbers there
+        for _ in range(2):
+            for level in range(view.top_level, -1, -1):
+                middle = block_count(20_000, level + 8) // 2
+                start = time.thread_time()
+                for y, x in ((y, x) for y in range(middle, middle + 3) for x in range(middle, middle + 3)):
+                    if max(y, x) < block_count(20_000, level + 8):
+                        tiles.tile(view, level, y, x)
+                took.append(time.thread_time() - start)
+            assert tiles.scheduler.settle(600)
+
+    more = memory_growth(look)
+    tiles.scheduler.close()
+    # of a processor's time; each screen has up to nine tiles
+    assert took[0] < 1
+    assert statistics.median(took) < 0.3
+    if more is not None:
+        assert more < 200
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_rows_and_columns_are_those_of_the_map(head: int | None) -> None:
+    weights = attended(23, 31)
+    view = HeadView("a", LayerWeights("a", weights, sequence=1), head)
+    dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
+    torch.testing.assert_close(view.row(5).values, dense[5:6])
+    torch.testing.assert_close(view.column(7).values, dense[:, 7][None])
+    torch.testing.assert_close(view.thumbnail().values, dense)
+
+
+def test_under_a_mask_what_is_hidden_weighs_nothing() -> None:
+    weights = attended(23, 23, mask="causal")
+    view = HeadView("a", LayerWeights("a", weights), 2)
+    torch.testing.assert_close(view.row(5).values, weights[0, 2, 5:6])
+    torch.testing.assert_close(view.column(7).values[0], weights[0, 2, :, 7])
+
+
+def test_of_a_long_text_some_queries_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles_file, "STRIP_WEIGHTS", 23 * 31 // 4)
+    weights = attended(23, 31)
+    part = HeadView("a", LayerWeights("a", weights), 0).column(7)
+    assert (part.is_exact, part.note) == (False, "1 row in 8 was computed")
+    torch.testing.assert_close(part.values[0, [4, 12, 20]], weights[0, 0, [4, 12, 20], 7])
+    assert int(part.values.isnan().sum()) == 20
+    monkeypatch.setattr(tiles_file, "THUMBNAIL_WEIGHTS", 23 * 31 // 2)
+    assert HeadView("a", LayerWeights("a", weights), 0).thumbnail().note == "from 1 row in 4"
+
+
+@pytest.mark.parametrize("head", [None, 0])
+def test_of_however_long_a_text_one_query_is_told(head: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for most in ("STRIP_WEIGHTS", "THUMBNAIL_WEIGHTS", "STATISTICS_WEIGHTS"):
+        monkeypatch.setattr(tiles_file, most, 1)
+    computed: list[int] = []
+    told = HeadView.stream_rows
+
+    def counted(view: HeadView, rows: range) -> Iterator[tuple[range, torch.Tensor, int]]:
+        computed.append(len(rows))
+        return told(view, rows)
+
+    monkeypatch.setattr(HeadView, "stream_rows", counted)
+    weights = attended(23, 31)
+    view = HeadView("a", LayerWeights("a", weights), head)
+    dense = weights.dense()[0].mean(0) if head is None else weights[0, head]
+    part = view.column(7)
+    torch.testing.assert_close(part.values[0, 8], dense[8, 7])
+    assert int(part.values.isfinite().sum()) == 1
+    assert not view.thumbnail().is_exact
+    assert computed == [1, 1]
+    assert sampled_head_statistics(view.layer, is_self_attention=True)[1] == 16
+
+
+def test_a_thumbnail_is_small() -> None:
+    weights = attended(100, 193)
+    part = HeadView("a", LayerWeights("a", weights), 0).thumbnail()
+    torch.testing.assert_close(part.values, torch.nn.functional.avg_pool2d(weights[0, :1], 8, ceil_mode=True)[0])
+
+
+@pytest.mark.parametrize("most", [2**23, 1])
+def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", most)
+    dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
+    if most == 1:  # one row speaks for all: the second
+        (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+        assert (found["first"], found["previous"], found["same"]) == (0.5, 0.5, 0.5)
+        return
+    (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+    assert found["first"] == pytest.approx(1.5 / 3)
+    assert found["previous"] == pytest.approx((0.5 + 0.25) / 3)
+    assert found["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
+    assert found["distance"] == pytest.approx((0.5 + 0.25) / 3)
+    assert found["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
+
+
+def test_figures_without_a_meaning_are_left_out() -> None:
+    (one, *_) = sampled_head_statistics(LayerWeights("a", attended(5, 7)), is_self_attention=False)[0]
+    assert [name for name, value in one.items() if value is None] == ["distance", "previous", "same"]
+    (one,) = sampled_head_statistics(LayerWeights("a", -torch.ones(3, 3)), is_self_attention=True)[0]
+    assert set(one.values()) == {None}

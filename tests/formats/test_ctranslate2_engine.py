@@ -1,0 +1,157 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.errors import ArgumentError, AttentError, RunError
+from attent.formats.ctranslate2 import CTranslate2Engine, load, write
+from attent.formats.manifest import Manifest
+from attent.runs.folder import Run, read
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.translator import Translator
+from attent.text.subword_tokenizer import BpeTokenizer
+
+# lengths that leave padding, an empty text, and a character that nobody knows
+TEXTS = ["abc", "", "jihgfedcba", "a", "hüh", "bad", "cabbage", "dig"]
+WELL_SAID = SearchSettings(beam=3, n_best=2, maximum_factor=1.5)
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+
+
+def both(run: Run, folder: Path, quantization: str | None = None) -> tuple[Translator, CTranslate2Engine]:
+    manifest = write(run, "RUN", folder, quantization)
+    return Translator(run.model, run.source_tokenizer, run.target_tokenizer), load(
+        folder, manifest, run.source_tokenizer, run.target_tokenizer
+    )
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre", "position": "rotary", "key_value_heads": 2},
+    {"position": "learned", "maximum_length": 96, "activation": "gelu", "share_embeddings": "all"},
+    {"position": "none", "norm": "pre", "output_bias": True, "share_embeddings": "none"},
+    {"score": "dot", "key_value_heads": 1},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings)) or "paper")
+def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
+    ours, theirs = both(read(make_run(**settings)), tmp_path)
+    for search in (
+        SearchSettings(),
+        SearchSettings(maximum_length=4),
+        SearchSettings(minimum_length=3, no_repeat_ngram=2),
+    ):
+        tokens = [found[0].tokens for found in ours.search(TEXTS, search)]
+        for batch in (64, 3):
+            assert [found[0].tokens for found in theirs.search(TEXTS, search, batch=batch)] == tokens
+
+
+def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) -> None:
+    manifest = write(run, "RUN", tmp_path, None)
+    engine = load(
+        tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
+    )
+    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+
+
+def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:
+    _, engine = both(run, tmp_path)
+    assert [one.text for one in engine.search("abc", WELL_SAID)] == [
+        one.text for one in engine.search(["abc"], WELL_SAID)[0]
+    ]
+
+
+def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: Path) -> None:
+    with torch.no_grad():
+        # EOS likely, so that translations end by themselves; what is never said, unlikely, so that it weighs nothing
+        run.model.decoder.layers[-1].around_feed_forward.norm.bias.copy_(run.model.to_logits.weight[3] * 0.2)
+        run.model.to_logits.weight[[0, 2]] = -99 * run.model.decoder.layers[-1].around_feed_forward.norm.bias
+    ours, theirs = both(run, tmp_path)
+    compared = 0
+    for mine, other in zip(ours.search(TEXTS), theirs.search(TEXTS), strict=True):
+        if mine[0].tokens == other[0].tokens and 0 < len(mine[0].tokens) < 20:
+            compared += 1
+            assert other[0].log_probability == pytest.approx(mine[0].log_probability, abs=1e-3)
+            assert other[0].length_penalty == mine[0].length_penalty
+    assert compared
+
+
+def test_n_best_come_best_first_within_their_limits(run: Run, tmp_path: Path) -> None:
+    _, theirs = both(run, tmp_path)
+    for text, found in zip(TEXTS, theirs.search(TEXTS, WELL_SAID), strict=True):
+        assert len(found) == (2 if text else 1)
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert all(len(one.tokens) <= 1.5 * len(text) for one in found)
+
+
+def test_torch_keeps_its_threads(run: Run, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        both(run, tmp_path)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_weights_may_be_stored_in_fewer_bits(run: Run, tmp_path: Path) -> None:
+    sizes, before = {}, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    for name in (None, "int8", "bfloat16"):
+        (tmp_path / str(name)).mkdir()
+        _, theirs = both(run, tmp_path / str(name), name)
+        assert len(theirs.search(TEXTS)) == len(TEXTS)
+        sizes[name] = (tmp_path / str(name) / "model.bin").stat().st_size
+    assert max(sizes["int8"], sizes["bfloat16"]) < sizes[None]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
+    with pytest.raises(ArgumentError, match=r"quantization must be one of int8, .*, got 'int3'"):
+        write(run, "RUN", tmp_path, "int3")
+
+
+def test_pieces_go_through_unharmed(make_run, tmp_path: Path) -> None:
+    pieces = BpeTokenizer.learn(["many words, and as many pieces of words", "bytes for what is rare"] * 9, 310)
+    ours, theirs = both(read(make_run(tokenizers=(pieces, pieces), share_embeddings="all")), tmp_path)
+    assert (tmp_path / "shared_vocabulary.json").is_file()
+    texts = ["many words", "a ▁ and ☃ and\ttabs"]
+    assert [found[0].tokens for found in theirs.search(texts)] == [found[0].tokens for found in ours.search(texts)]
+
+
+def test_a_text_longer_than_the_positions_is_left_untranslated(make_run, tmp_path: Path) -> None:
+    ours, theirs = both(read(make_run(position="learned", maximum_length=40)), tmp_path)
+    assert theirs.longest_source == ours.longest_source == 32
+    long, most = theirs.search(["a" * 33, "b" * 32])
+    assert long[0].text == ""
+    assert len(most[0].tokens) <= 39
+
+
+def test_a_model_that_it_cannot_express_is_refused(make_run, tmp_path: Path) -> None:
+    expected = "no recurrent models; attent export RUN --to onnx takes every translator"
+    with pytest.raises(ArgumentError, match=expected):
+        write(read(make_run(kind="rnn")), "RUN", tmp_path, None)
+
+
+def test_what_its_search_cannot_do_is_refused(run: Run, tmp_path: Path) -> None:
+    _, theirs = both(run, tmp_path)
+    with pytest.raises(ArgumentError, match="does not draw samples"):
+        theirs.search(TEXTS, SearchSettings(sample=True))
+    with pytest.raises(ArgumentError, match="does not score what it is made to say"):
+        theirs.search(["abc"], prefixes=["1"])
+
+
+def test_a_damaged_export_is_named(run: Run, tmp_path: Path) -> None:
+    both(run, tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"\x06")
+    with pytest.raises(RunError, match="is damaged"):
+        load(tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer)
+
+
+def test_it_is_asked_for_where_it_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(AttentError, match=r"needs CTranslate2: pip install 'attent\[ctranslate2\]'"):
+        load(tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer)

@@ -1,0 +1,74 @@
+import hashlib
+import json
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from attent.errors import ArgumentError, RunError
+from attent.formats.manifest import MANIFEST, Manifest, StateTensor, identity, read, write
+from attent.runs.config import CONFIG, read_config
+
+
+@pytest.fixture
+def exported(run_folder: Path, tmp_path: Path) -> Path:
+    copytree(run_folder, tmp_path / "run")
+    folder = tmp_path / "run" / "export" / "onnx"
+    folder.mkdir(parents=True)
+    state = [StateTensor(name="state.length", side="neither", is_constant=False)]
+    write(Manifest(engine="onnx", run=identity(tmp_path / "run"), longest=7, state=state), folder)
+    return tmp_path / "run"
+
+
+def test_what_is_written_is_read(exported: Path) -> None:
+    found = read(exported / "export" / "onnx", "onnx", exported)
+    assert (found.longest, found.state[0].side, found.quantization) == (7, "neither", None)
+    assert set(found.run) == {"model", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"}
+
+
+def test_an_export_of_other_weights_is_refused(exported: Path) -> None:
+    weights = exported / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    expected = (
+        rf"another state of .*run \(model.safetensors changed\); attent export {exported} --to onnx makes it anew"
+    )
+    with pytest.raises(ArgumentError, match=expected):
+        read(exported / "export" / "onnx", "onnx", exported)
+
+
+def test_an_export_elsewhere_is_made_anew_there(exported: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"nowhere holds no export; attent export .* --to onnx --out .*nowhere makes one"
+    ):
+        read(exported / "nowhere", "onnx", exported)
+
+
+def test_an_export_for_another_engine_is_refused(exported: Path) -> None:
+    with pytest.raises(ArgumentError, match="is for the engine onnx, not for ctranslate2"):
+        read(exported / "export" / "onnx", "ctranslate2", exported)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"engine": "onnx", "run": {}, "surprise": 1}'])
+def test_a_damaged_manifest_is_named(exported: Path, content: str) -> None:
+    (exported / "export" / "onnx" / MANIFEST).write_text(content)
+    with pytest.raises(RunError, match=r"export.json is damaged, or written by a newer attent"):
+        read(exported / "export" / "onnx", "onnx", exported)
+
+
+def test_a_run_without_weights_has_no_identity(exported: Path) -> None:
+    (exported / "model.safetensors").unlink()
+    with pytest.raises(RunError, match=r"model.safetensors cannot be read"):
+        identity(exported)
+
+
+def test_what_later_versions_may_be_set_to_changes_no_identity(exported: Path) -> None:
+    def hashed(settings: object) -> str:
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    assert identity(exported)["model"] == hashed(read_config(exported).model.model_dump(mode="json"))
+    file = exported / CONFIG
+    config = json.loads(file.read_text(encoding="utf-8"))
+    # a run of before there was a choice of positions
+    del config["model"]["position"]
+    file.write_text(json.dumps(config), encoding="utf-8")
+    assert identity(exported)["model"] == hashed(config["model"])

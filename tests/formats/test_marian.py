@@ -1,0 +1,127 @@
+"""Checkpoints that transformers runs.
+
+The same logits and translations as ours, and the same model once imported again.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import random_translators
+import torch
+
+from attent.errors import ArgumentError, RunError
+from attent.formats.marian import unsupported, write
+from attent.runs.folder import Run, read
+from attent.runs.hugging_face import importing
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.translator import of_run
+from attent.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from attent.text.subword_tokenizer import BpeTokenizer, UnigramTokenizer
+from attent.text.tokenizer import BOS
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+LINES = random_translators.lines()[:600]
+SOURCES = random_translators.sources(12)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "shared": {"share_embeddings": "all", "activation": "silu", "output_bias": True},
+    "apart": {
+        "share_embeddings": "none",
+        "position": "learned",
+        "maximum_length": 96,
+        "activation": "gelu",
+        "scale_embeddings": False,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> tuple[BpeTokenizer, UnigramTokenizer]:
+    return BpeTokenizer.learn(LINES, 500), UnigramTokenizer.learn(LINES, 480)
+
+
+@pytest.fixture(params=SETTINGS)
+def run(request: pytest.FixtureRequest, make_run: Any, tokenizers: Any) -> Run:
+    pair = tokenizers if request.param != "shared" else (tokenizers[0], tokenizers[0])
+    return read(make_run(tokenizers=pair, **SETTINGS[request.param]))
+
+
+def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
+    from transformers import MarianMTModel, MarianTokenizer
+
+    write(run, "RUN", tmp_path / "model")
+    theirs: Any = MarianMTModel.from_pretrained(tmp_path / "model").eval()
+    tokenizer: Any = MarianTokenizer.from_pretrained(tmp_path / "model")
+    ours, size = of_run(run), run.target_tokenizer.size
+    # our ids of theirs: EOS, UNK, PAD, the pieces, BOS
+    ids = [3, 1, 0, *range(4, size), BOS]
+    found = ours.search(SOURCES, SearchSettings(maximum_length=20))
+    names = {
+        token: piece for piece, token in json.loads((tmp_path / "model" / "vocab.json").read_text("utf-8")).items()
+    }
+    for text, best in zip(SOURCES, found, strict=True):
+        read_ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+        source = run.source_tokenizer.encode(text)
+        assert [names[token] for token in read_ids[0].tolist()] == run.source_tokenizer.pieces(text)
+        target = torch.randint(4, size, (6,)).tolist()
+        with torch.inference_mode():
+            memory = ours.encode(source)
+            logits = ours.model.output(ours.model.decode(memory, torch.tensor([[BOS, *target]])))[0]
+            written = torch.tensor([[size - 1, *(token - 1 for token in target)]])
+            expected = theirs(input_ids=read_ids, decoder_input_ids=written).logits[0]
+        torch.testing.assert_close(logits[:, ids], expected, atol=1e-4, rtol=0)
+        result = theirs.generate(input_ids=read_ids, max_length=22)[0].tolist()[1:]
+        result = result[: result.index(0)] if 0 in result else result
+        assert [ids[token] for token in result][:20] == [*best[0].tokens]
+
+
+def test_it_is_imported_again(run: Run, tmp_path: Path) -> None:
+    write(run, "RUN", tmp_path / "model")
+    again = importing.read(tmp_path / "model")
+    assert isinstance(again.target_tokenizer, SentencePieceTokenizer)
+    settings = SearchSettings(maximum_length=20)
+    # a source that ends with </s>, as those of an imported model do
+    encoded = [[*run.source_tokenizer.encode(text), 3] for text in SOURCES]
+    ours = of_run(run).search_encoded(encoded, [()] * len(SOURCES), settings, 8)
+    theirs = of_run(again).search(SOURCES, settings)
+    assert [[again.target_tokenizer.piece(token) for token in best[0].tokens] for best in theirs] == [
+        [run.target_tokenizer.name(token) for token in best[0].tokens] for best in ours
+    ]
+
+
+def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
+    random_translators.marian(tmp_path / "model", separate=True, eos=5)
+    run = importing.read(tmp_path / "model")
+    write(run, "RUN", tmp_path / "again")
+    settings = SearchSettings(beam=4, maximum_length=20)
+    texts = [
+        [best[0].text for best in of_run(one).search(SOURCES, settings)]
+        for one in (run, importing.read(tmp_path / "again"))
+    ]
+    assert texts[0] == texts[1]
+    with pytest.raises(RunError, match="there already"):
+        write(run, "RUN", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"norm": "pre"}, "after each residual connection"),
+        ({"position": "rotary"}, "no position 'rotary'"),
+        ({"score": "dot"}, "scaled_dot and softmax alone"),
+        ({"normalizer": "sparsemax"}, "scaled_dot and softmax alone"),
+        ({"key_value_heads": 2}, "as many heads"),
+        ({}, "its tokenizer is SentencePiece, and the source's is 'char'"),
+    ],
+)
+def test_what_marian_cannot_express(make_run: Any, tmp_path: Path, settings: dict[str, Any], says: str) -> None:
+    run = read(make_run(**settings))
+    with pytest.raises(ArgumentError, match=says):
+        write(run, "RUN", tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_recurrent_model_is_not_expressed(make_run: Any) -> None:
+    assert unsupported(read(make_run("rnn"))) == "it has no recurrent models"

@@ -1,0 +1,134 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attent.errors import ArgumentError, AttentError, RunError
+from attent.formats.manifest import Manifest
+from attent.formats.onnx import OnnxModel, load, write
+from attent.runs.folder import Run, read
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import BOS
+
+# the exporter alone takes half a minute on a slow machine
+pytestmark = pytest.mark.slow
+
+# lengths that leave padding, an empty text, and a character that nobody knows
+TEXTS = ["abc", "", "jihgfedcba", "a", "hüh", "bad", "cabbage", "dig", "fade"]
+SEARCHES = [
+    SearchSettings(),
+    SearchSettings(beam=3, n_best=3, maximum_length=9),
+    SearchSettings(sample=True, n_best=2, seed=4, maximum_length=9),
+    SearchSettings(beam=2, minimum_length=3, no_repeat_ngram=2),
+]
+
+
+def both(run: Run, folder: Path, manifest: Manifest) -> tuple[Translator, Translator]:
+    tokenizers = run.source_tokenizer, run.target_tokenizer
+    return Translator(run.model, *tokenizers), load(folder, manifest, *tokenizers)
+
+
+def alike(ours: Translator, theirs: Translator, settings: SearchSettings, **more: Any) -> None:
+    for mine, other in zip(ours.search(TEXTS, settings, **more), theirs.search(TEXTS, settings, **more), strict=True):
+        assert [one.tokens for one in other] == [one.tokens for one in mine]
+        assert [one.log_probability for one in other] == pytest.approx([one.log_probability for one in mine], abs=1e-3)
+
+
+def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
+    run, folder, manifest = exported
+    engine = load(
+        folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
+    )
+    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+
+
+@pytest.mark.parametrize("settings", SEARCHES, ids=["greedy", "beam", "samples", "bounds"])
+def test_our_search_finds_the_same_with_graphs(exported, settings: SearchSettings) -> None:
+    ours, theirs = both(*exported)
+    for batch in (1, 3, 64):
+        alike(ours, theirs, settings, batch=batch)
+
+
+def test_what_is_begun_is_gone_on_with(exported) -> None:
+    ours, theirs = both(*exported)
+    alike(ours, theirs, SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
+
+
+def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
+    run, folder, manifest = exported
+    model = OnnxModel(folder, manifest)
+    source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0], [9, 0, 0]]), torch.tensor([3, 2, 1])
+    tokens = torch.tensor([[BOS, 5, 6, 7], [BOS, 6, 5, 4], [BOS, 4, 4, 4]])
+    with torch.no_grad():
+        expected = run.model.output(run.model.decode(run.model.encode(source, lengths), tokens))
+    found = model.output(model.decode(model.encode(source, lengths), tokens))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    assert model.longest is None
+
+
+def test_equal_rows_are_computed_once(exported) -> None:
+    model = OnnxModel(exported.folder, exported.manifest)
+    source, lengths = torch.tensor([[4, 5], [6, 0], [6, 0], [6, 0]]), torch.tensor([2, 1, 1, 1])
+    state = model.start(model.encode(source, lengths))
+    assert len(state.logits) == 2
+    _, state = model.step(state, torch.full((4,), BOS))
+    _, state = model.step(state, torch.tensor([5, 6, 7, 7]))
+    value = state.tensors["state.written.0.value"]
+    assert len(value) == 3
+    assert state.written.tolist() == [0, 1, 2, 2]
+    # in a beam what is written moves, and the source's side stays
+    moved = state.reorder(torch.tensor([0, 2, 1, 1]))
+    assert (moved.written.tolist(), moved.source.tolist()) == ([0, 2, 1, 1], [0, 1, 2, 2])
+    logits, moved = model.step(moved, torch.tensor([4, 4, 4, 4]))
+    np.testing.assert_array_equal(moved.tensors["state.written.0.value"][:, :, :2], value[[0, 2, 1]])
+    assert torch.equal(logits[2], logits[3])
+    assert len(moved.select(torch.tensor([3])).written) == 1
+
+
+MODELS: list[dict[str, Any]] = [
+    {"position": "sinusoidal", "activation": "gelu", "share_embeddings": "none", "output_bias": True},
+    {"position": "learned", "maximum_length": 64, "key_value_heads": 1},
+    {"position": "alibi", "score": "cosine", "normalizer": "entmax15"},
+    {"position": "relative_bias", "score": "additive", "norm": "pre"},
+    {"position": "none", "score": "gaussian", "normalizer": "sparsemax", "key_value_heads": 2},
+    {"score": "gated", "normalizer": "sigmoid"},
+    {"score": "general", "normalizer": "softmax"},
+    {"kind": "rnn", "encoder_layers": 2, "layer_norm": True},
+    {"kind": "rnn", "token_in_query": True},
+    {"kind": "rnn", "attention": "luong", "cell": "lstm"},
+    {"kind": "rnn", "attention": "luong", "input_feeding": False, "score": "concat"},
+    {"kind": "rnn", "attention": "none", "decoder_layers": 2},
+    {"kind": "rnn", "attention": "none", "context_every_step": False, "cell": "lstm"},
+]
+
+
+@pytest.mark.parametrize("settings", MODELS, ids=lambda settings: "-".join(str(value) for value in settings.values()))
+def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    run = read(make_run(**settings))
+    ours, theirs = both(run, tmp_path, write(run, "RUN", tmp_path, None))
+    for search in SEARCHES[:2]:
+        alike(ours, theirs, search)
+    assert theirs.longest_source == ours.longest_source
+
+
+def test_its_weights_stay_as_they_are(exported, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="in float32 alone; quantization is for --to ctranslate2"):
+        write(exported.run, "RUN", tmp_path, "int8")
+
+
+def test_a_damaged_export_is_named(exported, tmp_path: Path) -> None:
+    (tmp_path / "encoder.onnx").write_bytes(b"no graph")
+    with pytest.raises(RunError, match="is damaged: "):
+        OnnxModel(tmp_path, exported.manifest)
+
+
+def test_it_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(AttentError, match=r"needs onnxruntime: pip install 'attent\[onnx\]'"):
+        OnnxModel(tmp_path, Manifest(engine="onnx", run={}))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+
+from attent.attention import attend
+from attent.errors import ArgumentError, UnknownNameError
+from attent.lookup.kernels import ALIASES, KERNELS, Kernel, LogKernel, Within, get_kernel
+
+# K(u) as the textbooks write it, up to a constant
+WRITTEN = {
+    "gaussian": lambda u: math.exp(-u * u / 2),
+    "exponential": lambda u: math.exp(-abs(u)),
+    "logistic": lambda u: 1 / (math.exp(u) + 2 + math.exp(-u)),
+    "uniform": lambda u: float(abs(u) <= 1),
+    "triangular": lambda u: max(1 - abs(u), 0),
+    "epanechnikov": lambda u: max(1 - u * u, 0),
+    "biweight": lambda u: max(1 - u * u, 0) ** 2,
+    "triweight": lambda u: max(1 - u * u, 0) ** 3,
+    "tricube": lambda u: max(1 - abs(u) ** 3, 0) ** 3,
+    "cosine": lambda u: math.cos(math.pi * u / 2) if abs(u) < 1 else 0.0,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_weights_are_shares_of_the_kernel(name: str) -> None:
+    assert WRITTEN.keys() == KERNELS.keys()
+    query, key = torch.randn(5, 2, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
+    key[0] = query[0] + torch.tensor([1.0, 0.25])  # on the border
+    expected = torch.tensor(
+        [[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query], dtype=torch.float64
+    )
+    expected = expected / expected.sum(-1, keepdim=True).clamp(min=1e-300)
+    for parts in (KERNELS[name].parts(query, key), KERNELS[name].fast_parts(query, key)):
+        ours, theirs, score, mask = parts
+        _, weights = attend(ours, theirs, theirs, score=score, mask=mask, return_map=True)
+        torch.testing.assert_close(weights.dense(), expected)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_exponent_is_the_logarithm_and_falls(name: str) -> None:
+    distance = torch.linspace(0, 2, 41, dtype=torch.float64)[:, None]
+    found = KERNELS[name].exponent(distance)
+    expected = torch.tensor([WRITTEN[name](u) for u in distance[:, 0].tolist()], dtype=torch.float64).log()
+    torch.testing.assert_close(found - found[0], expected - expected[0])
+    assert bool((found[1:] <= found[:-1]).all())
+
+
+def test_a_score_has_gradients_beyond_the_end() -> None:
+    query, key = torch.randn(3, 2, dtype=torch.float64, requires_grad=True), 3 * torch.randn(5, 2, dtype=torch.float64)
+    score, mask = LogKernel(KERNELS["biweight"]), Within(query.detach(), key)
+    attend(query, key, key, score=score, mask=mask).sum().backward()
+    assert bool(query.grad.isfinite().all())
+
+
+def test_the_border_belongs_to_the_uniform_kernel_alone() -> None:
+    one = torch.tensor([[1.0]])
+    assert KERNELS["uniform"].is_positive(one).item()
+    assert not KERNELS["triangular"].is_positive(one).item()
+    assert repr(Within(one, one)) == "Within(1 queries, 1 keys)"
+
+
+def test_a_copy_of_a_known_kernel_is_that_kernel() -> None:
+    assert copy.deepcopy(KERNELS["gaussian"]) is KERNELS["gaussian"]
+    own = Kernel(math.sqrt, ends=True)  # pyright: ignore[reportArgumentType]
+    assert copy.deepcopy(own) == own
+
+
+def test_names() -> None:
+    assert get_kernel("boxcar") is KERNELS["uniform"]
+    assert set(ALIASES.values()) <= KERNELS.keys()
+    own = Kernel(lambda distance: -distance.square())
+    assert get_kernel(own) is own
+    with pytest.raises(UnknownNameError, match=r"^unknown kernel 'epanechnikow'; did you mean 'epanechnikov'"):
+        get_kernel("epanechnikow")
+    with pytest.raises(ArgumentError, match=r"^kernel must be a name or a Kernel, got 3$"):
+        get_kernel(3)

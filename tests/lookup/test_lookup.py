@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attent
+from attent.errors import ArgumentError, AttentError, ShapeError, UnknownNameError
+from attent.lookup.lookup import lookup
+
+STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}
+
+
+def test_exact_weights_are_one_hot_and_equal_keys_share() -> None:
+    found = lookup(["bob", "ann"], STUDENTS)
+    assert found.weights.dense().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert found.values == ["maths", "physics"]
+    twice = lookup([3, 4], [3, 4, 3, 5], [1.0, 2.0, 4.0, 9.0])
+    assert twice.weights.dense().tolist() == [[0.5, 0, 0.5, 0], [0, 1, 0, 0]]
+    assert twice.values.tolist() == [2.5, 2.0]
+
+
+@pytest.mark.parametrize("query", [date(2020, 1, 2), Decimal("0.1"), np.datetime64("2020-01-02"), frozenset])
+def test_a_single_thing_is_looked_up_as_in_a_list(query: Any) -> None:
+    alone, listed = (lookup(each, [query, date(2021, 3, 4)], ["a", "b"]) for each in (query, [query]))
+    assert alone.values == listed.values == ["a"]
+    assert lookup(date(1999, 1, 1), query, ["a"]).values == [None]
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_a_date_is_midnight_of_its_day(unit: str) -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], f"datetime64[{unit}]")
+    for query in (date(2020, 1, 2), datetime(2020, 1, 2), days[1]):
+        assert lookup(query, days, ["a", "b", "c"]).value == "b"
+    assert lookup(datetime(2020, 1, 2, 7), days, ["a", "b", "c"]).missing == [datetime(2020, 1, 2, 7)]
+    assert lookup(datetime(2020, 1, 2, tzinfo=UTC), [date(2020, 1, 2)], ["a"]).values == [None]
+
+
+def test_pandas() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    days = pandas.Series(pandas.to_datetime(["2020-01-01", "2020-01-02"]))
+    prices = pandas.Series([3.0, 5.0])
+    for query in (date(2020, 1, 2), pandas.Timestamp("2020-01-02"), np.datetime64("2020-01-02", "ns")):
+        assert lookup(query, days, prices).value == lookup(query, prices.set_axis(days)).value == 5.0
+    assert lookup(pandas.NaT, days, prices).values.isnan().all()
+    assert lookup(
+        pandas.Series([0.4, 0.9]), pandas.Series([0.0, 1.0]), pandas.Series(["a", "b"]), method="nearest"
+    ).values == ["a", "b"]
+    # rows of a table are vectors
+    table = pandas.DataFrame({"x": [0.0, 1.0], "y": [0.0, 9.0]})
+    assert lookup(table[::-1], table, ["a", "b"]).values == ["b", "a"]
+    with pytest.raises(ArgumentError, match=r"^queries must be finite numbers to have a distance, got NaT"):
+        lookup(pandas.NaT, days, prices, method="nearest")
+    with pytest.raises(
+        ArgumentError, match=r"^values are missing: give a dict or a pandas Series, or keys and values$"
+    ):
+        lookup("x", table)
+
+
+def test_a_missing_key_is_said_and_nothing_invented() -> None:
+    found = lookup(["zoe", "ann"], STUDENTS)
+    assert found.missing == ["zoe"]
+    assert found.values == [None, "physics"]
+    assert found.weights[0].count_nonzero() == 0
+    number = lookup([7, 3], [3], [1.0])
+    assert number.missing == [7]
+    assert number.values.isnan().tolist() == [True, False]
+
+
+def test_turned_round() -> None:
+    found = lookup(["physics", "maths", "law"], STUDENTS, inverse=True)
+    assert found.distribution(0) == {"ann": 0.5, "cid": 0.5}
+    assert found.distribution(1) == {"bob": 1.0}
+    assert found.missing == ["law"]
+
+
+def test_what_equals_nothing() -> None:
+    found = lookup([float("nan"), 1.0], [1, float("nan")], ["a", "b"])
+    assert np.isnan(found.missing[0])
+    assert found.values == [None, "a"]
+
+
+@pytest.mark.parametrize("keys", [[2, 3.5, 10], np.array([2, 3.5, 10]), torch.tensor([2, 3.5, 10]), (2, 3.5, 10)])
+def test_keys_may_come_as_what_holds_numbers(keys: Any) -> None:
+    assert lookup(3.5, keys, ["a", "b", "c"]).value == "b"
+    assert lookup([4, 9], keys, ["a", "b", "c"], method="nearest").values == ["b", "c"]
+
+
+def test_things_that_are_only_equal() -> None:
+    assert lookup([True, ("a", 1)], [("a", 1), True], ["x", "y"]).values == ["y", "x"]
+    with pytest.raises(
+        ArgumentError,
+        match=r'^only numbers, dates, vectors and strings can be similar; other things compare by method="exact"',
+    ):
+        lookup(True, [True, False], ["a", "b"], method="soft")
+
+
+def test_dates_are_near_by_their_days() -> None:
+    days, profits = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 1, 5)], [10.0, 30.0, 60.0]
+    softly = lookup(date(2020, 1, 3), days, profits, method="soft", bandwidth=2.0)
+    assert softly.value == lookup(3, [1, 2, 5], profits, method="soft", bandwidth=2.0).value
+    assert lookup(date(2020, 1, 4), days, profits, method="nearest").value == 60.0
+    noon = datetime(2020, 1, 2, 12)
+    assert lookup(noon, [datetime(2020, 1, 1), datetime(2020, 1, 3, 6)], ["a", "b"], method="nearest").value == "b"
+    east = timezone(timedelta(hours=12))
+    assert (
+        lookup(
+            noon.replace(tzinfo=UTC),
+            [datetime(2020, 1, 3, tzinfo=east), noon.replace(tzinfo=east)],
+            [1, 2],
+            method="nearest",
+        ).value
+        == 1
+    )
+    # beside other things they only compare by equality
+    assert lookup([date(2020, 1, 2), True], [True, date(2020, 1, 2)], ["x", "y"]).values == ["y", "x"]
+    assert lookup(date(2020, 1, 2), [True, date(2020, 1, 2)], ["x", "y"]).value == "y"
+    with pytest.raises(ArgumentError, match="needs a bandwidth, in days,"):
+        lookup(date(2020, 1, 3), days, profits, method="soft")
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_of_numpy_are_dates(unit: str) -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-05"], dtype=f"datetime64[{unit}]")
+    assert lookup(days[1], days, ["a", "b", "c"]).value == "b"
+    softly = lookup(np.datetime64("2020-01-03", unit), days, [10.0, 30.0, 60.0], method="soft", bandwidth=2.0)
+    assert softly.value == lookup(3, [1, 2, 5], [10.0, 30.0, 60.0], method="soft", bandwidth=2.0).value
+
+
+def test_nanoseconds_of_numpy_are_not_rounded() -> None:
+    moments = np.array([1, 2], dtype="datetime64[ns]")
+    assert lookup(moments[1], moments, ["a", "b"]).value == "b"
+
+
+def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
+    found = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], method="nearest")
+    assert found.values.tolist() == [30.0, 3.0, 3.0]
+    assert found.weights.dense().sum(-1).tolist() == [1, 1, 1]
+    vectors = lookup([(0.9, 0)], [(0, 0), (1, 0)], ["a", "b"], method="nearest")
+    assert vectors.value == "b"
+    # a wide bandwidth makes a feature count little
+    assert lookup([(0.9, 0.0)], [(0, 0), (1, 9)], ["a", "b"], method="nearest", bandwidth=[0.1, 10.0]).value == "b"
+
+
+def test_of_strings_that_are_alike_the_equal_one_is_the_nearest() -> None:
+    assert lookup(["Ann", "ann", "ANN"], {"ann": 1, "Ann": 2}, method="nearest").values.tolist() == [2, 1, 1]
+
+
+def test_far_numbers_are_told_apart_softly() -> None:
+    found = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], method="soft", bandwidth=0.5)
+    near, far = math.exp(-0.5 * (0.3 / 0.5) ** 2), math.exp(-0.5 * (0.7 / 0.5) ** 2)
+    assert found.value == pytest.approx((near + 2 * far) / (near + far), rel=1e-6)
+
+
+def test_whole_numbers_that_have_no_double_are_not_changed() -> None:
+    assert lookup("ann", {"ann": 1234567890123456789}).value == 1234567890123456789
+
+
+def test_soft_is_nadaraya_and_watsons_regression() -> None:
+    keys, values = torch.randn(11, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
+    found = lookup([0.3, -1.0], keys, values, method="soft", bandwidth=0.4)
+    weights = torch.exp(-0.5 * ((torch.tensor([[0.3], [-1.0]], dtype=torch.float64) - keys) / 0.4).square())
+    torch.testing.assert_close(found.values, weights @ values / weights.sum(1, keepdim=True))
+    own = lookup(
+        [0.3, -1.0], keys, values, method="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square()
+    )
+    torch.testing.assert_close(own.values, found.values)
+
+
+def test_soft_strings() -> None:
+    found = lookup(["Anne", "bobby"], STUDENTS, method="soft")
+    assert found.values == ["physics", "maths"]
+    assert found.votes(1)[0].key == "bob"
+    colder = lookup("Anne", STUDENTS, method="soft", temperature=0.01)
+    assert colder.distribution()["physics"] > found.distribution(0)["physics"]
+    own = lookup("abc", {"xyz": 1.0, "xy": 2.0}, method="soft", score=lambda q, k: 100.0 * (len(q) == len(k)))
+    assert own.value == pytest.approx(1.0)
+
+
+def test_numbers_have_a_mean_and_other_values_a_distribution() -> None:
+    for values in ([True, False], [1.0, "x"], ["a", "b"]):
+        assert lookup(1, [1, 1], values).distribution() == dict.fromkeys(values, 0.5)
+    assert lookup(1, [1, 1], [[1, 2], [3, 6]]).value == [2.0, 4.0]
+    assert lookup(1, [1, 1], [[1, 2], ["a"]]).values == [(1, 2)]
+
+
+def test_nothing_asked_and_nothing_held() -> None:
+    assert len(lookup([], STUDENTS)) == 0
+    for method in ("exact", "nearest", "soft"):
+        assert lookup(["a"], {}, method=method).missing == ["a"]
+    assert lookup([1.0], [], [], method="nearest").missing == [1.0]
+    assert lookup([], [1.0], [2.0], method="nearest").values.shape == (0,)
+
+
+def test_many_keys_in_linear_memory() -> None:
+    keys = list(range(50_000))
+    found = lookup(keys[::-5], keys, [2.0 * key for key in keys])
+    assert found.values.tolist() == [2.0 * key for key in keys[::-5]]
+
+
+def test_it_is_public() -> None:
+    assert attent.lookup is lookup
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "error", "message"),
+    [
+        (
+            (1, STUDENTS),
+            {},
+            ArgumentError,
+            "^queries and keys must be of one kind, got numbers such as 1 and strings such as 'ann'$",
+        ),
+        (
+            (["a", 1], STUDENTS),
+            {},
+            ArgumentError,
+            "^queries must be of one kind, got strings such as 'a' and numbers such as 1$",
+        ),
+        (
+            ([1.0], [1, float("nan")], [1, 2]),
+            {"method": "soft", "bandwidth": 1},
+            ArgumentError,
+            r"got nan as keys\[1\]$",
+        ),
+        (
+            ([1], [1, 2], [1, float("inf")]),
+            {},
+            ArgumentError,
+            r"^values must be finite numbers to have a mean, got inf as values\[1\]$",
+        ),
+        (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
+        (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict or a pandas Series, or keys and values$"),
+        (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
+        (("a", STUDENTS), {"method": "fuzzy"}, UnknownNameError, "^unknown lookup method 'fuzzy'"),
+        (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact lookup compares by equality$"),
+        (
+            ("a", STUDENTS),
+            {"method": "soft", "bandwidth": 1},
+            ArgumentError,
+            "^bandwidth is for numbers and dates; strings have a temperature$",
+        ),
+        (
+            ("a", STUDENTS),
+            {"method": "soft", "temperature": 0},
+            ArgumentError,
+            "^temperature must be a number > 0, got 0$",
+        ),
+        (("a", STUDENTS), {"method": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
+        (([1], [1], [1]), {"method": "soft"}, ArgumentError, '^method="soft" needs a bandwidth'),
+        (
+            ([1], [1], [1]),
+            {"method": "soft", "bandwidth": -1},
+            ArgumentError,
+            "^bandwidth must be a number > 0, or 1 of them",
+        ),
+        (([1], [1], [1]), {"method": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
+        (([1], [1], [1]), {"method": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
+        (
+            ([1], [1], [1]),
+            {"method": "nearest", "temperature": 1},
+            ArgumentError,
+            '^temperature is for strings with method="soft"$',
+        ),
+        (
+            ([(1, 2)], [(1, 2, 3)], [1]),
+            {"method": "nearest"},
+            ShapeError,
+            "^queries and keys must be vectors of one width, got 2 and 3",
+        ),
+        (
+            ({"a": 1}, STUDENTS),
+            {},
+            ArgumentError,
+            "^queries must be a number, a string or a sequence of them, got dict$",
+        ),
+        (
+            ("a", {"a": {}}),
+            {},
+            ArgumentError,
+            "^values must be numbers, arrays, strings or other hashable things, got {}$",
+        ),
+    ],
+)
+def test_what_is_refused(
+    arguments: tuple[Any, ...], named: dict[str, Any], error: type[AttentError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        lookup(*arguments, **named)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_one_vector_is_one_query(kind: Any) -> None:
+    keys, values = [[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0]
+    assert lookup(kind([3.0, 4.0]), keys, values).values.tolist() == [6]
+    assert lookup(kind([1.0, 2.1]), keys, values, method="nearest").values.tolist() == [5]
+    with pytest.raises(ShapeError, match="must be vectors of one width, got 3 and 2 numbers"):
+        lookup(kind([1.0, 2.0, 3.0]), keys, values, method="nearest")
+    with pytest.raises(ArgumentError, match=r"must be of one kind, got numbers such as 1\.0 and vectors"):
+        lookup(torch.tensor(1.0), keys, values)
+
+
+def test_numbers_that_are_too_large_are_said() -> None:
+    with pytest.raises(
+        ArgumentError,
+        match=r"^values must be finite numbers of double precision to have a mean, got one that is too large$",
+    ):
+        lookup(1, [1], [10**400])
+    with pytest.raises(ArgumentError, match=r"^keys must be finite numbers to have a distance, got 1000"):
+        lookup(1, [10**400], [1], method="nearest")
+    assert lookup(10**400, [10**400], ["a"]).values == ["a"]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from attent.attention import attend, prepare
+from attent.attention.backends import row_tiles
+from attent.attention.backends.block_sparse import bands
+from attent.attention.base import Pairs
+from attent.errors import ArgumentError
+from attent.lookup.matching import Equal, StringScore, TrigramCosine
+
+TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
+
+
+def cosine(one: str, other: str) -> float:
+    counts = [
+        Counter(padded[at : at + 3] for at in range(len(padded) - 2))
+        for text in (one, other)
+        if (padded := f"  {text.casefold()} ")
+    ]
+    products = sum(counts[0][gram] * counts[1][gram] for gram in counts[0])
+    return products / math.prod(math.sqrt(sum(number**2 for number in count.values())) for count in counts)
+
+
+def test_cosines_of_trigrams() -> None:
+    numbers = torch.arange(len(TEXTS), dtype=torch.float64)[None, None, :, None]
+    scores = TrigramCosine(TEXTS, 0.5)(numbers[:, :, :4], numbers)
+    expected = torch.tensor(
+        [[[[cosine(one, other) / 0.5 for other in TEXTS] for one in TEXTS[:4]]]], dtype=torch.float64
+    )
+    torch.testing.assert_close(scores, expected)
+    # letter case, and what it makes of ß
+    assert TrigramCosine(TEXTS, 1.0)(numbers[:, :, 4:5], numbers)[0, 0, 0, 5].item() == pytest.approx(1.0)
+
+
+def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiles, "TILE", 10)
+    monkeypatch.setattr(row_tiles, "WHOLE", 1)
+    numbers = torch.arange(len(TEXTS), dtype=torch.float64)[:, None]
+    arguments = {"score": TrigramCosine(TEXTS, 0.3), "implementation": "tiled"}
+    found = attend(numbers, numbers, numbers, **arguments)
+    expected = torch.softmax(TrigramCosine(TEXTS, 0.3)(numbers[None, None], numbers[None, None])[0, 0], -1) @ numbers
+    torch.testing.assert_close(found, expected)
+
+
+def test_no_strings() -> None:
+    assert TrigramCosine([], 1.0)(torch.zeros(1, 1, 0, 1), torch.zeros(1, 1, 0, 1)).shape == (1, 1, 0, 0)
+
+
+def test_what_a_function_says() -> None:
+    numbers = torch.arange(3.0)[None, None, :, None]
+    score = StringScore(["a", "bb", "ccc"], lambda query, key: len(query) - len(key), 2.0)
+    assert score(numbers, numbers)[0, 0].tolist() == [[0.0, -0.5, -1.0], [0.5, 0.0, -0.5], [1.0, 0.5, 0.0]]
+    with pytest.raises(ArgumentError, match=r"^a score of strings must be a finite number, got None for 'a' and 'a'$"):
+        StringScore(["a"], lambda query, key: None, 1.0)(numbers[:, :, :1], numbers[:, :, :1])
+
+
+def test_a_query_sees_its_equals() -> None:
+    mask = Equal.of(["b", "x", "a"], ["a", "b", "a"])
+    assert mask.draw(3, 3) == "·■·\n···\n■·■"
+    assert mask.has_match.tolist() == [True, False, True]
+    assert Equal.of([1, float("nan")], [1.0, float("nan")]).draw(2, 2) == "■·\n··"
+    assert repr(mask) == "Equal(3 queries, 3 keys)"
+
+
+def test_no_keys_and_no_queries() -> None:
+    assert Equal.of(["a"], []).has_match.tolist() == [False]
+    assert Equal.of([], ["a"]).has_match.tolist() == []
+
+
+def test_nothing_is_seen_beyond_its_reach() -> None:
+    dice = torch.Generator().manual_seed(0)
+    query, key = (
+        torch.randint(0, 40, (30,), generator=dice).tolist(),
+        torch.randint(0, 50, (60,), generator=dice).tolist(),
+    )
+    mask, rows = Equal.of(query, key), torch.arange(30)
+    pairs = Pairs(rows, torch.arange(60), rows[None], 1)
+    allowed = mask.allowed(pairs)[0, 0]
+    first, end = (bound[0, 0] for bound in mask.key_range(pairs)[:2])
+    places = torch.arange(60)
+    assert not bool((allowed & ((places < first) | (places >= end))).any())
+    assert bool((allowed.any(1) == (first < end)[:, 0]).all())
+    assert torch.equal(mask.visible_keys(pairs), allowed.any(0))
+
+
+def test_only_what_may_be_equal_is_computed() -> None:
+    things = list(range(2000))
+    tensor = torch.zeros(2000, 1)
+    call = prepare(tensor, tensor, tensor, mask=Equal.of(things, things)).call
+    assert sum(band.pairs for band in bands(call)) < 0.2 * 2000**2

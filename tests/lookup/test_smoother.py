@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.lookup import smoother
+from attent.lookup.kernels import KERNELS
+from attent.lookup.smoother import RANGE, FastGaussTransform, Smoother, near_keys, smooth, split_boxes
+
+
+def plain(name: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The textbook's line."""
+    weights = KERNELS[name].exponent((query[:, None] - key).abs()).exp()
+    return weights @ value / weights.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_estimate_is_the_textbooks(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoother, "SMALL", 0)
+    # far from zero, and many bandwidths wide
+    key, query = (
+        1000 + 9 * torch.randn(2000, 2, dtype=torch.float64),
+        1000 + 4 * torch.randn(300, 2, dtype=torch.float64),
+    )
+    value = torch.stack((key[:, 0].sin(), key[:, 1]), 1) - torch.tensor([0.0, 1000.0])
+    mean, seen = Smoother(key, value.to(dtype), KERNELS[name])(query)
+    expected = plain(name, query, key, value)
+    assert mean.dtype == dtype
+    assert torch.equal(seen, expected.isfinite().all(1))
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(mean.double()[seen], expected[seen], atol=20 * tolerance, rtol=tolerance)
+    assert not mean[~seen].any()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "epanechnikov", "exponential"])
+def test_leaving_one_out_is_the_estimate_of_the_others(name: str) -> None:
+    key, value = torch.randn(40, 2, dtype=torch.float64), torch.randn(40, 1, dtype=torch.float64)
+    found = smooth(KERNELS[name], key, key, value, torch.arange(40))
+    for place in range(40):
+        others = torch.arange(40) != place
+        expected = plain(name, key[place : place + 1], key[others], value[others])
+        assert found.has_keys[place].item() == bool(expected.isfinite().all())
+        if found.has_keys[place]:
+            torch.testing.assert_close(found.mean[place : place + 1], expected)
+
+
+def test_a_far_query_is_answered_by_the_nearest() -> None:
+    key = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    mean, seen = Smoother(key, 10 * key, KERNELS["gaussian"])(torch.tensor([[1e3]], dtype=torch.float64))
+    assert mean.item() == 20.0
+    assert seen.item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [100.0, 1e3, 1e5, 1e9])
+def test_few_queries_far_apart_keep_their_digits(dtype: torch.dtype, spread: float) -> None:
+    key, query = (spread * torch.rand(number, 2, dtype=torch.float64) for number in (20_000, 12))
+    value = key[:, :1].sin()
+    mean, seen = Smoother(key, value.to(dtype), KERNELS["gaussian"])(query)
+    scores = -0.5 * (query[:, None] - key).square().sum(-1)
+    torch.testing.assert_close(
+        mean.double(), scores.softmax(1) @ value, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-9
+    )
+    assert seen.all()
+
+
+def test_no_queries() -> None:
+    key = torch.randn(7, 2, dtype=torch.float64)
+    assert Smoother(key, key, KERNELS["gaussian"])(key[:0]).mean.shape == (0, 2)
+
+
+@pytest.mark.parametrize(("n", "width", "most"), [(1, 1, 4), (97, 3, 8), (64, 2, 64), (50, 1, 1)])
+def test_each_point_lies_in_one_cell_and_in_its_box(n: int, width: int, most: int) -> None:
+    points = torch.randn(n, width, dtype=torch.float64)
+    found = split_boxes(points, most)
+    assert sorted(found.order.tolist()) == list(range(n))
+    assert int(found.offsets.diff().max()) <= most
+    for cell, (first, last) in enumerate(zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True)):
+        inside = points[found.order[first:last]]
+        assert torch.equal(found.low[cell], inside.amin(0))
+        assert torch.equal(found.high[cell], inside.amax(0))
+
+
+def test_wide_cells_are_halved_until_they_are_few() -> None:
+    points = 100 * torch.rand(1000, 1, dtype=torch.float64)
+    found = split_boxes(points, 128, max_width=4.0, min_points=16)
+    wide = (found.high - found.low)[:, 0] > 4.0
+    assert bool((found.offsets.diff()[wide] < 32).all())
+    assert int(found.offsets.diff().min()) >= 16
+    sparse = split_boxes(points[:100], 128, max_width=4.0, min_points=16, width_limit=6.0)
+    assert 4.0 < float((sparse.high - sparse.low).max()) <= 6.0
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("left_out", [False, True])
+def test_what_is_passed_by_could_not_be_seen(name: str, left_out: bool) -> None:
+    kernel, precision = KERNELS[name], 1e-6
+    key = 30 * torch.rand(4000, 2, dtype=torch.float64)
+    query = key[:9] * 0.1 + 12
+    found = split_boxes(key, 16)
+    chosen = found.order[near_keys(kernel, query.amin(0), query.amax(0), found, precision)]
+    weights = kernel.exponent((query[:, None] - key).abs()).exp()
+    if left_out:  # a query may not look at the key that counts most
+        weights.scatter_(1, weights.argmax(1, keepdim=True), 0.0)
+    assert len(chosen) < len(key)
+    missed = weights.sum(1) - weights[:, chosen].sum(1)
+    assert bool((missed <= 1.001 * precision * weights.sum(1)).all())
+
+
+def test_members_of_no_cell() -> None:
+    found = split_boxes(torch.randn(9, 2), 4)
+    assert not len(found.members(torch.zeros(len(found.low), dtype=torch.bool)))
+
+
+def textbook(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return torch.exp(-0.5 * (query[:, None] - key).square()) @ value
+
+
+@pytest.mark.parametrize("middle", [0.0, -1e4])
+@pytest.mark.parametrize("width", [0.01, 0.3, 9.0])
+def test_the_sums_are_the_textbooks(middle: float, width: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoother, "TRANSFORM_QUERIES", 101)
+    key = middle + width * torch.randn(5003, dtype=torch.float64)
+    value = torch.stack((torch.ones_like(key), (3 * key).sin(), torch.randn_like(key)), 1)
+    query = middle + (width + 2) * torch.randn(307, dtype=torch.float64)
+    asked = FastGaussTransform(key, value)
+    assert asked.is_faster
+    found, near = asked(query)
+    expected = textbook(query, key, value)
+    assert near.sum() > 200
+    # as good as sums of so many numbers are, and as small as those may be of which few keys are seen
+    torch.testing.assert_close(found[near], expected[near], rtol=1e-12, atol=1e-14 * len(key))
+    shares, right = found[near, 1:] / found[near, :1], expected[near, 1:] / expected[near, :1]
+    torch.testing.assert_close(shares, right, rtol=1e-10, atol=1e-10)
+
+
+def test_those_far_from_every_key_are_told() -> None:
+    key = torch.cat((torch.zeros(500), torch.full((500,), 100.0))).double()
+    _, near = FastGaussTransform(key, key[:, None])(
+        torch.tensor([0.0, 3.0, -3.0, 50.0, 100.0, 1e3, -1e17, 1e30, 97.0]).double()
+    )
+    assert near.tolist() == [True, True, True, False, True, False, False, False, True]
+
+
+def test_one_worked_by_hand() -> None:
+    # keys 0 and 1, thirty times each: e^(-1/2) of what is one away, e^(-2) of what is two away
+    key = torch.tensor([0.0, 1.0] * 30).double()
+    found, near = FastGaussTransform(key, torch.stack((torch.ones(60).double(), key), 1))(torch.tensor([2.0]).double())
+    assert near.item()
+    assert found[0].tolist() == pytest.approx(
+        [30 * (0.1353352832366127 + 0.6065306597126334), 30 * 0.6065306597126334], rel=1e-14
+    )
+
+
+def test_keys_that_share_no_cells_do_not_pay() -> None:
+    key = torch.arange(100).double()
+    assert not FastGaussTransform(key, key[:, None]).is_faster
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_regression_is_the_same_with_it(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = torch.cat((torch.randn(3000), 40 + torch.randn(100))).double()[:, None]
+    value = torch.stack((key[:, 0].sin(), 7 + key[:, 0]), 1).to(dtype)
+    # near keys, between them, beyond them all
+    query = torch.cat((torch.randn(400), torch.tensor([20.0, 21.0, 31.0, 36.0, 80.0, 1e3, -1e6])))[:, None].double()
+    asked, calls = Smoother(key, value, KERNELS["gaussian"]), []
+    monkeypatch.setattr(
+        FastGaussTransform,
+        "__call__",
+        lambda self, some, plain=FastGaussTransform.__call__: calls.append(len(some)) or plain(self, some),
+    )
+    found = asked(query)
+    assert calls == [407]
+    monkeypatch.setattr(Smoother, "_can_transform", lambda *arguments: False)
+    expected = Smoother(key, value, KERNELS["gaussian"])(query)
+    assert calls == [407]
+    assert found.has_keys.all()
+    assert found.mean.dtype == dtype
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(found.mean, expected.mean, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(3000, 2), (3000, 1)])
+def test_other_kernels_and_more_features_do_without(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FastGaussTransform, "__call__", lambda self, some: pytest.fail("asked"))
+    key = torch.randn(*shape, dtype=torch.float64)
+    name = "gaussian" if shape[1] == 2 else "logistic"
+    assert Smoother(key, key[:, :1], KERNELS[name])(key[:400]).has_keys.all()
+
+
+def test_what_is_left_out_is_below_rounding() -> None:
+    terms = smoother.TERMS
+    first = 1.0
+    for n in range(1, terms + 1):
+        first *= RANGE * smoother.RADIUS / n
+    assert first < torch.finfo(torch.float64).eps / 16

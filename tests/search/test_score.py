@@ -1,0 +1,50 @@
+import math
+
+import pytest
+import torch
+
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.search.score import PairScore, score_pairs
+from attent.text.batches import BatchSize
+from attent.text.text import Pair
+from attent.text.tokenizer import BOS, EOS, CharTokenizer
+
+SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
+PAIRS = [Pair("abc", "01"), Pair("edcba" * 4, "6543210" * 3), Pair("a", ""), Pair("b", "0123"), Pair("dd", "x1")]
+
+
+def model() -> Transformer:
+    settings = TransformerSettings(
+        encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+    )
+    return Transformer(settings, SOURCE.size, TARGET.size).eval()
+
+
+def test_it_is_the_sum_over_tokens_and_stop() -> None:
+    made = model()
+    for pair, found in zip(PAIRS, score_pairs(made, PAIRS, SOURCE, TARGET), strict=True):
+        target = TARGET.encode(pair.target)
+        with torch.no_grad():
+            memory = made.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
+            told = made.output(made.decode(memory, torch.tensor([[BOS, *target]])))[0].log_softmax(-1)
+        assert found.tokens == len(target) + 1
+        assert found.log_probability == pytest.approx(
+            sum(told[place, token].item() for place, token in enumerate([*target, EOS])), abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("size", [BatchSize(pairs=1), BatchSize(pairs=2), BatchSize(tokens=24)])
+def test_the_batch_does_not_matter(size: BatchSize) -> None:
+    made = model()
+    assert score_pairs(made, PAIRS, SOURCE, TARGET, size) == score_pairs(made, PAIRS, SOURCE, TARGET)
+    assert score_pairs(made, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score_pairs(made, PAIRS, SOURCE, TARGET)
+
+
+def test_all_targets_together_are_certain_at_most() -> None:
+    single = score_pairs(model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
+    assert sum(math.exp(found.log_probability) for found in single) < 1
+
+
+def test_per_token() -> None:
+    assert PairScore(-6.0, 4).per_token == -1.5

@@ -1,0 +1,221 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.models.model import EncoderDecoder, Memory
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.search.constraints import Constraints
+from attent.search.search import Hypothesis, length_penalty, search
+from attent.search.settings import SearchSettings
+from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
+
+
+@dataclass(frozen=True)
+class Echoed:
+    source: Tensor
+    step: int
+
+    def select(self, rows: Tensor) -> "Echoed":
+        return Echoed(self.source[rows], self.step)
+
+    def reorder(self, rows: Tensor) -> "Echoed":
+        # what only the source's side decides may not move to another sentence
+        assert torch.equal(self.source[rows], self.source)
+        return self
+
+
+class Echo(EncoderDecoder[Echoed]):
+    """Says its source again and then EOS; with the forbidden tokens always likelier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
+        ends = torch.nn.functional.pad(source, (0, 1)).scatter(1, lengths[:, None], EOS)
+        return Memory(ends, lengths)
+
+    def decode(self, memory: Memory, tokens: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def start(self, memory: Memory) -> Echoed:
+        return Echoed(memory.features, 0)
+
+    def step(self, state: Echoed, tokens: Tensor) -> tuple[Tensor, Echoed]:
+        self.batches.append(len(tokens))
+        expected = state.source[:, state.step - 1] if state.step else torch.full_like(tokens, BOS)
+        # what a finished or repeated row is given does not matter
+        assert state.step == 0 or (tokens == expected).any()
+        place = min(state.step, state.source.shape[1] - 1)
+        return state.source[:, place, None].float(), Echoed(state.source, state.step + 1)
+
+    def output(self, features: Tensor) -> Tensor:
+        logits = torch.nn.functional.one_hot(features[..., 0].long(), 11).float()
+        return logits.index_fill(-1, torch.tensor([PAD, BOS]), 5.0)
+
+
+SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 0, 0, 0, 0], [5, 4, 0, 0, 0]])
+LENGTHS = torch.tensor([5, 1, 2])
+FAR = torch.tensor([31, 31, 31])
+
+
+def tokens_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[int]]:
+    return [list(best[0].tokens) for best in found]
+
+
+def test_each_sentence_ends_at_its_own_stop() -> None:
+    assert tokens_of(search(Echo(), SOURCE, LENGTHS, Constraints.of(FAR))) == [[4, 5, 6, 7, 8], [9], [5, 4]]
+
+
+def test_each_sentence_has_its_own_limit() -> None:
+    assert tokens_of(search(Echo(), SOURCE, LENGTHS, Constraints.of(torch.tensor([2, 31, 1])))) == [[4, 5], [9], [5]]
+
+
+def test_no_sentence_no_search() -> None:
+    model = Echo()
+    assert search(model, SOURCE[:0], LENGTHS[:0], Constraints.of(FAR[:0])) == []
+    assert model.batches == []
+
+
+def test_finished_sentences_leave_in_eights() -> None:
+    lengths = torch.tensor([*[1] * 9, *[3] * 5, *[5] * 5])
+    source = torch.full((19, 5), 7).where(torch.arange(5) < lengths[:, None], PAD)
+    model = Echo()
+    found = search(model, source, lengths, Constraints.of(lengths + 31))
+    assert [len(best[0].tokens) for best in found] == lengths.tolist()
+    assert model.batches == [24, 24, 16, 16, 8, 8]
+
+
+class EachRowAlone(Echo):
+    @property
+    def batch_invariant(self) -> bool:
+        return True
+
+
+def test_a_batch_is_not_filled_up_where_each_row_is_computed_alone() -> None:
+    model = EachRowAlone()
+    assert tokens_of(search(model, SOURCE, LENGTHS, Constraints.of(FAR))) == [[4, 5, 6, 7, 8], [9], [5, 4]]
+    assert model.batches == [3, 3, 2, 1, 1, 1]
+
+
+class Sure(Echo):
+    def output(self, features: Tensor) -> Tensor:
+        return 99 * torch.nn.functional.one_hot(features[..., 0].long(), 11).float()
+
+
+def test_hypotheses_move_within_their_own_sentence() -> None:
+    lengths = torch.tensor([*[1] * 9, *[3] * 5, *[5] * 5])
+    source = (4 + torch.arange(5 * 19) % 7).view(19, 5).where(torch.arange(5) < lengths[:, None], PAD)
+    found = search(Sure(), source, lengths, Constraints.of(lengths + 31), SearchSettings(beam=3))
+    assert tokens_of(found) == [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
+
+
+def tiny(
+    vocabulary: int = 11, *, sharpness: float = 1.0, position: str = "sinusoidal", dtype: torch.dtype = torch.float32
+) -> Transformer:
+    """A random model, whose logits are larger than those of a model that has just been made."""
+    settings = TransformerSettings(
+        encoder_layers=2,
+        decoder_layers=2,
+        width=16,
+        feed_forward=19,
+        heads=2,
+        position=position,
+        share_embeddings="none",
+    )
+    model = Transformer(settings, 13, vocabulary).eval()
+    with torch.no_grad():
+        model.to_logits.weight.mul_(sharpness)
+    return model.to(dtype)
+
+
+def sources(count: int, longest: int = 16) -> tuple[Tensor, Tensor]:
+    lengths = torch.randint(1, longest + 1, (count,))
+    return torch.randint(4, 13, (count, longest)).where(torch.arange(longest) < lengths[:, None], PAD), lengths
+
+
+@torch.no_grad()
+def forced(model: Transformer, source: Tensor, lengths: Tensor, tokens: Sequence[int]) -> Tensor:
+    """The log-probabilities (T + 1, V) before each of the tokens and after the last."""
+    return model.output(model.decode(model.encode(source, lengths), torch.tensor([[BOS, *tokens]])))[0].log_softmax(-1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_wide_beam_is_exhaustive_search(seed: int) -> None:
+    torch.manual_seed(seed)
+    model, limit, source, lengths = tiny(SPECIALS + 2, sharpness=2.0), 4, *sources(2)
+    sums: list[dict[tuple[int, ...], float]] = [{}, {}]
+    for row, of_row in enumerate(sums):
+        for length in range(limit + 1):
+            for tokens in product((UNK, SPECIALS, SPECIALS + 1), repeat=length):
+                told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
+                of_row[tokens] = sum(told[place, token].item() for place, token in enumerate((*tokens, EOS)))
+    for alpha in (0.0, 0.6, 2.0):
+        settings = SearchSettings(beam=3**limit, n_best=7, length_penalty=alpha)
+        found = search(model, source, lengths, Constraints.of(torch.full((2,), limit)), settings)
+        for best, of_row in zip(found, sums, strict=True):
+            scores = {tokens: total / length_penalty(len(tokens) + 1, alpha) for tokens, total in of_row.items()}
+            expected = sorted(scores, key=lambda tokens: -scores[tokens])[:7]
+            assert [hypothesis.tokens for hypothesis in best] == expected, alpha
+            assert [hypothesis.score for hypothesis in best] == pytest.approx(
+                [scores[tokens] for tokens in expected], abs=1e-5
+            ), alpha
+
+
+@pytest.mark.parametrize("beam", [2, 5])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_stopping_early_changes_nothing(beam: int, alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, limit, (source, lengths) = tiny(sharpness=3.0), torch.full((7,), 12), sources(7)
+    settings = SearchSettings(beam=beam, n_best=2, length_penalty=alpha)
+    early = search(model, source, lengths, Constraints.of(limit), settings)
+    monkeypatch.setattr("attent.search.search.LONGEST_PACKED", 0)
+    monkeypatch.setattr(
+        "attent.search.search.is_finished", lambda finished, running, *rest, **others: running == -torch.inf
+    )
+    assert search(model, source, lengths, Constraints.of(limit), settings) == early
+
+
+def test_a_beam_of_one_is_greedy() -> None:
+    model, (source, lengths) = tiny(sharpness=3.0), sources(5)
+    for alpha in (0.0, 1.0):
+        found = search(model, source, lengths, Constraints.of(lengths + 7), SearchSettings(length_penalty=alpha))
+        for row, tokens in enumerate(tokens_of(found)):
+            told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
+            told[:, [PAD, BOS]] = -torch.inf
+            expected = told.argmax(-1).tolist()
+            assert expected[: len(tokens)] == tokens
+            assert expected[-1] == EOS or len(tokens) == lengths[row] + 7
+
+
+def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
+    model, (source, lengths) = tiny(sharpness=3.0), sources(5)
+    settings = SearchSettings(beam=4, n_best=3, length_penalty=0.8)
+    for row, best in enumerate(search(model, source, lengths, Constraints.of(lengths + 3), settings)):
+        assert len({hypothesis.tokens for hypothesis in best}) == 3
+        assert [hypothesis.score for hypothesis in best] == sorted(
+            (hypothesis.score for hypothesis in best), reverse=True
+        )
+        for hypothesis in best:
+            said = torch.tensor([*hypothesis.tokens, EOS])
+            told = forced(model, source[row : row + 1], lengths[row : row + 1], hypothesis.tokens)
+            assert hypothesis.log_probability == pytest.approx(told.gather(1, said[:, None]).sum().item(), abs=1e-4)
+            assert hypothesis.length_penalty == ((5 + len(said)) / 6) ** 0.8
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(beam=3, n_best=3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_a_translation_does_not_depend_on_its_neighbours(
+    position: str, dtype: torch.dtype, settings: SearchSettings
+) -> None:
+    model, (source, lengths) = tiny(sharpness=3.0, position=position, dtype=dtype), sources(21)
+    together = search(model, source, lengths, Constraints.of(lengths + 7), settings)
+    for row in range(21):
+        alone = slice(row, row + 1)
+        found = search(model, source[alone], lengths[alone], Constraints.of(lengths[alone] + 7), settings)[0]
+        assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in together[row]]

@@ -1,0 +1,76 @@
+"""A translation server without a network, on untrained runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.server.app import application
+from attent.server.batcher import Batcher
+from attent.server.engines import RunCatalog
+from attent.server.metrics import Metrics
+from attent.server.service import TranslationService
+from attent.server.settings import ServerSettings
+from attent.server.translated_files import TranslatedFiles
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .!?"
+Serve = Callable[..., TestClient]
+
+
+def untrained(seed: int) -> Translator:
+    torch.manual_seed(seed)
+    source, target = CharTokenizer(LETTERS), CharTokenizer("0123456 ")
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+@pytest.fixture(scope="session")
+def translators() -> dict[str, Translator]:
+    return {"en:de": untrained(1), "fr:de": untrained(2), "de:en": untrained(3)}
+
+
+@pytest.fixture
+def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
+    for name in translators:
+        (tmp_path / name.replace(":", "-")).mkdir()
+        (tmp_path / name.replace(":", "-") / "config.json").write_text("{}")
+    paths = [tmp_path / name.replace(":", "-") for name in translators]
+    pairs = [(name[:2], name[3:]) for name in translators]
+    return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
+
+
+@pytest.fixture
+def serve(catalog: RunCatalog) -> Iterator[Serve]:
+    batchers: list[Batcher] = []
+    stores: list[TranslatedFiles] = []
+    services: list[TranslationService] = []
+
+    def start(**settings: object) -> TestClient:
+        chosen = ServerSettings(**settings)
+        metrics = Metrics(lambda: 0, lambda: 0)
+        batchers.append(Batcher(chosen, metrics.observe_batch))
+        stores.append(TranslatedFiles(chosen.file_lifetime))
+        services.append(TranslationService(chosen, catalog, batchers[-1]))
+        app = application(services[-1], metrics, files=stores[-1])
+        client = TestClient(app, raise_server_exceptions=False)
+        client.batcher, client.files, client.service = batchers[-1], stores[-1], services[-1]
+        return client
+
+    yield start
+    for server in (*services, *batchers, *stores):
+        server.close()

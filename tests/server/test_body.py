@@ -1,0 +1,162 @@
+"""Parameters of requests."""
+
+import asyncio
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable
+from urllib.parse import unquote_plus
+
+import pytest
+from starlette.testclient import TestClient
+
+from attent.printable import BEGIN, END
+from attent.server import body
+from attent.server.body import MAX_KIND, SPARE_FIELDS, count_of, flag_of, texts_of
+from attent.server.errors import RequestError
+from attent.server.settings import SPARE, ServerSettings
+
+Serve = Callable[..., TestClient]
+ASK = {"q": "...", "source": "en", "target": "de"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(("value", "number"), [("3", 3), (3, 3), ("", 0), (None, 0), ("0", 0)])
+def test_numbers(value: object, number: int) -> None:
+    assert count_of({"alternatives": value}, "alternatives", 5) == number
+
+
+@pytest.mark.parametrize("value", ["1_0", "-1", "1.5", True, [], {}, "9" * 5_000, "²"])
+def test_what_is_no_number_is_said(value: object) -> None:
+    with pytest.raises(RequestError, match=r"alternatives parameter is not a number|must be <= 5"):
+        count_of({"alternatives": value}, "alternatives", 5)
+
+
+def test_flags() -> None:
+    assert [flag_of({"alignment": value}, "alignment") for value in (True, "true", "1", False, "false", "")] == [
+        True
+    ] * 3 + [False] * 3
+    assert not flag_of({}, "alignment")
+
+
+def test_texts() -> None:
+    assert texts_of({"q": "a"}) == (["a"], False)
+    assert texts_of({"q": ["a", ""]}) == (["a", ""], True)
+    for value in (None, "", 1, [1], {"a": 1}):
+        with pytest.raises(RequestError):
+            texts_of({"q": value})
+
+
+def test_a_form_has_as_many_parameters_as_a_request_may_need(serve: Serve) -> None:
+    client = serve(batch_limit=3)
+    for excess in (0, 1):
+        more = {f"n{number}": "x" for number in range(SPARE_FIELDS + 3 - len(ASK) + excess)}
+        answers = [
+            client.post("/translate", params=ASK | more),
+            client.post("/translate", data=ASK | more),
+            client.post("/translate", files={name: (None, value) for name, value in (ASK | more).items()}),
+        ]
+        assert [answer.status_code for answer in answers] == [400 if excess else 200] * 3
+        # those of the query string are counted where JSON has the parameters too
+        assert client.post("/translate", json=ASK, params=ASK | more).status_code == (400 if excess else 200)
+
+
+def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
+    client, generator = serve(), random.Random(5)
+    for _ in range(100):
+        text = "...+" + "".join(generator.choices(["%", "4", "%c3%A4", "+", "%c3", "%e2%82%ac", "%0a", "="], k=9))
+        answer = client.post("/detect", content=f"x&&q={text}&y", headers=FORM)
+        shown = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
+        assert answer.status_code == 200 and shown == f"{unquote_plus(text)} is not supported"
+    # bytes that are not escaped are UTF-8 too
+    assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {
+        "translatedText": "…"
+    }
+
+
+def test_a_form_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert body._unescaped("%" * 3_000_000) == "%" * 3_000_000
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("query", "content"),
+    [
+        ("&".join(f"n{number}" for number in range(15_500)), ""),
+        ("&".join(f"n{number}" for number in range(950)), ""),
+        ("", "&" * 3_000_000),
+        ("", "%" * 3_000_000),
+        ("", "%41a" * 750_000),
+    ],
+)
+def test_parameters_take_a_time_in_proportion_to_their_number(serve: Serve, query: str, content: str) -> None:
+    headers, statuses = [(name.lower().encode(), value.encode()) for name, value in FORM.items()], list[int]()
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": content.encode()}
+
+    async def send(message: dict) -> None:
+        statuses.append(message.get("status", 0))
+
+    scope = {"type": "http", "method": "POST", "path": "/translate", "query_string": query.encode(), "headers": headers}
+    begin = time.process_time()
+    asyncio.run(serve(batch_limit=-1).app(scope, receive, send))
+    assert statuses == [400, 0]
+    # the first took half a minute of the event loop
+    assert time.process_time() - begin < 5
+
+
+def test_a_legal_batch_passes_however_it_is_written(serve: Serve) -> None:
+    client, json_type = serve(), {"Content-Type": "application/json"}
+    content = json.dumps(ASK | {"q": ["\U0001f600" * 5_000] * 50})
+    assert len(content) > 3_000_000
+    assert (
+        client.post("/translate", content=content, headers=json_type).json()["translatedText"][49]
+        == "\U0001f600" * 5_000
+    )
+    # signs of JSON within texts are text
+    for text in ('"[{,:}]' * 700, "\\" * 5_000, '\\"' * 2_500):
+        texts = [f"{text}\N{EM DASH}"[-5_000:]] * 50
+        assert client.post("/detect", json={"q": texts[0]}).status_code == 200
+        assert client.post("/translate", json=ASK | {"q": texts}).json()["translatedText"] == texts
+
+
+@pytest.mark.parametrize("piece", ["[],", "{},", "0,", '"",', '"a",', " ", '"\\\\",'])
+def test_json_is_measured_before_it_is_parsed(serve: Serve, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail("parsed"))
+    content = '{"q": [' + piece * (2_000_000 // len(piece)) + '""], "source": "en", "target": "de"}'
+    answer = serve().post("/translate", content=content, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.text) == (400, '{"error":"Invalid JSON format"}')
+
+
+def test_a_glossary_and_a_content_type_are_short(serve: Serve) -> None:
+    client = serve()
+    assert "65536 characters" in client.post("/translate", data=ASK | {"glossary": "[" * (SPARE + 1)}).json()["error"]
+    for kind in ("multipart/form-data", "application/json"):
+        answer = client.post("/translate", content=b"{}", headers={"Content-Type": kind + ";" * MAX_KIND})
+        assert answer.status_code == 400 and "content type" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["source", "target", "format", "alternatives", "alignment", "stream"])
+@pytest.mark.parametrize("value", ["x" * 100_000, ["x" * 100_000]])
+def test_an_error_repeats_little_of_what_was_sent(serve: Serve, name: str, value: object) -> None:
+    answer = serve().post("/translate", json=ASK | {name: value})
+    assert answer.status_code == 400
+    assert len(answer.json()["error"]) <= BEGIN + END + 3
+    for path in ("/v1/translations", f"/v1/{'x' * 1_900}"):
+        answer = serve().post(path, json={"input": "a", "target_language": "x" * 30_000, "model": "x" * 30_000})
+        assert answer.status_code in (400, 404) and len(answer.text) < 2 * (BEGIN + END)
+
+
+def test_bodies_have_room_for_what_is_legal_alone() -> None:
+    assert ServerSettings().max_texts == 12 * 5_000 * 50 + SPARE
+    assert ServerSettings(batch_limit=0).max_texts == 12 * 5_000 + SPARE
+    # without limits of one's own there is one all the same; a text of the largest size always comes in
+    assert ServerSettings(batch_limit=-1).max_texts == ServerSettings(char_limit=-1).max_texts == 2**24 + SPARE
+    assert ServerSettings(char_limit=10**7).max_texts == 12 * 10**7 + SPARE
+    assert ServerSettings().max_document == 10 * 2**20 + SPARE

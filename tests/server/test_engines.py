@@ -1,0 +1,436 @@
+"""Runs that change on disk while they are served."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.errors import RunError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.ops import native
+from attent.runs.config import RunConfig, read_config, write_config
+from attent.runs.folder import MODEL, RunWriter, read, without_digest
+from attent.runs.packed import write_packed
+from attent.server import engines
+from attent.server import server as translation_server
+from attent.server.engines import RunCatalog
+from attent.server.server import TranslationServer
+from attent.server.settings import ServerSettings
+from attent.tasks.translation.translator import Translator, load
+from attent.text.tokenizer import CharTokenizer
+
+SETTINGS = TransformerSettings(
+    encoder_layers=1, decoder_layers=1, width=64, feed_forward=64, heads=2, share_embeddings="none"
+)
+LETTERS = "abcdefghijklmnopqrstuvwxyz .!?"
+TEXTS = ["the dog", "a cat sat.", "who?", "no!", "it rains today", "yes", "two men walk", "q"]
+# Times that a run is replaced under load, and seconds within which a whole one is served: wider than promised, for a
+# busy machine.
+REPLACEMENTS, LIMIT = (
+    int(os.environ.get("ATTENT_REPLACEMENTS", "200")),
+    float(os.environ.get("ATTENT_RELOAD_LIMIT", "20")),
+)
+
+
+def write_run(path: Path, seed: int, dtype: str = "float32", target: str = "de") -> Path:
+    """Write an untrained run, whose vocabularies have the size of any other's.
+
+    Only digests tell that files are of two runs.
+    """
+    torch.manual_seed(seed)
+    letters = random.Random(seed).sample(LETTERS, len(LETTERS))
+    source, target_tokenizer = CharTokenizer("".join(letters)), CharTokenizer("".join(reversed(letters)))
+    config = RunConfig(model=SETTINGS, origin={"source_language": "en", "target_language": target})
+    with RunWriter(path) as run:
+        model = Transformer(SETTINGS, source.size, target_tokenizer.size).eval()
+        run.finish(config, model, source, target_tokenizer)
+    if dtype != "float32":
+        write_packed(path, read(path), dtype)
+    return path
+
+
+def without_digests(run: Path) -> Path:
+    """Make of a run what earlier versions wrote: nothing tells which tokenizers its weights are for."""
+    from safetensors.torch import load_file, save_file
+
+    save_file({name: tensor.clone() for name, tensor in load_file(run / MODEL).items()}, run / MODEL)
+    write_config(without_digest(read_config(run)), run)
+    return run
+
+
+def copy_in_place(source: Path, file: Path, pause: Callable[[], object] = lambda: None) -> None:
+    """Write a file as cp does: it is shortened, and has the same inode."""
+    content = source.read_bytes()
+    with file.open("wb", buffering=0) as stream:
+        for begin in range(0, len(content), 30_000):
+            stream.write(content[begin : begin + 30_000])
+            pause()
+
+
+def reload_until(catalog: RunCatalog, is_done: Callable[[], bool], lines: list[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_done():
+        assert time.monotonic() < deadline
+        catalog.reload(lines.append)
+        time.sleep(0.02)
+
+
+def change(path: Path) -> None:
+    """Replace a run's config by one of another inode."""
+    (path / "new.json").write_text("{}")
+    (path / "new.json").replace(path / "config.json")
+
+
+def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
+    tmp_path: Path, translators: dict[str, Translator]
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    errors, tries, lines = list[Exception](), list[Path](), list[str]()
+
+    def load(path: Path) -> Translator:
+        tries.append(path)
+        if errors:
+            raise errors[0]
+        return translators["en:de"]
+
+    catalog = RunCatalog([tmp_path], [("en", "de")], load)
+    served = catalog.runs[0]
+    errors.append(RuntimeError("no memory\nat all"))
+    change(tmp_path)
+    for _ in range(3):
+        catalog.reload(lines.append)
+    assert catalog.runs == [served] and len(tries) == 2
+    says = (
+        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run that was "
+        "loaded before goes on"
+    )
+    assert lines == [says]
+    (tmp_path / "config.json").unlink()
+    for _ in range(3):
+        catalog.reload(lines.append)
+    assert len(lines) == 2
+    errors.clear()
+    change(tmp_path)
+    catalog.reload(lines.append)
+    assert catalog.runs != [served] and lines[2:] == [f"{tmp_path} has changed, and was loaded again"]
+
+
+def test_looks_at_runs_and_documents_go_on_after_a_failure(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
+    server = TranslationServer(catalog, ServerSettings(), lambda line: None)
+    looks, has_ended = list[str](), threading.Event()
+
+    def fail(name: str) -> None:
+        looks.append(name)
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
+    monkeypatch.setattr(server.files, "delete_expired", lambda: fail("documents"))
+    thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while len(looks) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    has_ended.set()
+    thread.join()
+    server.close()
+    assert looks[:6] == ["runs", "documents"] * 3
+
+
+def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "FIRST_DELAY", 0.01)
+    first, second, run = write_run(tmp_path / "first", 1), write_run(tmp_path / "second", 2), tmp_path / "run"
+    names = ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"]
+    expected = [load(path).translate(TEXTS) for path in (first, second)]
+    assert expected[0] != expected[1]
+    for order in (names, names[::-1], [*names[2:], *names[:2]]):
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(first, run)
+        catalog, lines = RunCatalog([run], [None]), list[str]()
+        for name in order:
+            assert catalog.runs[0].translator.translate(TEXTS) == expected[0]
+            copy_in_place(second / name, run / name)
+            catalog.reload(lines.append)
+            catalog.reload(lines.append)
+        reload_until(catalog, lambda: any("loaded again" in line for line in lines), lines)  # noqa: B023 - called at once
+        assert catalog.runs[0].translator.translate(TEXTS) == expected[1]
+        assert len(lines) == len(set(lines)) <= 4
+        catalog.reload(pytest.fail)
+
+
+def test_a_run_that_changes_while_it_is_loaded_is_loaded_again(tmp_path: Path) -> None:
+    run, loads = write_run(tmp_path / "run", 1), list[Path]()
+
+    def load_and_change(path: Path) -> Translator:
+        loads.append(path)
+        translator = load(path)
+        if len(loads) < 3:
+            os.utime(run / "target.tokenizer.json")
+        return translator
+
+    catalog, lines = RunCatalog([run], [None], load_and_change), list[str]()
+    for _ in range(4):
+        catalog.reload(lines.append)
+    assert len(loads) == 3 and lines == [f"{run} has changed, and was loaded again"] * 2
+
+
+def test_a_failure_is_tried_again_ever_more_rarely_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, tries, now = write_run(tmp_path / "run", 1), list[float](), [0.0]
+    catalog, lines = RunCatalog([run], [None], lambda path: tries.append(now[0]) or load(path)), list[str]()
+    monkeypatch.setattr(engines.time, "monotonic", lambda: now[0])
+    content = (run / MODEL).read_bytes()
+    (run / MODEL).write_bytes(content[:-1])
+    tries.clear()
+    for second in range(100):
+        now[0] = float(second)
+        catalog.reload(lines.append)
+    assert tries == [0, 1, 3, 7, 15, 31, 61, 91] and len(lines) == 1
+    # the same problem of other files
+    (run / MODEL).write_bytes(content[:-2])
+    catalog.reload(lines.append)
+    assert len(tries) == 9
+    now[0] += 1
+    (run / MODEL).write_bytes(content)
+    catalog.reload(lines.append)
+    assert lines[-1] == f"{run} has changed, and was loaded again"
+
+
+def test_a_run_without_digests_is_loaded_once_it_has_not_changed_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "QUIET", 1.0)
+    first, second = (without_digests(write_run(tmp_path / str(seed), seed)) for seed in (1, 2))
+    run, lines = Path(shutil.copytree(first, tmp_path / "run")), list[str]()
+    catalog = RunCatalog([run], [None])
+    expected = [load(path).translate(TEXTS) for path in (first, second)]
+    for file in second.iterdir():
+        copy_in_place(file, run / file.name)
+        catalog.reload(lines.append)
+        assert catalog.runs[0].translator.translate(TEXTS) == expected[0] and not lines
+    reload_until(catalog, lambda: bool(lines), lines)
+    assert catalog.runs[0].translator.translate(TEXTS) == expected[1] and lines == [
+        f"{run} has changed, and was loaded again"
+    ]
+
+
+def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: Path) -> None:
+    run, lines = write_run(tmp_path / "run", 1), list[str]()
+    catalogs = [RunCatalog([run], [pair]) for pair in (None, ("en", "de"))]
+    shutil.rmtree(run)
+    write_run(run, 2, target="fr")
+    expected, before = load(run).translate(TEXTS), catalogs[0].runs[0]
+    for catalog in catalogs:
+        catalog.reload(lines.append)
+    assert catalogs[0].runs == [before]
+    assert lines[0] == (
+        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run that was "
+        "loaded before goes on"
+    )
+    # the languages of the command hold whatever the config says
+    assert catalogs[1].runs[0].translator.translate(TEXTS) == expected
+    with pytest.raises(RunError, match="there is no such folder"):
+        RunCatalog([tmp_path / "missing"], [None])
+
+
+def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", 1)
+    catalog, lines = RunCatalog([run], [None]), list[str]()
+    catalog.runs[0].translator.translate(TEXTS)
+    # as the server does, which finds no cycle among what it has loaded
+    gc.freeze()
+    try:
+        model = weakref.ref(catalog.runs[0].translator.model)
+        os.utime(run / "config.json")
+        catalog.reload(lines.append)
+        assert len(lines) == 1 and model() is None
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def served(run: Path, log: Path, *options: str) -> Iterator[str]:
+    """Serve a run in a process, which must end well and without a traceback; yield its address."""
+    words = [
+        sys.executable,
+        "-m",
+        "attent",
+        "serve",
+        str(run),
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        "--queue-limit",
+        "64",
+        *options,
+    ]
+    with log.open("w") as errors, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+        try:
+            yield process.stdout.readline().strip()
+            assert process.poll() is None, f"the server ended with {process.returncode}"
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert "Traceback" not in log.read_text()
+
+
+def ask(address: str, text: str) -> str:
+    body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+    request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["translatedText"]
+
+
+def seconds_until(answers: list[str], address: str) -> float:
+    """Return how long it takes until a server gives these answers."""
+    begin = time.monotonic()
+    while [ask(address, text) for text in TEXTS] != answers:
+        assert time.monotonic() - begin < LIMIT
+        time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+def runs_of(folder: Path, dtype: str) -> tuple[list[Path], list[list[str]]]:
+    """Write two runs, and return them with their translations, which differ for every text."""
+    if dtype != "float32" and native.library() is None:
+        pytest.skip("int8 takes the compiled library")
+    runs = [write_run(folder / str(seed), seed, dtype) for seed in (1, 2)]
+    answers = [load(run).translate(TEXTS) for run in runs]
+    assert all(first != second for first, second in zip(*answers, strict=True))
+    return runs, answers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_weights_that_are_cut_short_in_place_stop_no_server(tmp_path: Path, dtype: str) -> None:
+    (first, second), answers = runs_of(tmp_path, dtype)
+    run = Path(shutil.copytree(first, tmp_path / "run"))
+    with served(run, tmp_path / "log") as address:
+        seconds_until(answers[0], address)
+        weights = [file.name for file in run.glob("*.safetensors")]
+        assert len(weights) == (1 if dtype == "float32" else 2)
+        for name in weights:
+            os.truncate(run / name, 100)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert [ask(address, text) for text in TEXTS] == answers[0]
+        for name in [*weights, *(file.name for file in second.glob("*.json"))]:
+            copy_in_place(second / name, run / name)
+        seconds_until(answers[1], address)
+
+
+def replace_folder(source: Path, run: Path, dice: random.Random) -> None:
+    new, old = run.with_name("new"), run.with_name("old")
+    shutil.copytree(source, new)
+    run.rename(old)
+    new.rename(run)
+    shutil.rmtree(old)
+
+
+def remove_and_copy(source: Path, run: Path, dice: random.Random) -> None:
+    shutil.rmtree(run)
+    shutil.copytree(source, run)
+
+
+def copy_files(source: Path, run: Path, dice: random.Random) -> None:
+    files = [file for file in source.iterdir() if file.is_file()]
+    for file in dice.sample(files, len(files)):
+        copy_in_place(file, run / file.name, lambda: time.sleep(dice.choice([0, 0, 0, 0.1])))
+
+
+def move_files(source: Path, run: Path, dice: random.Random) -> None:
+    """As rsync does, in any order: each file under a temporary name, with the times of its source."""
+    files = [file for file in source.iterdir() if file.is_file()]
+    for file in dice.sample(files, len(files)):
+        shutil.copy2(file, run / f".{file.name}.Xb3")
+        time.sleep(dice.choice([0, 0, 0, 0.1, 1.2]))
+        (run / f".{file.name}.Xb3").replace(run / file.name)
+
+
+def rsync(*options: str) -> Callable[[Path, Path, random.Random], None]:
+    def synchronize(source: Path, run: Path, dice: random.Random) -> None:
+        if shutil.which("rsync"):
+            subprocess.run(["rsync", "-a", "-I", *options, f"{source}/", f"{run}/"], check=True)
+        else:
+            move_files(source, run, dice)
+
+    return synchronize
+
+
+def spoil(source: Path, run: Path, dice: random.Random) -> None:
+    """Leave a file of the other run, or one that is cut short or missing."""
+    file = dice.choice([file for file in source.iterdir() if file.suffix in (".json", ".safetensors")])
+    match dice.randrange(3):
+        case 0:
+            copy_in_place(file, run / file.name)
+        case 1 if (run / file.name).exists():
+            os.truncate(run / file.name, dice.randrange(file.stat().st_size))
+        case _:
+            (run / file.name).unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_every_answer_is_that_of_one_whole_run_however_it_is_replaced(tmp_path: Path, dtype: str) -> None:
+    runs, answers = runs_of(tmp_path, dtype)
+    run, dice = Path(shutil.copytree(runs[0], tmp_path / "run")), random.Random(1)
+    ways = [replace_folder, remove_and_copy, copy_files, move_files, rsync(), rsync("--inplace"), spoil]
+    is_over, wrong, count, waits = threading.Event(), list[tuple[str, str]](), [0], list[float]()
+    allowed = {text: {first, second} for text, first, second in zip(TEXTS, *answers, strict=True)}
+
+    def load_server(address: str) -> None:
+        while not is_over.is_set():
+            for text in TEXTS:
+                answer = ask(address, text)
+                count[0] += 1
+                if answer not in allowed[text]:
+                    wrong.append((text, answer))
+
+    with served(run, tmp_path / "log") as address:
+        clients = [threading.Thread(target=load_server, args=(address,)) for _ in range(2)]
+        for client in clients:
+            client.start()
+        try:
+            for number in range(REPLACEMENTS // 2):
+                chosen = dice.randrange(2)
+                way = dice.choice(ways)
+                way(runs[chosen], run, dice)
+                time.sleep(dice.choice([0, 0, 0.05, 0.3]))
+                if number % 10 == 9:
+                    # a file that was spoilt may be of a run that is whole again by chance
+                    if way is spoil:
+                        replace_folder(runs[chosen], run, dice)
+                    waits.append(seconds_until(answers[chosen], address))
+        finally:
+            is_over.set()
+            for client in clients:
+                client.join(60)
+    assert not wrong and count[0] > REPLACEMENTS
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert sum(bool(re.search("was loaded again", line)) for line in lines) >= len(waits) // 3
+    assert len(lines) < 10 * REPLACEMENTS
+    print(f"{dtype}: {count[0]:,} answers, a whole run was served within {max(waits):.1f} s")

@@ -1,0 +1,200 @@
+"""Answers that are sent as they are made.
+
+Events in order, whose pieces are the whole answer, and clients that leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import pytest
+from starlette.testclient import TestClient
+
+from attent.server.app import application
+from attent.server.batcher import Batcher
+from attent.server.engines import RunCatalog
+from attent.server.errors import RequestError
+from attent.server.metrics import Metrics
+from attent.server.service import TextPiece, TranslationService
+from attent.server.settings import ServerSettings
+
+Serve = Callable[..., TestClient]
+TEXT = "  A dog runs.  Two men sit.\n\n\t!!! \nIt is. No? Yes! A cat sees it. "
+ASK = {"source": "fr", "target": "de", "stream": True}
+TOKENS = ASK | {"stream": "tokens"}
+
+
+def events(answer: object) -> list[dict]:
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    return [json.loads(part.removeprefix("data: ")) for part in answer.text.split("\n\n")[:-1]]
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"alignment": True}, {"alternatives": 2}, {"format": "html"}, {"source": "auto"}]
+)
+def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
+    client, texts = serve(), [TEXT, "...", "a <b>dog</b> runs"]
+    *pieces, done = events(client.post("/translate", json=ASK | {"q": texts} | extra))
+    whole = client.post("/translate", json=ASK | {"q": texts, "stream": False} | extra).json()
+    assert done == {"kind": "done", **whole}
+    assert [(piece["text"], piece["sentence"]) for piece in pieces] == sorted(
+        (piece["text"], piece["sentence"]) for piece in pieces
+    )
+    assert ["".join(piece["piece"] for piece in pieces if piece["text"] == text) for text in range(3)] == whole[
+        "translatedText"
+    ]
+    assert len(pieces) == (3 if "format" in extra else 8)
+
+
+def test_a_sentence_alone_grows_by_tokens(serve: Serve, translators: dict) -> None:
+    expected = " " + translators["fr:de"].translate("A cat?") + " "
+    *growing, piece, done = events(serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True}))
+    assert len(growing) > 3 and {event["kind"] for event in growing} == {"growing"}
+    assert all(expected.startswith(event["piece"]) for event in growing)
+    assert (piece["kind"], piece["piece"], done["translatedText"]) == ("piece", expected, expected)
+    same = serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True, "stream": False}).json()
+    assert done == {"kind": "done", **same}
+    with_beam = events(serve(beam=2).post("/translate", json=TOKENS | {"q": "A cat?"}))
+    assert [event["kind"] for event in with_beam] == ["piece", "done"]
+
+
+def test_an_error_before_the_first_event_has_its_status(serve: Serve) -> None:
+    answer = serve(queue_limit=2).post("/translate", json=ASK | {"q": "A dog. Two men. A cat."})
+    assert (answer.status_code, answer.json()["error"].partition(",")[0]) == (429, "The server is busy")
+    assert serve().post("/translate", json=ASK | {"q": "a", "target": "zz"}).status_code == 400
+
+
+def test_an_error_after_the_first_event_is_the_last(
+    serve: Serve, translators: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = translators["fr:de"].search
+
+    def fail_later(texts: Sequence[str], *rest: object) -> object:
+        if "Two men." in texts:
+            raise RequestError(503, "The server is shutting down")
+        return search(texts, *rest)
+
+    monkeypatch.setattr(translators["fr:de"], "search", fail_later)
+    text = "A dog. Two men. A cat. A bird."
+    piece, error = events(serve().post("/translate", json=ASK | {"q": text}))
+    assert (piece["kind"], piece["sentence"]) == ("piece", 0)
+    assert error == {"kind": "error", "error": "The server is shutting down", "status": 503}
+    delta, error = events(
+        serve().post(
+            "/v1/translations", json={"input": text, "target_language": "de", "model": "fr-de", "stream": True}
+        )
+    )
+    assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
+
+
+class Blocked:
+    """A search that waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.is_running, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        self.is_running.set()
+        assert self.may_end.wait(30)
+        return list(texts)
+
+
+def test_a_client_that_leaves_takes_its_sentences_out(catalog: RunCatalog) -> None:
+    settings, blocked = ServerSettings(window=0.0, batch=1), Blocked()
+    batcher = Batcher(settings)
+
+    async def leave() -> None:
+        first = asyncio.ensure_future(batcher.submit(["x"], blocked))
+        await asyncio.to_thread(blocked.is_running.wait)
+        async with aclosing(TranslationService(settings, catalog, batcher).stream([TEXT], "fr", "de")) as stream:
+            piece = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.05)
+            assert batcher.waiting == 6
+            piece.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await piece
+        assert batcher.waiting == 0
+        blocked.may_end.set()
+        assert await first == ["x"]
+
+    asyncio.run(leave())
+    batcher.close()
+
+
+def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
+    sizes: list[int] = []
+    batcher = Batcher(ServerSettings(), lambda size, *numbers: sizes.append(size))
+
+    async def collect() -> list[TextPiece]:
+        stream = TranslationService(ServerSettings(), catalog, batcher).stream(["A b. " * 10], "fr", "de")
+        return [piece async for piece in stream if isinstance(piece, TextPiece)]
+
+    assert [piece.sentence for piece in asyncio.run(collect())] == [*range(10)]
+    batcher.close()
+    assert sizes == [1, 9]
+
+
+def test_tokens_end_with_their_reader(catalog: RunCatalog) -> None:
+    batcher = Batcher(ServerSettings())
+
+    async def read_one() -> None:
+        async with aclosing(
+            TranslationService(ServerSettings(), catalog, batcher).stream(["A cat?"], "fr", "de", has_tokens=True)
+        ) as stream:
+            assert not (await anext(stream)).is_final
+
+    asyncio.run(read_one())
+    begin = time.monotonic()
+    batcher.close()
+    assert time.monotonic() - begin < 5
+
+
+def test_a_connection_that_closes_amid_events_takes_its_sentences_out(
+    catalog: RunCatalog, translators: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, blocked, search = ServerSettings(window=0.0, batch=1), Blocked(), translators["fr:de"].search
+    batcher = Batcher(settings)
+    app = application(TranslationService(settings, catalog, batcher), Metrics(lambda: 0, lambda: 0))
+    requests = [{"type": "http.request", "body": json.dumps(ASK | {"q": TEXT}).encode()}]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/translate",
+        "query_string": b"",
+        "asgi": {"spec_version": "2.3"},
+    }
+    scope |= {"headers": [(b"content-type", b"application/json")]}
+
+    def search_one(texts: Sequence[str], *rest: object) -> object:
+        return search(texts if texts == ["A dog runs."] else blocked(texts), *rest)
+
+    monkeypatch.setattr(translators["fr:de"], "search", search_one)
+
+    async def leave() -> None:
+        has_begun = asyncio.Event()
+
+        async def receive() -> dict:
+            if requests:
+                return requests.pop()
+            await has_begun.wait()
+            await asyncio.to_thread(blocked.is_running.wait, 30)
+            assert batcher.waiting == 4
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict) -> None:
+            if message.get("body"):
+                has_begun.set()
+
+        await app(scope, receive, send)
+        assert batcher.waiting == 0
+
+    try:
+        asyncio.run(leave())
+    finally:
+        blocked.may_end.set()
+        batcher.close()

@@ -1,0 +1,388 @@
+"""A server as its clients find it: theirs, unmodified, over a socket; reloading; and a signal to stop."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from attent.cli.app import run as command
+
+TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained for an update."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
+    sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
+    names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
+    assert (
+        command(
+            [
+                "train",
+                "--train",
+                str(folder / "pairs.tsv"),
+                "--out",
+                str(folder / "run"),
+                "--threads",
+                "1",
+                *sizes,
+                *names,
+            ]
+        )
+        == 0
+    )
+    return folder / "run"
+
+
+def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    words = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", *options]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a server, which must end well."""
+    process.terminate()
+    try:
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Read the log until a line has these words."""
+    while words not in (line := process.stderr.readline()):
+        assert line, "the server has ended"
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    process, address = start(run)
+    yield address
+    stop(process)
+
+
+def test_libretranslatepy(address: str) -> None:
+    api = pytest.importorskip("libretranslatepy").LibreTranslateAPI(address)
+    assert api.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert api.detect("the dog is here")[0]["language"] == "en"
+    assert isinstance(api.translate("the dog 3", "en", "de"), str)
+
+
+def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
+    library = pytest.importorskip("libretranslate_aio")
+    with library.LibreTranslate(address) as client:
+        assert isinstance(client.translate("the dog 3", "en", "de").translated_text, str)
+        many = client.translate(["the dog 3", "the dog 4"], "auto", "de", alternatives=2)
+        assert len(many.translated_text) == len(many.alternatives) == len(many.detected_language) == 2
+        assert client.translate("<b>the</b> dog 3", "en", "de", format="html").translated_text.count("<b>") == 1
+        assert [language.code for language in client.languages()] == ["en"]
+        assert client.detect("the dog")[0].language == "en"
+        assert client.frontend_settings().char_limit == 5_000
+        assert client.health()
+        document = tmp_path / "a page.html"
+        document.write_text("<p>the <b>dog</b> 3</p>")
+        with urllib.request.urlopen(
+            client.translate_file(document, "en", "de").translated_file_url, timeout=60
+        ) as answer:
+            assert answer.headers.get_filename() == "a_page.html" and answer.read().startswith(b"<p>")
+        with pytest.raises(library.BadRequestError, match="file format not supported"):
+            client.translate_file(Path(__file__), "en", "de")
+        with pytest.raises(library.BadRequestError, match="zz is not supported"):
+            client.translate("a", "en", "zz")
+        with pytest.raises(library.ForbiddenError, match="disabled"):
+            client.suggest("a", "b", "en", "de")
+
+
+def test_deep_translator(address: str) -> None:
+    library = pytest.importorskip("deep_translator")
+    client = library.LibreTranslator(source="en", target="de", api_key="any", custom_url=f"{address}/")
+    assert isinstance(client.translate("the dog 3"), str)
+    assert len(client.translate_batch(["the dog 3", "the dog 4"])) == 2
+    with pytest.raises(library.exceptions.ServerException):
+        library.LibreTranslator(source="en", target="fr", api_key="any", custom_url=f"{address}/").translate("the dog")
+
+
+def ask(address: str, text: str) -> str:
+    body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+    request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["translatedText"]
+
+
+def test_answers_under_load_are_those_of_the_run(address: str, run: Path) -> None:
+    from attent.tasks.translation.translator import load
+
+    texts = [f"the dog {number}" for number in range(200)]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda text: ask(address, text), texts))
+    assert answers == load(run).translate(texts)
+
+
+@pytest.mark.slow
+def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    process, address = start(copy)
+    try:
+        ask(address, "the dog 3")
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "new.json").write_text(json.dumps(config | {"results": {}}))
+        (copy / "new.json").replace(copy / "config.json")
+        wait_for(process, "loaded again")
+        ask(address, "the dog 3")
+        (copy / "config.json").write_text("{")
+        wait_for(process, "cannot be loaded")
+        ask(address, "the dog 3")
+    finally:
+        stop(process)
+
+
+def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Path) -> None:
+    from attent.server.engines import RunCatalog
+    from attent.server.server import TranslationServer, listen
+    from attent.server.settings import ServerSettings
+
+    frozen, interval = list[int](), sys.getswitchinterval()
+
+    def stop_at_once() -> None:
+        frozen.append(gc.get_freeze_count())
+        signal.raise_signal(signal.SIGTERM)
+
+    server = TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
+    try:
+        server.run(listen("127.0.0.1", 0), stop_at_once)
+    finally:
+        sys.setswitchinterval(interval)
+    assert frozen[0] > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
+    process, address = start(run)
+    port, connections = int(address.rpartition(":")[2]), list[socket.socket]()
+
+    def begin(request: bytes) -> None:
+        connections.append(socket.create_connection(("127.0.0.1", port)))
+        connections[-1].sendall(request)
+
+    texts = json.dumps(
+        {"q": [f"the dog {number} is here. " * 200 for number in range(10)], "source": "en", "target": "de"}
+    ).encode()
+    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    for _ in range(10):
+        # headers and bodies that do not come, answers that nobody reads, and work for longer than that
+        begin(b"GET / HT")
+        begin(head % 1_000_000 + b"{")
+        begin(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n" * 16)
+        begin(head % len(texts) + texts)
+    time.sleep(1)
+    start_time = time.monotonic()
+    stop(process)
+    assert time.monotonic() - start_time < 10
+    for connection in connections:
+        connection.close()
+
+
+def test_what_takes_too_long_after_sigterm_is_given_up(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attent.server import server as translation_server
+    from attent.server.engines import RunCatalog
+    from attent.server.settings import ServerSettings
+
+    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+
+    def block(*arguments: object) -> None:
+        has_begun.set()
+        assert is_over.wait(60)
+
+    server = translation_server.TranslationServer(
+        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
+    )
+    with ThreadPoolExecutor(1) as client, translation_server.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setattr(server.catalog.runs[0].translator, "search", block)
+        asked: list[Future[str]] = []
+
+        def ask_and_stop() -> None:
+            asked.append(client.submit(ask, address, "the dog 3"))
+            threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM)).start()
+
+        try:
+            begin = time.monotonic()
+            assert not server.run(listener, ask_and_stop)
+            assert time.monotonic() - begin < 20
+        finally:
+            is_over.set()
+            sys.setswitchinterval(interval)
+        for answer in asked:
+            error = answer.exception(60)
+            assert isinstance(error, urllib.error.HTTPError)
+            assert (error.code, json.load(error)) == (503, {"error": "The server is being stopped"})
+    assert server.batcher.close(60)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.server import server as translation_server
+    from attent.server.engines import RunCatalog
+    from attent.server.settings import ServerSettings
+
+    monkeypatch.setattr(translation_server, "PATIENCE", 1)
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
+    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+
+    def load(*arguments: object) -> None:
+        has_begun.set()
+        assert is_over.wait(60)
+
+    server = translation_server.TranslationServer(
+        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
+    )
+    monkeypatch.setattr(server.catalog, "reload", load)
+    with translation_server.listen("127.0.0.1", 0) as listener:
+        stopper = threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM))
+        try:
+            # the process is to be ended without Python's own end, which the thread would abort
+            assert not server.run(listener, stopper.start)
+        finally:
+            is_over.set()
+            sys.setswitchinterval(interval)
+    stopper.join()
+
+
+READER = """
+import pathlib
+from attent.server import document_worker
+
+def read_document(content, ending):
+    pathlib.Path(content.decode()).touch()
+    while True:
+        pass
+
+document_worker.read_document = read_document
+document_worker.main()
+"""
+
+
+def test_a_document_that_is_read_at_sigterm_is_given_up(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attent.server import document_processes
+    from attent.server import server as translation_server
+    from attent.server.engines import RunCatalog
+    from attent.server.settings import ServerSettings
+
+    monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", READER))
+    has_begun, interval, asked = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
+    parts = {'name="source"': "en", 'name="target"': "de", 'name="file"; filename="a.txt"': has_begun}
+    form = (
+        "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items())
+        + "--x--\r\n"
+    )
+    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
+    with ThreadPoolExecutor(2) as pool, translation_server.listen("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/translate_file"
+        request = urllib.request.Request(address, form.encode(), {"Content-Type": "multipart/form-data; boundary=x"})
+
+        def stop_once_begun() -> None:
+            while not has_begun.exists() and not asked[0].done():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def ask_and_stop() -> None:
+            asked.append(pool.submit(urllib.request.urlopen, request, timeout=60))
+            pool.submit(stop_once_begun)
+
+        try:
+            begin = time.monotonic()
+            assert server.run(listener, ask_and_stop)
+            assert time.monotonic() - begin < 20
+        finally:
+            sys.setswitchinterval(interval)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            asked[0].result(60)
+        assert (caught.value.code, json.load(caught.value)) == (503, {"error": "The server is being stopped"})
+
+
+def test_a_server_whose_threads_still_work_ends_the_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.cli.commands import serve
+    from attent.server.server import TranslationServer
+
+    statuses = list[int]()
+    monkeypatch.setattr(TranslationServer, "run", lambda self, *arguments: self.close() and False)
+    monkeypatch.setattr(serve.os, "_exit", statuses.append)
+    assert command(["serve", str(run), "--port", "0"]) == 0
+    assert statuses == [0]
+
+
+@pytest.mark.slow
+def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
+    process, address = start(run, "--window", "1000", "--threads", "1")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, address, "the dog 3")
+        time.sleep(0.4)
+        process.send_signal(signal.SIGTERM)
+        assert isinstance(answer.result(60), str)
+    stop(process)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--languages", "en"], "--languages takes source and target of each run, such as en:de, got 'en'"),
+        (
+            ["--languages", "en:de", "--languages", "de:en"],
+            "--languages are for each run in order: 1 runs and 2 pairs of languages",
+        ),
+        (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
+        (["--api-keys-file", "none"], "--api-keys-file none cannot be read"),
+        (["--host", "203.0.113.1"], "cannot be listened on"),
+    ],
+)
+def test_wrong_options_end_in_one_line(
+    run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["serve", str(run), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and problem in error
+
+
+@pytest.mark.slow
+def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> None:
+    def ask_from(address: str, forwarded: str) -> int:
+        body = json.dumps({"q": "the dog", "source": "en", "target": "de"}).encode()
+        headers = {"Content-Type": "application/json", "X-Forwarded-For": forwarded}
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"{address}/translate", body, headers), timeout=60
+            ) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    process, address = start(run, "--req-limit", "1")
+    assert [ask_from(address, f"198.51.100.{number}") for number in range(2)] == [200, 429]
+    stop(process)

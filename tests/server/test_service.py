@@ -1,0 +1,47 @@
+"""Texts on their way through the service."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.testclient import TestClient
+
+from attent.server import engines
+from attent.server.service import WordCount
+
+Serve = Callable[..., TestClient]
+
+
+def test_words_are_counted_as_a_text_grows() -> None:
+    generator = random.Random(7)
+    for _ in range(1_000):
+        count, text = WordCount(), ""
+        for _ in range(5):
+            piece = "".join(generator.choices("ab \n\N{NO-BREAK SPACE}", k=generator.randrange(3)))
+            count.add(piece)
+            text += piece
+            assert count.next_word == len(f"{text}x".split()) - 1
+
+
+@pytest.mark.xfail(strict=True, reason="attention is watched in one thread at a time, for all models")
+def test_a_request_with_markup_does_not_wait_for_another_one(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans, are_both = engines.translation_spans, threading.Barrier(2)
+
+    def meet(translator: object, texts: Sequence[str], *arguments: object) -> object:
+        # the second never comes while the first holds the lock
+        are_both.wait(2)
+        return spans(translator, texts, *arguments)
+
+    monkeypatch.setattr(engines, "translation_spans", meet)
+    client = serve(threads=2, window=0.0, batch=1)
+
+    def ask(source: str) -> int:
+        values = {"q": "<b>A</b> dog.", "source": source, "target": "de", "format": "html"}
+        return client.post("/translate", json=values).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, ("en", "fr"))) == [200, 200]

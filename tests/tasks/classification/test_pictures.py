@@ -1,0 +1,201 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attent.errors import ArgumentError, DataError
+from attent.tasks.classification.pictures import (
+    Augmentation,
+    load_digits,
+    open_picture,
+    read_folder,
+    read_pixels,
+    to_unit_range,
+)
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+def drawn(path: Path, pixels: np.ndarray, mode: str | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(pixels)
+    (picture if mode is None else picture.convert(mode)).save(path)
+    return path
+
+
+def grey(value: int, height: int = 4, width: int = 6) -> np.ndarray:
+    return np.full((height, width), value, np.uint8)
+
+
+def colour(red: int, green: int, blue: int, height: int = 4, width: int = 6) -> np.ndarray:
+    return np.full((height, width, 3), (red, green, blue), np.uint8)
+
+
+def test_digits_are_shares_of_ink() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    found = load_digits()
+    assert found.pixels.shape == (1797, 8, 8, 1)
+    assert (found.pixels.min(), found.pixels.max()) == (0, 1)
+    assert found.labels == tuple("0123456789")
+    assert np.bincount(found.classes).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
+    drawn(tmp_path / "cat" / "b.png", grey(7))
+    drawn(tmp_path / "cat" / "a.png", grey(5))
+    drawn(tmp_path / "ape" / "deep" / "c.bmp", grey(9))
+    (tmp_path / "cat" / ".DS_Store").write_text("x")
+    found = read_folder(tmp_path)
+    assert found.labels == ("ape", "cat")
+    assert found.classes.tolist() == [0, 1, 1]
+    assert (found.pixels.shape, found.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
+    assert found.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
+    assert found.remarks == ()
+    assert to_unit_range(found.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
+
+
+def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        drawn(tmp_path / name / "a.png", grey(5))
+    (tmp_path / "dog" / "notes.txt").write_text("x")
+    (tmp_path / "README").write_text("x")
+    assert read_folder(tmp_path).remarks == (f"{tmp_path}: 2 files that are no pictures passed over (notes.txt, …)",)
+
+
+def test_one_picture_with_colours_makes_all_rgb(tmp_path: Path) -> None:
+    files = [drawn(tmp_path / "a.png", grey(7)), drawn(tmp_path / "b.png", colour(1, 2, 3))]
+    assert read_pixels(files)[:, 0, 0].tolist() == [[7, 7, 7], [1, 2, 3]]
+    assert read_pixels(files, colours="grey").shape == (2, 4, 6, 1)
+    assert read_pixels(files[:1], colours="rgb").shape == (1, 4, 6, 3)
+
+
+def test_what_can_be_seen_through_lies_on_white(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 6, 4), np.uint8)
+    pixels[0, 0, 3] = 255
+    picture = np.asarray(open_picture(drawn(tmp_path / "a.png", pixels)))
+    assert picture[0, :2].tolist() == [[0, 0, 0], [255, 255, 255]]
+
+
+def test_sixteen_bits_become_eight(tmp_path: Path) -> None:
+    file = drawn(tmp_path / "a.png", np.full((4, 6), 128 * 257, np.uint16))
+    assert np.unique(read_pixels([file])).tolist() == [128]
+
+
+def test_a_camera_turned_is_turned_back(tmp_path: Path) -> None:
+    picture = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a right angle
+    picture.save(tmp_path / "a.png", exif=exif)
+    assert open_picture(tmp_path / "a.png").size == (4, 6)
+
+
+def test_sizes_that_differ_need_one(tmp_path: Path) -> None:
+    files = [drawn(tmp_path / "a.png", grey(7)), drawn(tmp_path / "b.png", grey(9, 8, 8))]
+    with pytest.raises(ArgumentError, match=r"b\.png 8 x 8 and .*a\.png 4 x 6: --size"):
+        read_pixels(files)
+    assert read_pixels(files, (5, 3)).shape == (2, 5, 3, 1)
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        drawn(tmp_path / name / "a.png", grey(5))
+    whole = (tmp_path / "cat" / "a.png").read_bytes()
+    for content in (b"no picture", whole[:40], whole[: len(whole) // 2]):
+        (tmp_path / "dog" / "b.png").write_bytes(content)
+        with pytest.raises(DataError, match=r"b\.png cannot be read: no picture that Pillow knows, or a damaged one$"):
+            read_folder(tmp_path)
+    with pytest.raises(DataError, match=r"c\.png cannot be read: No such file"):
+        read_pixels([tmp_path / "c.png"])
+
+
+def test_folders_without_classes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder of pictures"):
+        read_folder(tmp_path / "nowhere")
+    drawn(tmp_path / "cat" / "a.png", grey(5))
+    with pytest.raises(DataError, match="each of two classes or more, got 1"):
+        read_folder(tmp_path)
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(DataError, match="dog has no picture"):
+        read_folder(tmp_path)
+
+
+def test_a_class_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    try:
+        for name in ("caf\udce9", "tea"):
+            (tmp_path / name).mkdir()
+    except OSError:
+        pytest.skip("this file system takes names of UTF-8 alone")
+    with pytest.raises(DataError, match=r"a folder's name is not UTF-8, and no label: 'caf\\udce9'"):
+        read_folder(tmp_path)
+
+
+def parameters(**values: float) -> np.ndarray:
+    """One picture's numbers, zero but for those named."""
+    names = ("down", "right", "turn", "scale", "flip")
+    return np.array([[values.get(name, 0.0) for name in names]], np.float32)
+
+
+def test_nothing_drawn_leaves_pictures_as_they_are() -> None:
+    pictures = torch.rand(1, 5, 7, 3)
+    varied = Augmentation(shift=2, turn=30, scale=0.3)(pictures, parameters())
+    torch.testing.assert_close(varied, pictures)
+    assert not Augmentation().is_active
+    assert Augmentation(flip=True).is_active
+
+
+def test_a_whole_shift_moves_pixels() -> None:
+    pictures = torch.rand(1, 5, 7, 2)
+    varied = Augmentation(shift=2)(pictures, parameters(down=1.0, right=0.5))
+    torch.testing.assert_close(varied[0, :3, :6], pictures[0, 2:, 1:])
+    torch.testing.assert_close(varied[0, 3:, :6], pictures[0, 4:, 1:].expand(2, 6, 2))  # the border, repeated
+
+
+def test_a_right_angle_turns() -> None:
+    pictures = torch.rand(1, 5, 5, 1)
+    turned = Augmentation(turn=90)(pictures, parameters(turn=1.0))
+    torch.testing.assert_close(
+        turned[0], torch.rot90(pictures[0], -1 if turned[0, 0, 0].isclose(pictures[0, 4, 0]) else 1)
+    )
+
+
+def test_a_turn_keeps_distances_in_pictures_that_are_not_square() -> None:
+    # a dot four pixels right of the middle goes four pixels up or down
+    pictures = torch.zeros(1, 9, 21, 1)
+    pictures[0, 4, 14] = 1
+    turned = Augmentation(turn=90)(pictures, parameters(turn=1.0))[0, :, :, 0]
+    row, column = divmod(int(turned.argmax()), 21)
+    assert column == 10
+    assert abs(row - 4) == 4
+
+
+def test_a_flip_mirrors() -> None:
+    pictures = torch.rand(1, 3, 5, 1)
+    augmentation = Augmentation(flip=True)
+    torch.testing.assert_close(augmentation(pictures, parameters(flip=-1.0)), pictures.flip(2))
+    torch.testing.assert_close(augmentation(pictures, parameters(flip=1.0)), pictures)
+
+
+def test_scale_is_at_most_the_share() -> None:
+    pictures = torch.zeros(1, 11, 11, 1)
+    pictures[0, 5, 9] = 1
+    smaller = Augmentation(scale=1.0)(pictures, parameters(scale=1.0))[0, :, :, 0]
+    assert divmod(int(smaller.argmax()), 11) == (5, 7)  # four pixels from the middle become two
+
+
+def test_what_is_drawn_is_a_function_of_seed_epoch_and_row() -> None:
+    augmentation = Augmentation(shift=1, seed=3)
+    assert np.array_equal(augmentation.sample(7, 2), augmentation.sample(7, 2))
+    # more pictures leave the numbers of the first as they are
+    assert np.array_equal(augmentation.sample(9, 2)[:7], augmentation.sample(7, 2))
+    assert not np.array_equal(augmentation.sample(7, 3), augmentation.sample(7, 2))
+    assert not np.array_equal(Augmentation(shift=1, seed=4).sample(7, 2), augmentation.sample(7, 2))
+    assert augmentation.sample(1000, 0).min() == pytest.approx(-1, abs=0.01)
+
+
+def test_a_picture_does_not_depend_on_its_neighbours() -> None:
+    pictures, augmentation = torch.rand(6, 5, 5, 1), Augmentation(shift=1, turn=10, scale=0.1)
+    numbers = augmentation.sample(6, 0)
+    torch.testing.assert_close(
+        augmentation(pictures[2:3], numbers[2:3]), augmentation(pictures, numbers)[2:3], rtol=0, atol=1e-6
+    )

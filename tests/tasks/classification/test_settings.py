@@ -1,0 +1,42 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [(32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)]
+)
+def test_a_size_is_height_and_width(given: Any, size: tuple[int, int] | None) -> None:
+    assert ImagesSettings(source="digits", size=given).size == size
+
+
+@pytest.mark.parametrize("wrong", ["a", "1x2x3", 0, "-3", [1, 2, 3], 1.5])
+def test_other_sizes_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValidationError, match="size"):
+        ImagesSettings(source="digits", size=wrong)
+
+
+def test_a_size_that_is_no_number_is_told_how_to_be_written() -> None:
+    with pytest.raises(ValidationError, match="must be N or HxW, such as 32 or 24x32, got 'foo'"):
+        ImagesSettings(source="digits", size="foo")  # pyright: ignore[reportArgumentType]
+
+
+def test_some_examples_are_left_to_train_on() -> None:
+    with pytest.raises(ValidationError, match=r"validation \+ test must leave examples to train on, got 0\.5 \+ 0\.5"):
+        ImagesSettings(source="digits", validation=0.5, test=0.5)
+
+
+def test_settings_know_what_pictures_alone_have() -> None:
+    settings = ImagesSettings(source="digits", seed=3, turn=5, size=8)
+    assert settings.picture_settings == ["size", "turn"]
+    assert (settings.augmentation.turn, settings.augmentation.seed) == (5, 3)
+
+
+def test_standard_input_is_read_once() -> None:
+    with pytest.raises(ValidationError, match="standard input"):
+        LabelledSettings(train="-", test="-")
+    assert LabelledSettings(train="-").size is None
+    assert LabelledSettings(train="a.tsv", vocabulary=300).size == 300

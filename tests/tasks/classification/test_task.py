@@ -1,0 +1,247 @@
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attent
+from attent.cli.evaluation import evaluate_classes
+from attent.errors import ArgumentError, DataError, RunError
+from attent.models.settings import EncoderSettings
+from attent.runs.config import read_config
+from attent.tasks.classification.classifier import load
+from attent.tasks.classification.task import ClassificationTask, evaluate_classifier
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import RunSettings, parse
+from attent.tasks.translation.translator import load as translator
+from attent.text.tokenizer import WordTokenizer
+from attent.training.progress import Progress
+
+MODEL = """
+[model]
+layers = 1
+width = 16
+feed_forward = 17
+heads = 2
+dropout = 0.1
+"""
+
+
+def settings(table: str, **training: object) -> RunSettings:
+    least = {"updates": 8, "batch_pairs": 8, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "warmup": 2}
+    said = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (least | training).items())
+    return parse(f'task = "classify"\n{table}\n{MODEL}\n[training]\n{said}', "small.toml")
+
+
+def pictures(folder: Path) -> str:
+    """A table of pictures that are light above or below."""
+    generator, classes = np.random.default_rng(0), np.arange(60) % 2
+    pixels = generator.uniform(0, 0.3, (60, 4, 6))
+    pixels[classes == 0, :2] += 0.6
+    pixels[classes == 1, 2:] += 0.6
+    np.savez(folder / "a.npz", images=pixels, y=np.array(["above", "below"])[classes])
+    return f"[images]\nsource = {json.dumps(str(folder / 'a.npz'))}\npatch = 2\nshift = 0.5\nturn = 5\ntest = 0.2\n"
+
+
+def texts(folder: Path) -> str:
+    lines = [
+        f"{number} {'quick' if number % 2 else 'slow'} steps\t{'fast' if number % 2 else 'late'}"
+        for number in range(60)
+    ]
+    (folder / "a.tsv").write_text("\n".join([*lines, "no label"]) + "\n")
+    return f'[labelled]\ntrain = {json.dumps(str(folder / "a.tsv"))}\ntokenizer = "word"\n'
+
+
+def quiet() -> Progress:
+    return Progress(io.StringIO())
+
+
+def test_pictures_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    results = follow(settings(pictures(tmp_path), updates=60), tmp_path / "run", progress=Progress(stream))
+    assert "2 classes: 43 examples to train on, 5 to validate on, 12 to test" in stream.getvalue()
+    assert results["test"]["accuracy"] == 100
+    config = read_config(tmp_path / "run")
+    assert (config.task, config.tokenizers, config.sizes, config.files) == ("classify", {}, (4, 2), ("inputs.json",))
+    (light_above, light_below) = np.full((2, 4, 6), 0.1, np.float32)
+    light_above[:2] = light_below[2:] = 0.9
+    told = attent.load(tmp_path / "run").classify(np.stack([light_above, light_below]))
+    assert [one.label for one in told] == ["above", "below"]
+
+
+def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    follow(settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
+    assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
+    assert " nats/example " in stream.getvalue()
+    assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == [
+        "fast",
+        "late",
+    ]
+
+
+def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut: list[str] = []
+    encode = WordTokenizer.encode
+    monkeypatch.setattr(WordTokenizer, "encode", lambda self, text: cut.append(text) or encode(self, text))
+    follow(settings(texts(tmp_path)), tmp_path / "run", progress=quiet())
+    assert len(cut) == len(set(cut)) == 60
+
+
+@pytest.mark.parametrize("corpus", [pictures, texts])
+def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
+    corpus: Callable[[Path], str], tmp_path: Path
+) -> None:
+    # in the middle of an epoch, whose pictures vary as they would have
+    whole = settings(corpus(tmp_path), updates=8, save_every=2, keep_best=0)
+    follow(whole, tmp_path / "whole", progress=quiet())
+    follow(
+        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
+        tmp_path / "run",
+        progress=quiet(),
+    )
+    resume(tmp_path / "run", {"updates": 8}, progress=quiet())
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert weights[0] == weights[1]
+
+
+def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
+    table, file = texts(tmp_path), tmp_path / "a.tsv"
+    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    whole = file.read_text()
+    file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
+    log = (tmp_path / "run/log.jsonl").read_bytes()
+    with pytest.raises(
+        DataError,
+        match=r"the corpus of .*run has changed, and the run would learn what it is judged by: train a new one",
+    ):
+        resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+    assert (tmp_path / "run/log.jsonl").read_bytes() == log
+    with pytest.raises(
+        DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"
+    ):
+        evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
+    file.write_text(whole)
+    resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
+
+
+def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
+    table = texts(tmp_path) + f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
+    (tmp_path / "valid.tsv").write_text("some quick steps\tfast\nsome slow steps\tlate\n")
+    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    with (tmp_path / "a.tsv").open("a") as file:
+        file.write("80 quick steps\tfast\n")
+    stream = io.StringIO()
+    resume(tmp_path / "run", {"updates": 4}, progress=Progress(stream))
+    assert "warning: the examples to learn are others than those that the run began with" in stream.getvalue()
+
+
+@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
+def test_validation_leaves_out_what_training_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_file: bool
+) -> None:
+    table = texts(tmp_path) + "maximum_length = 4\n"
+    long = [f"{number} slow and slow steps\tlate" for number in range(60, 100)]
+    if has_file:
+        (tmp_path / "valid.tsv").write_text(
+            "\n".join(["some quick steps\tfast", "some slow steps\tlate", long[0]]) + "\n"
+        )
+        table += f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
+    else:
+        (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text() + "\n".join(long) + "\n")
+    stream = io.StringIO()
+    results = follow(settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
+    if has_file:
+        assert results["validation"]["examples"] == 2
+        assert (
+            "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
+        )
+    else:
+        assert "  40 dropped: longer than the maximum length " in stream.getvalue()
+    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
+    written = capsys.readouterr()
+    assert json.loads(written.out)["examples"] == results["validation"]["examples"]
+    assert "dropped: longer than the maximum length (line" in written.err
+
+
+def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
+    task, made = ClassificationTask(), settings(pictures(tmp_path))
+    corpus = task.corpus(made)
+    follow(made, tmp_path / "run", progress=quiet())
+    classifier = load(tmp_path / "run")
+    some = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
+    loss, confusion = evaluate_classifier(classifier, some)
+    chances = [
+        dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.data.data, best=2)
+    ]
+    right = [chances[row][corpus.data.inputs.labels[corpus.data.classes[row]]] for row in corpus.data.test]
+    assert loss == pytest.approx(-np.log(right).mean(), abs=1e-5)
+    assert confusion.counts.sum() == len(corpus.data.test) == 12
+
+
+def test_settings_say_what_they_need(tmp_path: Path) -> None:
+    made = settings(pictures(tmp_path))
+    assert isinstance(made.model, EncoderSettings)
+    assert (made.model.input, made.model.cls) == ("vectors", True)
+    assert settings(texts(tmp_path)).model.input == "tokens"
+    with pytest.raises(ArgumentError, match=r"needs something to learn from: \[images\] or \[labelled\]"):
+        settings("")
+    with pytest.raises(
+        ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got \[text\]"
+    ):
+        settings('[text]\ntrain = "a.tsv"')
+    with pytest.raises(ArgumentError, match="both be the corpus"):
+        settings(pictures(tmp_path) + texts(tmp_path))
+
+
+def test_another_tasks_command_names_the_right_one(tmp_path: Path) -> None:
+    follow(settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    with pytest.raises(RunError, match=r"run classifies: attent classify .*run FILE"):
+        translator(tmp_path / "run")
+
+
+def test_a_start_from_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
+    follow(settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    np.savez(tmp_path / "a.npz", images=np.random.rand(20, 4, 6), y=np.arange(20) % 3)
+    with pytest.raises(ArgumentError, match="the run tells 2 classes"):
+        follow(
+            settings(pictures_as_they_are(tmp_path)), tmp_path / "other", init_from=tmp_path / "run", progress=quiet()
+        )
+
+
+def pictures_as_they_are(folder: Path) -> str:
+    return f"[images]\nsource = {json.dumps(str(folder / 'a.npz'))}\npatch = 2\n"
+
+
+@pytest.mark.parametrize("limit", ['position = "learned"\nmaximum_length = 29', 'score = "location"'])
+def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tmp_path: Path, limit: str) -> None:
+    most = 28 if "learned" in limit else 255
+    for name, letters, count in (("a", "xy", 20), ("b", "yx", 4)):
+        # in either file a text that just fits, and another that does not
+        lines = [" ".join(letters[row % 2] * (most + row if row < 2 else row + 1)) for row in range(count)]
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines)))
+    table = (
+        f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\nvalid = "{tmp_path / "b.tsv"}"\ntokenizer = "word"\n'
+        "maximum_length = 999"
+    )
+    training = '[training]\nupdates = 3\nbatch_pairs = 32\nprecision = "float32"\nthreads = 1'
+    stream = io.StringIO()
+    results = follow(
+        parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml"),
+        tmp_path / "run",
+        progress=Progress(stream),
+    )
+    for part in ("train", "validation"):
+        said = f"{part}: 1 dropped: longer than the {most} tokens, vectors or patches that this model can read (line 2)"
+        assert said in stream.getvalue()
+    assert results["validation"]["examples"] == 3
+    classifier = load(tmp_path / "run")
+    fits, long = " ".join("x" * most), " ".join("x" * (most + 1))
+    assert classifier.longest == most
+    assert len(classifier.classify([fits, "x"])) == 2
+    for refused in (lambda: classifier.classify(["x", long]), lambda: classifier.maps(["x", long], row=1)):
+        with pytest.raises(DataError, match=f"example 1 has a length of {most + 1}, more than the {most} tokens"):
+            refused()

@@ -1,0 +1,87 @@
+from collections.abc import Sequence
+from datetime import date, timedelta
+from random import Random
+
+import pytest
+
+from attent.errors import ArgumentError
+from attent.tasks.dates.combinations import hold_out, words
+from attent.tasks.dates.patterns import DAY, LITERAL, MONTH, YEAR, DatePattern, date_patterns, moment
+from attent.tasks.dates.settings import DEMO
+
+# in fourteen months every month meets every day of the week
+DAYS = [date(2025, 1, 1) + timedelta(days=days) for days in range(3 * 365)]
+
+
+@pytest.fixture(scope="module")
+def demo() -> dict[str, list[DatePattern]]:
+    return {locale: date_patterns(locale) for locale in DEMO}
+
+
+def texts(patterns: Sequence[DatePattern]) -> set[str]:
+    return {pattern.text(moment(day)) for pattern in patterns for day in DAYS}
+
+
+def all_words(lines: set[str]) -> set[str]:
+    return {word for line in lines for word in words(line)}
+
+
+@pytest.mark.parametrize("seed", [0, 5, 23])
+def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(
+    seed: int, demo: dict[str, list[DatePattern]]
+) -> None:
+    held = hold_out(demo, 12, Random(seed))
+    assert len(set(held)) == 12
+    assert all(pattern.spells_month for pattern in held)
+    for locale in {pattern.locale for pattern in held}:
+        kept = texts([pattern for pattern in held if pattern.locale == locale])
+        training = texts([pattern for pattern in demo[locale] if pattern not in held])
+        assert all_words(kept) <= all_words(training - kept)
+
+
+def test_locales_take_turns(demo: dict[str, list[DatePattern]]) -> None:
+    held = hold_out(demo, 11, Random(3))
+    assert len({pattern.locale for pattern in held}) == 11
+
+
+def test_more_are_not_kept_than_can_be(demo: dict[str, list[DatePattern]]) -> None:
+    with pytest.raises(ArgumentError, match=r"at most \d+ for these locales, got 86") as caught:
+        hold_out(demo, 86, Random(0))
+    most = int(str(caught.value).split("at most ")[1].split()[0])
+    assert len(hold_out(demo, most, Random(0))) == most
+
+
+def test_a_word_found_nowhere_else_keeps_its_pattern_in_training() -> None:
+    french = {"fr": date_patterns("fr")}
+    for seed in range(20):
+        for pattern in hold_out(french, 2, Random(seed)):
+            # the only one with "mardi"
+            assert "full" not in pattern.names
+    alone = {"fr": [pattern for pattern in french["fr"] if "long" in pattern.names]}
+    assert hold_out(alone, 0, Random(0)) == []
+    with pytest.raises(ArgumentError, match="at most 0 for these locales, got 1"):
+        hold_out(alone, 1, Random(0))
+
+
+def test_a_word_that_another_pattern_writes_in_the_same_text_only_is_not_in_training() -> None:
+    digits, years = tuple(str(day) for day in range(1, 32)), tuple(str(year) for year in range(1800, 2201))
+
+    def pattern(months: str, *, year_first: bool = False) -> DatePattern:
+        parts = (DAY, digits), (LITERAL, (" ",)), (MONTH, tuple(months)), (LITERAL, (" ",)), (YEAR, years)
+        return DatePattern("xx", "", (), parts[::-1] if year_first else parts, None)
+
+    first = pattern("abcdefghijkl")
+    # with `first` held out, nothing of this one but its January remains
+    almost_the_same = pattern("zbcdefghijkl")
+    other = pattern("aaaaaaaaaaab", year_first=True)
+    for seed in range(10):
+        assert hold_out({"xx": [first, almost_the_same, other]}, 1, Random(seed)) == [other]
+
+
+def test_words_by_hand() -> None:
+    assert words("mardi 3 mars 2026") == {"mardi", "mars", " "}
+    assert words("3 марта 2026\u202fг.") == {"марта", "г", ".", " ", "\u202f"}
+    # the signs of vowels and the joiner are part of the word
+    assert words("३१ जाने, 2026") == {"जाने", ",", " "}
+    assert words("سه\u200cشنبه 3") == {"سه\u200cشنبه", " "}
+    assert words("2026年3月3日(火)") == {"年", "月", "日", "(", "火", ")"}

@@ -1,0 +1,62 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from attent.errors import ArgumentError
+from attent.tasks.dates.languages import DateLanguages, date_languages
+from attent.tasks.dates.patterns import date_patterns
+from attent.tasks.dates.readings import keys
+from attent.tasks.dates.settings import DatesSettings
+
+FEW = {"training_pairs": 200, "validation_pairs": 20, "held_out_pairs": 30, "held_out_dates": 30}
+
+
+@pytest.fixture(scope="module")
+def made() -> DateLanguages:
+    return date_languages(DatesSettings(locales=("en", "en_GB", "fr", "nb", "da"), **FEW))
+
+
+def test_labels_are_languages_each_as_often_as_the_others(made: DateLanguages) -> None:
+    assert [len(part) for part in (made.train, made.validation, made.test)] == [200, 20, 30]
+    counts = {label: sum(example.label == label for example in made.train) for label in ("en", "fr", "nb", "da")}
+    assert sum(counts.values()) == 200
+    assert min(counts.values()) > 30
+
+
+def test_no_text_is_in_two_parts(made: DateLanguages) -> None:
+    texts = [example.text for part in (made.train, made.validation, made.test) for example in part]
+    assert len(set(texts)) == len(texts)
+
+
+def test_no_other_language_writes_the_same(made: DateLanguages) -> None:
+    def written(locale: str) -> set[str]:
+        return {text for pattern in date_patterns(locale) for text, _ in keys(pattern)}
+
+    # the year stands for every other
+    texts = {
+        label: {re.sub(r"\d{4}", "2000", text) for text, name in made.train if name == label} for label in ("nb", "da")
+    }
+    assert texts["nb"] <= written("nb")
+    assert not texts["nb"] & written("da")
+    assert not texts["da"] & written("nb")
+
+
+def test_the_seed_decides() -> None:
+    again, other = (date_languages(DatesSettings(locales=("fr", "nb"), **FEW, seed=seed)) for seed in (0, 1))
+    assert again == date_languages(DatesSettings(locales=("fr", "nb"), **FEW))
+    assert other.train != again.train
+
+
+def test_they_are_written_as_text_tab_label(made: DateLanguages, tmp_path: Path) -> None:
+    made.write(tmp_path / "new")
+    lines = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines == [f"{text}\t{label}" for text, label in made.test]
+    assert made.remarks[0].endswith("of all texts are written alike in several languages, and left out")
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="at least two languages must write dates of their own, got en"):
+        date_languages(DatesSettings(locales=("en", "en_GB"), **FEW))
+    with pytest.raises(ArgumentError, match="there are no 300 different texts"):
+        date_languages(DatesSettings(locales=("en", "fr"), **(FEW | {"held_out_pairs": 300, "held_out_dates": 1})))

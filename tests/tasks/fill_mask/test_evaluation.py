@@ -1,0 +1,66 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attent.models.encoder import EncoderModel
+from attent.models.settings import EncoderSettings
+from attent.tasks.fill_mask.evaluation import ScoreSum, evaluate_masked_lm
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.text.ngrams import Trigrams
+from attent.text.tokenizer import SPECIALS
+from attent.text.tokenizers import learn
+
+TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
+
+
+@pytest.fixture
+def filler() -> FillMask:
+    torch.manual_seed(3)
+    tokenizer = learn("word", TEXT)
+    settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, position="learned", maximum_length=9)
+    return FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
+
+
+def test_a_tally_is_of_all_its_parts() -> None:
+    tally, logs = ScoreSum(), np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]))
+    tally.add(logs[:1] + 3, np.array([0]))
+    tally.add(logs[1:], np.array([1]))
+    assert tally.result().accuracy == 50
+    assert tally.result().perplexity == pytest.approx(1 / math.sqrt(0.5 * 0.2))
+
+
+def test_every_known_word_is_a_blank_in_turn(filler: FillMask) -> None:
+    lines = ["the dog was happy .", "the bird slept .", "the dog " * 7, ""]
+    found = evaluate_masked_lm(filler, lines)
+    # the bird is unknown, and the third line has more tokens than positions
+    assert (found.lines, found.blanks, found.unknown, found.long) == (2, 8, 1, 1)
+    assert list(found.scores) == ["model"]
+    right, nats = 0, 0.0
+    for line in lines[:2]:
+        tokens = filler.tokenizer.encode(line)
+        for place, token in enumerate(tokens):
+            if token >= SPECIALS:
+                text = " ".join("[MASK]" if at == place else word for at, word in enumerate(line.split()))
+                (blank,) = filler.fill(text, best=1000)
+                word = filler.tokenizer.decode([token])
+                right += blank.guesses[0].word == word
+                nats -= math.log(next(guess.probability for guess in blank.guesses if guess.word == word))
+    assert found.scores["model"].accuracy == pytest.approx(100 * right / 8)
+    assert found.scores["model"].perplexity == pytest.approx(math.exp(nats / 8), rel=1e-4)
+
+
+def test_yardsticks_guess_the_same_blanks(filler: FillMask) -> None:
+    counted = Trigrams([filler.tokenizer.encode(line) for line in TEXT], filler.tokenizer.size)
+    found = evaluate_masked_lm(filler, TEXT[:3], counted)
+    assert list(found.scores) == ["model", "unigram", "trigram, left", "trigram, both sides"]
+    left, both = found.scores["trigram, left"], found.scores["trigram, both sides"]
+    # "." is the commonest, as "the" is: three each of 18
+    assert found.scores["unigram"].accuracy == pytest.approx(100 * 3 / 18)
+    assert left.accuracy < both.accuracy == 100
+    assert left.perplexity > both.perplexity > 1
+
+
+def test_where_there_is_no_word_nothing_is_guessed(filler: FillMask) -> None:
+    assert evaluate_masked_lm(filler, ["", "bird"]) is None

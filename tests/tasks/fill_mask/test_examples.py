@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+import torch
+
+from attent.errors import DataError
+from attent.tasks.fill_mask.examples import MASK, MaskedBatch, MaskedLines, hash_positions, tokenize_masked
+from attent.text.batches import BatchSize, Sequences
+from attent.text.tokenizer import SPECIALS, UNK, CharTokenizer
+from attent.text.tokenizers import learn
+
+SIZE = 101
+LINES = [list(range(SPECIALS, SPECIALS + length)) for length in (1, 2, 3, 5, 7, 13, 29, 31, 37, 53, 67, 71)]
+DATA = MaskedLines(Sequences(LINES), SIZE, 0.15)
+ROWS = np.arange(len(LINES))
+
+
+def cells(batch: MaskedBatch) -> list[list[tuple[int, int]]]:
+    """By row: each blank's place and what is read there."""
+    width = batch.token_ids.shape[1]
+    found = [list[tuple[int, int]]() for _ in batch.token_ids]
+    for place in batch.positions.tolist():
+        found[place // width].append((place % width, int(batch.token_ids[place // width, place % width])))
+    return found
+
+
+def test_a_share_of_each_line_is_to_be_guessed_and_one_token_at_least() -> None:
+    batch = DATA.augmented(ROWS, 1, 0)
+    assert [len(row) for row in cells(batch)] == [max(1, round(0.15 * len(line))) for line in LINES]
+    assert batch.tokens == len(batch.labels) == DATA.token_count(ROWS)
+    for row, blanks in zip(LINES, cells(batch), strict=True):
+        assert all(place < len(row) for place, _ in blanks)
+
+
+def test_what_is_told_is_what_stood_there_and_all_else_is_as_it_was() -> None:
+    batch = DATA.augmented(ROWS, 1, 0)
+    whole = batch.token_ids.flatten().clone()
+    whole[batch.positions] = batch.labels
+    for row, line in zip(whole.view(batch.token_ids.shape).tolist(), LINES, strict=True):
+        assert row[: len(line)] == line
+        assert not any(row[len(line) :])
+
+
+def test_of_blanks_eight_tenths_are_masked_one_is_anything_and_one_as_it_was() -> None:
+    data = MaskedLines(Sequences([list(range(SPECIALS, SIZE))] * 997), SIZE, 0.15)
+    batch = data.augmented(np.arange(997), 3, 1)
+    read = batch.token_ids.flatten()[batch.positions]
+    shares = [(read == SIZE).float().mean(), (read == batch.labels).float().mean()]
+    # a hundredth of the others is by chance what it was
+    assert shares == [pytest.approx(0.8, abs=0.015), pytest.approx(0.101, abs=0.01)]
+    others = read[(read != SIZE) & (read != batch.labels)]
+    assert set(others.tolist()) == set(range(SPECIALS, SIZE))
+    assert (data.batch(np.arange(5)).token_ids.flatten()[data.batch(np.arange(5)).positions] == SIZE).all()
+
+
+def test_blanks_are_a_function_of_seed_epoch_and_row_alone() -> None:
+    whole = cells(DATA.augmented(ROWS, 1, 0))
+    some = ROWS[[7, 3, 11]]
+    assert cells(DATA.augmented(some, 1, 0)) == [whole[row] for row in some]
+    assert cells(DATA.augmented(ROWS, 1, 1)) != whole
+    assert cells(DATA.augmented(ROWS, 2, 0)) != whole
+    again = cells(DATA.batch(ROWS))
+    assert cells(DATA.batch(some)) == [again[row] for row in some]
+
+
+def test_every_place_is_as_likely_as_every_other() -> None:
+    data = MaskedLines(Sequences([list(range(SPECIALS, SPECIALS + 10))] * 5003), SIZE, 0.15, length_multiple=1)
+    counts = torch.bincount(data.augmented(np.arange(5003), 1, 0).positions % 10, minlength=10)
+    assert counts.sum() == 2 * 5003
+    assert (counts - 1000.6).abs().max() < 120
+
+
+def test_parts_of_a_batch_are_together_the_batch() -> None:
+    size, parts = BatchSize(4), [DATA.stream(BatchSize(4), 1) for _ in range(3)]
+    for whole, _ in zip(DATA.stream(size, 1), range(7), strict=False):
+        found = [part.next_shard(number, 3) for number, part in enumerate(parts)]
+        assert {tokens for _, tokens in found} == {whole.tokens}
+        assert sum(batch.tokens for batch, _ in found) == whole.tokens
+        assert sorted(torch.cat([batch.labels for batch, _ in found]).tolist()) == sorted(whole.labels.tolist())
+
+
+def test_a_run_that_goes_on_sees_the_same_blanks() -> None:
+    first = DATA.stream(BatchSize(5), 1)
+    seen = [next(first) for _ in range(9)]
+    place = DATA.stream(BatchSize(5), 1)
+    for _ in range(4):
+        next(place)
+    again = DATA.stream(BatchSize(5), 1, place.position)
+    for batch in seen[4:]:
+        other = next(again)
+        assert torch.equal(other.token_ids, batch.token_ids)
+        assert torch.equal(other.positions, batch.positions)
+
+
+def test_numbers_of_places_differ() -> None:
+    numbers = hash_positions(1, 2, np.arange(101), 101)
+    assert len(np.unique(numbers)) == 101 * 101
+    assert numbers.dtype == np.uint64
+
+
+TEXT = ["the dog was tired , so it slept .", "the cat was tired .", "the dog slept , so it was ( tired ) ."] * 5
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "unigram", "char"])
+def test_a_blank_is_one_token_whatever_cuts_the_text(kind: str) -> None:
+    tokenizer = learn(kind, TEXT, None if kind in ("word", "char") else 310)
+    line = tokenize_masked("the dog was [MASK] , so it [MASK] .", tokenizer)
+    assert [line.pieces[place] for place in line.mask_positions] == [MASK, MASK]
+    assert [place for place, token in enumerate(line.tokens) if token == tokenizer.size] == list(line.mask_positions)
+    rest = [token for token in line.tokens if token != tokenizer.size]
+    assert UNK not in rest
+    # of a character's blank the space before it stays
+    assert (
+        tokenizer.decode(rest) == "the dog was  , so it  ."
+        if kind == "char"
+        else tokenizer.decode(rest) == "the dog was , so it ."
+    )
+
+
+def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:
+    tokenizer = learn("word", TEXT)
+    assert tokenize_masked("[MASK]", tokenizer).mask_positions == [0]
+    assert tokenize_masked("[MASK], so", tokenizer).pieces == [MASK, ",", " so"]
+    assert tokenize_masked("([MASK])", tokenizer).pieces == [" (", MASK, ")"]
+
+
+def test_what_has_no_blank_or_half_a_word_of_one_is_refused() -> None:
+    tokenizer = learn("word", TEXT)
+    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
+        tokenize_masked("the dog", tokenizer)
+    with pytest.raises(DataError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
+        tokenize_masked("the dog was un[MASK]ed", tokenizer)
+    assert tokenize_masked("[MASK]", CharTokenizer("a")).tokens == [5]

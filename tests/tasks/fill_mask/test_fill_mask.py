@@ -1,0 +1,120 @@
+import pytest
+import torch
+
+from attent.attention.capture.watch import watch
+from attent.errors import ArgumentError, DataError, RunError
+from attent.models.encoder import EncoderModel
+from attent.models.settings import EncoderSettings
+from attent.tasks.fill_mask.fill_mask import FillMask, load
+from attent.text.tokenizer import SPECIALS
+from attent.text.tokenizers import learn
+
+TEXTS = ["the dog was tired , so it slept .", "the cat was happy ."] * 9
+TEXT = "the dog was [MASK] , so it [MASK] ."
+
+
+def test_every_blank_has_its_best_words_and_where_it_looked(filler: FillMask) -> None:
+    first, second = filler.fill(TEXT, best=3)
+    assert (first.position, second.position) == (3, 7)
+    for blank in (first, second):
+        chances = [guess.probability for guess in blank.guesses]
+        assert len(chances) == 3
+        assert chances == sorted(chances, reverse=True)
+        assert [look.piece for look in blank.attention] == [
+            "the",
+            "dog",
+            "was",
+            "[MASK]",
+            ",",
+            "so",
+            "it",
+            "[MASK]",
+            ".",
+        ]
+        assert sum(look.weight for look in blank.attention) == pytest.approx(1, abs=1e-5)
+        assert blank.top_attended(2)[0].weight == max(look.weight for look in blank.attention)
+
+
+def test_a_string_gives_one_result_and_a_sequence_a_list(filler: FillMask) -> None:
+    assert filler.fill([TEXT, "the [MASK]"], 2, layer=1) == [
+        filler.fill(TEXT, 2, layer=1),
+        filler.fill("the [MASK]", 2, layer=1),
+    ]
+    assert filler.fill([]) == []
+
+
+def test_probabilities_are_those_of_all_words_and_of_nothing_else(filler: FillMask) -> None:
+    (only,) = filler.fill("the [MASK]", best=1000)
+    assert len(only.guesses) == filler.tokenizer.size - SPECIALS
+    assert sum(guess.probability for guess in only.guesses) == pytest.approx(1)
+    assert {guess.word for guess in only.guesses} >= {"dog", "slept", "."}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+def test_bytes_of_characters_are_not_guessed(kind: str) -> None:
+    torch.manual_seed(3)
+    tokenizer = learn(kind, TEXTS)
+    settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2)
+    (only,) = FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer).fill(
+        "the [MASK]", best=1000
+    )
+    words = [guess.word for guess in only.guesses]
+    assert len(words) == sum(bool(tokenizer.piece(token)) for token in range(tokenizer.size))
+    assert "s" in words
+    assert not any("\ufffd" in word for word in words)
+
+
+def test_the_looks_are_the_mean_of_heads_and_layers_or_of_those_named(filler: FillMask) -> None:
+    with watch(filler.model) as seen:
+        filler.fill(TEXT)
+    weights = torch.stack([each[0, head, 3] for each in seen.values() for head in range(2)])
+    for options, expected in (
+        ({}, weights.mean(0)),
+        ({"layer": 1}, weights[2:].mean(0)),
+        ({"layer": 0, "head": 1}, weights[1]),
+    ):
+        looks = filler.fill(TEXT, **options)[0].attention
+        assert [look.weight for look in looks] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
+    maps = filler.map("the [MASK] slept")
+    assert list(maps) == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
+    for shown in maps.values():
+        assert shown.rows == shown.columns == (" the", "[MASK]", " slept")
+        assert shown.weights.shape == (1, 2, 3, 3)
+        assert shown.gradients is None
+    for shown in filler.map("the [MASK] slept", gradients=True).values():
+        assert shown.gradients is not None
+        # the guess is made from the position of the mask
+        assert bool(shown.gradients.dense()[:, :, 1].any())
+
+
+def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
+    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
+        filler.fill("the dog")
+    with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
+        filler.fill(TEXT, layer=2)
+    with pytest.raises(ArgumentError, match="head must be from 0 to 1, got -1"):
+        filler.fill(TEXT, head=-1)
+
+
+def test_a_run_folder_fills_as_the_model_did(filler: FillMask, filler_folder) -> None:
+    assert load(filler_folder).fill(TEXT) == filler.fill(TEXT)
+    with pytest.raises(RunError, match="is no run folder"):
+        load(filler_folder / "elsewhere")
+
+
+def test_features_begin_with_the_embeddings_and_end_with_what_predicts(filler: FillMask) -> None:
+    text = "the dog was happy ."
+    features = filler.features(text)
+    layers, width = filler.model.settings.layers, filler.model.settings.width
+    assert features.shape == (layers + 1, 5, width)
+    tokens = torch.tensor([filler.tokenizer.encode(text)])
+    torch.testing.assert_close(features[-1], filler.model(tokens, torch.tensor([5]))[0])
+    assert filler.features(text, "dog").equal(features[:, 1])
+    assert filler.features("the [MASK] was happy .", "[MASK]").shape == (layers + 1, width)
+    with pytest.raises(DataError, match="'cow' is none of the pieces of 'the dog': the, dog"):
+        filler.features("the dog", "cow")
+    with pytest.raises(DataError, match="none of the pieces"):
+        filler.features("")

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import attent
+from attent.errors import DeviceError, RunError
+from attent.models.build import build
+from attent.models.settings import EncoderSettings, TransformerSettings
+from attent.runs.folder import RunConfig, RunWriter
+from attent.tasks.fill_mask import fill_mask
+from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.translation import translator
+from attent.tasks.translation.translator import Translator
+
+
+def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=7, heads=2, score=score)
+    with RunWriter(folder / "translates") as run:
+        config = RunConfig(model=settings, tokenizers={"source": "word", "target": "word"})
+        run.finish(config, build(settings, of.tokenizer.size, of.tokenizer.size), of.tokenizer, of.tokenizer)
+    return folder / "translates"
+
+
+def test_a_run_is_loaded_as_what_it_does(filler: FillMask, filler_folder: Path, tmp_path: Path) -> None:
+    assert isinstance(attent.load(filler_folder), FillMask)
+    assert isinstance(attent.load(translating(tmp_path, filler)), Translator)
+
+
+def test_a_run_of_another_task_names_its_command(filler_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"fills fills blanks: attent fill \S+fills TEXT$"):
+        translator.load(filler_folder)
+    with RunWriter(tmp_path / "classifies") as run:
+        settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, input="vectors", cls=True)
+        run.finish(RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=settings), build(settings, 3, 2))
+    with pytest.raises(RunError, match=r"classifies classifies: attent classify \S+classifies FILE$"):
+        fill_mask.load(tmp_path / "classifies")
+
+
+def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: FillMask, tmp_path: Path) -> None:
+    folder = translating(tmp_path, filler, score="attent.attention.scores.dot:Dot")
+    with pytest.raises(RunError, match=r"model\.score = 'attent\.attention\.scores\.dot:Dot' would import"):
+        attent.load(folder)
+    with pytest.raises(RunError, match="would import"):
+        translator.load(folder)
+    loaded = attent.load(folder, trust_code=True)
+    assert {type(module.score).__name__ for module in loaded.model.modules() if hasattr(module, "score")} == {"Dot"}
+
+
+def test_a_run_is_loaded_onto_a_device_by_its_name(filler_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+    assert attent.load(filler_folder, "auto").device == torch.device("cpu")
+    with pytest.raises(DeviceError, match=r"no device 'cuda': there is cpu"):
+        attent.load(filler_folder, "cuda")

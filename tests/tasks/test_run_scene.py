@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from attent.models.encoder import EncoderModel
+from attent.models.settings import EncoderSettings
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
+from attent.tasks.run_scene import scene_of_example, scene_of_text
+from attent.text.tokenizer import CharTokenizer
+
+
+def classifier(inputs: object, tokenizer: CharTokenizer | None = None) -> Classifier:
+    torch.manual_seed(0)
+    kind, size = ("tokens", tokenizer.size) if tokenizer else ("vectors", inputs.size)
+    settings = EncoderSettings(input=kind, cls=True, layers=2, width=12, feed_forward=16, heads=3)
+    return Classifier(EncoderModel(settings, size, 2), Inputs(labels=("no", "yes"), inputs=inputs), tokenizer)
+
+
+def test_a_translation_is_called_by_its_text(translator) -> None:
+    scene = scene_of_text(translator, "abc")
+    assert scene.title == "abc"
+    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
+
+
+def test_a_picture_comes_with_its_patches() -> None:
+    how = PictureInputs(height=4, width=6, colours="grey", patch=2, mean=(0.5,), deviation=(0.2,))
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 1), np.uint8)
+    scene = scene_of_example(classifier(how), pixels, 1, title="one")
+    assert scene.picture.grid == (2, 3)
+    assert (scene.picture.pixels == pixels[1]).all()
+    assert scene.groups[0].shape == (3, 7, 7)
+    assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
+
+
+def test_a_text_has_its_pieces_behind_the_vector_in_front() -> None:
+    scene = scene_of_example(classifier(TextInputs(), CharTokenizer("ab")), ["ba"])
+    assert scene.texts["tokens"].labels == ("CLS", "b", "a")
+    assert len(scene.groups[0].layers) == 2
+
+
+def test_vectors_have_numbers() -> None:
+    how = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5)
+    scene = scene_of_example(classifier(how), torch.randn(1, 3, 5).numpy())
+    assert scene.texts["tokens"].labels == ("CLS", "0", "1", "2")
+
+
+def test_an_empty_text_is_the_vector_in_front_alone() -> None:
+    assert scene_of_example(classifier(TextInputs(), CharTokenizer("ab")), [""]).groups[0].shape == (3, 1, 1)
+
+
+def test_gradients_come_along_on_request() -> None:
+    reads_text = classifier(TextInputs(), CharTokenizer("ab"))
+    for gradients, measures in ((True, ["norms", "gradients"]), (False, ["norms"])):
+        scene = scene_of_example(reads_text, ["abba"], gradients=gradients)
+        assert [each.measure for each in scene.groups[0].measures] == measures

@@ -1,0 +1,148 @@
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.errors import ArgumentError
+from attent.runs.config import read_config
+from attent.search.settings import GenerationSettings
+from attent.tasks.recipe import follow, resume, validate
+from attent.tasks.settings import RunSettings, parse
+from attent.tasks.task import Vocabularies
+from attent.tasks.text_generation.task import TextGenerationTask
+from attent.tasks.text_generation.text_generator import load
+from attent.training.progress import Progress
+
+LINES = [f"the {noun} was {state} , so it {verb} ." for noun, state, verb in (
+    ("dog", "tired", "slept"), ("cat", "tired", "slept"), ("dog", "happy", "ran"), ("cat", "happy", "ran"),
+    ("man", "happy", "sang"), ("man", "tired", "slept"), ("dog", "hungry", "ate"), ("cat", "hungry", "ate"),
+)]  # fmt: skip
+
+
+def settings(folder: Path, lines: dict[str, object] | None = None, **training: object) -> RunSettings:
+    (folder / "train.txt").write_text("\n".join(LINES + [f"{line} yes" for line in LINES]) + "\n", encoding="utf-8")
+    (folder / "valid.txt").write_text("\n".join([*LINES[:3], "dog " * 300]) + "\n", encoding="utf-8")
+    tables = {
+        "lines": {"train": str(folder / "train.txt"), "valid": str(folder / "valid.txt"), "tokenizer": "word"}
+        | (lines or {}),
+        "model": {"layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "norm": "pre", "position": "rotary"},
+        "training": {
+            "updates": 8,
+            "batch_pairs": 4,
+            "precision": "float32",
+            "threads": 1,
+            "learning_rate": 1e-2,
+            "label_smoothing": 0.0,
+        }
+        | training,
+    }
+    text = "\n".join(
+        f"[{table}]\n" + "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+        for table, values in tables.items()
+    )
+    return parse(f'task = "text-generation"\n{text}', "small.toml")
+
+
+def quiet() -> Progress:
+    return Progress(io.StringIO())
+
+
+def test_lines_end_in_a_run_folder_that_goes_on_with_them(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    many = {"updates": 60, "batch_pairs": 13, "warmup": 5, "schedule": "constant"}
+    results = follow(settings(tmp_path, **many), tmp_path / "run", progress=Progress(stream))
+    assert set(results["validation"]) == {"lines", "loss"}
+    assert results["validation"]["lines"] == 3
+    config = read_config(tmp_path / "run")
+    assert (config.task, config.tokenizers, list(config.corpus)) == ("text-generation", {"text": "word"}, ["lines"])
+    assert "valid.txt: 4 lines read, 3 kept\n  1 dropped: longer than the maximum length (line 4)" in stream.getvalue()
+    generator = load(tmp_path / "run")
+    assert generator.generate("the cat was tired , so", GenerationSettings(max_new_tokens=1)).text.endswith(" it")
+    assert validate(tmp_path / "run", generator.model, lambda line: None) == results
+
+
+def test_running_text_is_learnt_in_windows(tmp_path: Path) -> None:
+    lines = {"packing": "text", "maximum_length": 11}
+    results = follow(settings(tmp_path, lines, updates=30, warmup=3), tmp_path / "run", progress=quiet())
+    # three lines of nine tokens and their ends, and the line of 300 and its own: nothing is too long
+    assert results["validation"]["windows"] == (3 * 10 + 301) // 11
+    assert results["validation"]["loss"] < 8
+    generator = load(tmp_path / "run")
+    assert (generator.context, generator.stops_at_line_end) == (11, False)
+    assert len(generator.generate("the dog", GenerationSettings(max_new_tokens=37)).tokens) == 37
+
+
+@pytest.mark.parametrize("lines", [{}, {"packing": "text", "maximum_length": 7}], ids=["lines", "text"])
+def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
+    lines: dict[str, object], tmp_path: Path
+) -> None:
+    whole = settings(tmp_path, lines, save_every=2, keep_best=0)
+    follow(whole, tmp_path / "whole", progress=quiet())
+    follow(
+        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
+        tmp_path / "run",
+        progress=quiet(),
+    )
+    resume(tmp_path / "run", {"updates": 8}, progress=quiet())
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("lines", [{}, {"packing": "text", "maximum_length": 7}], ids=["lines", "text"])
+def test_other_processes_open_what_one_has_encoded(lines: dict[str, object], tmp_path: Path) -> None:
+    task, run_settings = TextGenerationTask(), settings(tmp_path, lines)
+    corpus = task.corpus(run_settings)
+    vocabularies = replace(task.learn_vocabularies(corpus), longest=23)
+    ours = task.encode(corpus, vocabularies)
+    theirs = task.open_shared(
+        run_settings, corpus.share(ours), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
+    )
+    assert ours.digest() == theirs.digest()
+    rows = [0, 2, 1]
+    for name in ("inputs", "labels"):
+        assert torch.equal(
+            *(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (ours, theirs))
+        )
+
+
+def test_no_window_is_longer_than_the_model_reads(tmp_path: Path) -> None:
+    task = TextGenerationTask()
+    corpus = task.corpus(settings(tmp_path, {"packing": "text"}))
+    data = task.encode(corpus, replace(task.learn_vocabularies(corpus), longest=13))
+    assert data.batch(torch.arange(2).numpy()).inputs.shape[1] <= 13
+
+
+def test_pieces_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:
+    text = f"[lines]\ntrain = {json.dumps(str(tmp_path / 'a.txt'))}\n[training]\nupdates = 1\nbatch_pairs = 1\n"
+    kinds = {
+        task: parse(f'task = "{task}"\n{text}', "a.toml").lines.tokenizer for task in ("text-generation", "fill-mask")
+    }
+    assert kinds == {"text-generation": "bpe", "fill-mask": "word"}
+
+
+LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('task = "text-generation"\n', r"task = 'text-generation' needs something to learn from: \[lines\]"),
+        ('task = "text-generation"\n[dates]\n', r"a run that generates text learns from \[lines\], got \[dates\]"),
+        (
+            'task = "text-generation"\n[lines]\ntrain = "a"\n[model]\nkind = "encoder"\n',
+            "model: a model of kind 'encoder' does not suit task = 'text-generation'",
+        ),
+        ('[model]\nkind = "decoder"\n', "model: a model of kind 'decoder' does not suit task = 'translate'"),
+        (
+            'task = "fill-mask"\n[lines]\ntrain = "a"\npacking = "text"\n',
+            'lines: packing = "text" is for task = "text-generation", got \'fill-mask\'',
+        ),
+        ('task = "text-generation"\n[lines]\ntrain = "a"\npacking = "texts"\n', "packing"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_said(text: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        parse(text + LEAST, "some.toml")

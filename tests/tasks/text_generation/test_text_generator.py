@@ -1,0 +1,206 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attent.errors import DataError, RunError
+from attent.models.language_model import LanguageModel
+from attent.models.settings import DecoderSettings
+from attent.ops import native
+from attent.runs.folder import RunConfig, RunWriter
+from attent.search.settings import GenerationSettings
+from attent.tasks.loading import load
+from attent.tasks.text_generation.text_generator import FORBIDDEN, TextGenerator
+from attent.text.tokenizer import BOS, EOS, UNK
+from attent.text.tokenizers import learn
+
+PROMPTS = ["the dog", "", "the cat was happy", "the dog was tired , so it", "the"]
+DRAWN = GenerationSettings(max_new_tokens=11, sample=True, seed=5)
+
+
+def small(
+    context: int | None = None, *, stops_at_line_end: bool = True, kind: str = "word", **settings: object
+) -> TextGenerator:
+    torch.manual_seed(7)
+    tokenizer = learn(
+        kind, ["the dog was tired , so it slept .", "the cat was happy ."] * 3, 300 if kind == "bpe" else None
+    )
+    values = {"layers": 2, "width": 12, "feed_forward": 7, "heads": 2, "position": "rotary"} | settings
+    model = LanguageModel(DecoderSettings.model_validate(values), tokenizer.size, tokenizer.size)
+    return TextGenerator(model, tokenizer, context=context, stops_at_line_end=stops_at_line_end)
+
+
+def greedy(generator: TextGenerator, prompt: str, count: int) -> tuple[list[int], float]:
+    """The tokens that the whole model, run anew for each, would take, and their log-probability."""
+    tokens, total = generator.encode(prompt), 0.0
+    start = len(tokens)
+    while len(tokens) < start + count and (len(tokens) == start or tokens[-1] != EOS):
+        with torch.no_grad():
+            logits = generator.model.output(generator.model(torch.tensor([[BOS, *tokens]])))[0, -1].double()
+        log_probs = logits.log_softmax(-1)
+        allowed = log_probs.clone()
+        allowed[FORBIDDEN] = -math.inf
+        tokens.append(int(allowed.argmax()))
+        total += float(log_probs[tokens[-1]])
+    return tokens[start:], total
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_takes_the_likeliest_token_of_the_whole_model(generator: TextGenerator, prompt: str) -> None:
+    found = generator.generate(prompt, GenerationSettings(max_new_tokens=7))
+    tokens, total = greedy(generator, prompt, 7)
+    assert list(found.tokens) == tokens
+    assert found.log_probability == pytest.approx(total, abs=1e-4)
+    assert found.text == prompt + found.continuation
+    assert not set(found.tokens) & set(FORBIDDEN)
+
+
+@pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=11), DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("has_library", [pytest.param(True, marks=pytest.mark.needs_native), False])
+def test_a_text_does_not_depend_on_the_others(
+    has_library: bool, settings: GenerationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_library:
+        monkeypatch.setattr(native, "library", lambda: None)
+    generator = small()
+    alone = [generator.generate(prompt, settings) for prompt in PROMPTS]
+    assert generator.generate(PROMPTS, settings) == alone
+    assert generator.generate(PROMPTS[::-1], settings) == alone[::-1]
+
+
+def test_draws_are_a_function_of_seed_prompt_and_copy(generator: TextGenerator) -> None:
+    copies = generator.generate("the dog", DRAWN.model_copy(update={"copies": 5}))
+    assert isinstance(copies, list)
+    assert copies[0] == generator.generate("the dog", DRAWN)
+    assert len({copy.tokens for copy in copies}) > 1
+    assert generator.generate(["the cat", "the dog"], DRAWN.model_copy(update={"copies": 5}))[5:] == copies
+    assert generator.generate("the dog", DRAWN.model_copy(update={"seed": 6})) != copies[0]
+    # the first tokens of a longer text are those of a shorter one
+    longer = generator.generate("the dog", DRAWN.model_copy(update={"max_new_tokens": 2**53}))
+    assert longer.tokens[: len(copies[0].tokens)] == copies[0].tokens
+
+
+def test_samples_have_the_probabilities_of_the_model() -> None:
+    generator = small()
+    texts = generator.generate(["the"], GenerationSettings(max_new_tokens=1, sample=True, copies=4003))
+    counts = np.bincount([text.tokens[0] for text in texts], minlength=generator.tokenizer.size)
+    probs = generator.next_token_probs(generator.encode("the")).numpy().copy()
+    probs[FORBIDDEN] = 0
+    assert abs(counts / 4003 - probs / probs.sum()).max() < 0.03
+    likeliest = GenerationSettings(max_new_tokens=1, sample=True, copies=97, top_k=2)
+    assert {text.tokens[0] for text in generator.generate(["the"], likeliest)} == set(probs.argsort()[-2:].tolist())
+    cold = GenerationSettings(max_new_tokens=1, sample=True, copies=7, temperature=1e-4)
+    assert {text.tokens[0] for text in generator.generate(["the"], cold)} == {int(probs.argmax())}
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "char"])
+@pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=13), DRAWN], ids=["greedy", "drawn"])
+def test_pieces_are_together_the_text(kind: str, settings: GenerationSettings) -> None:
+    generator = small(kind=kind)
+    for prompt in ("the dog", ""):
+        assert "".join(generator.stream(prompt, settings)) == generator.generate(prompt, settings).continuation
+
+
+@pytest.mark.parametrize("position", ["rotary", "learned"])
+def test_a_text_may_be_longer_than_the_context(position: str) -> None:
+    generator = small(7, stops_at_line_end=False, position=position, maximum_length=7)
+    lengths = list[int]()
+    step = generator.model.step
+
+    def counted(state, tokens):
+        lengths.append(state.length)
+        return step(state, tokens)
+
+    generator.model.step = counted
+    whole = generator.generate("the dog", GenerationSettings(max_new_tokens=31))
+    assert len(whole.tokens) == 31
+    # each window but the first begins with half of the one before it, and none is longer than the context
+    assert lengths[:7] == list(range(7))
+    assert lengths[7:14] == list(range(7))
+    assert max(lengths) == 6
+    texts = generator.generate(["the dog", "the cat was happy ."], GenerationSettings(max_new_tokens=31))
+    assert texts[0] == whole
+    # the token after a window is that of the last three tokens behind BOS
+    tokens = [*generator.encode("the dog"), *whole.tokens]
+    probs = generator.next_token_probs(tokens[4:7])
+    probs[FORBIDDEN] = 0
+    assert tokens[7] == int(probs.argmax())
+
+
+def test_a_model_of_running_text_goes_on_behind_the_end_of_a_line() -> None:
+    generator = small(stops_at_line_end=False)
+    with torch.no_grad():
+        generator.model.embedding.tokens.weight[EOS] *= 30
+    text = generator.generate("the dog", GenerationSettings(max_new_tokens=23, sample=True, seed=2))
+    assert EOS in text.tokens
+    assert len(text.tokens) == 23
+    assert text.continuation.count("\n") == text.tokens.count(EOS)
+    assert generator.encode("the\ndog") == [*generator.encode("the"), EOS, *generator.encode("dog")]
+    ended = small()
+    ended.model.load_state_dict(generator.model.state_dict())
+    assert "\n" not in ended.generate("the dog", GenerationSettings(max_new_tokens=23, sample=True, seed=2)).text
+
+
+def test_log_probs_are_those_of_each_next_token() -> None:
+    generator = small()
+    tokens = [*generator.encode("the dog was tired ."), EOS]
+    expected = [
+        math.log(float(generator.next_token_probs(tokens[:index])[token])) for index, token in enumerate(tokens)
+    ]
+    assert generator.log_probs(tokens).tolist() == pytest.approx(expected, abs=1e-5)
+    assert generator.log_probs([]).shape == (0,)
+    windows = small(3)
+    parts = [windows.log_probs(tokens[:3]), windows.log_probs(tokens[3:])]
+    assert windows.log_probs(tokens).tolist() == pytest.approx(torch.cat(parts).tolist(), abs=1e-6)
+
+
+def test_maps_have_the_tokens_that_are_read() -> None:
+    maps = small().map("the dog slept")
+    assert list(maps) == ["decoder.layers.0.self_attention", "decoder.layers.1.self_attention"]
+    labelled = maps["decoder.layers.1.self_attention"]
+    assert labelled.rows == labelled.columns == ("<s>", " the", " dog", " slept")
+    assert labelled.gradients is None
+    gradients = small().map("the dog slept", gradients=True)["decoder.layers.1.self_attention"].gradients
+    assert gradients is not None
+    # the last position predicts a token that is not there
+    assert [bool(row.abs().sum() > 0) for row in gradients.dense()[0].sum(0)] == [True, True, True, False]
+    with pytest.raises(DataError, match="the text has 4 tokens, more than the 3 that this model can read"):
+        small(position="learned", maximum_length=3).map("the dog slept")
+
+
+def test_a_word_that_the_vocabulary_lacks_is_said() -> None:
+    generator = small()
+    assert UNK in generator.tokenizer.encode("the bird slept")
+    with pytest.raises(DataError, match="'bird' is unknown to this model: its vocabulary lacks the word or sign"):
+        generator.generate("the bird slept")
+
+
+def test_no_prompt_is_no_text(generator: TextGenerator) -> None:
+    assert generator.generate([]) == []
+
+
+@pytest.mark.parametrize(("packing", "context"), [("lines", 32), ("text", 31)])
+def test_a_run_folder_is_loaded_by_its_task(
+    generator: TextGenerator, packing: str, context: int, tmp_path: Path
+) -> None:
+    corpus = {"lines": {"train": "a.txt", "maximum_length": 31, "packing": packing}}
+    config = RunConfig(
+        task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus
+    )
+    with RunWriter(tmp_path / "run") as run:
+        run.finish(config, generator.model, generator.tokenizer)
+    found = load(tmp_path / "run")
+    assert (found.context, found.stops_at_line_end) == (context, packing == "lines")
+    # EOS is a line break in running text
+    settings = GenerationSettings(max_new_tokens=3)
+    assert found.generate("the dog", settings).tokens[:1] == generator.generate("the dog", settings).tokens[:1]
+
+
+def test_a_run_without_its_corpus_is_damaged(generator: TextGenerator, tmp_path: Path) -> None:
+    config = RunConfig(task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings)
+    with RunWriter(tmp_path / "run") as run:
+        run.finish(config, generator.model, generator.tokenizer)
+    with pytest.raises(RunError, match=r"config\.json is damaged: the settings of its corpus cannot be used"):
+        load(tmp_path / "run")

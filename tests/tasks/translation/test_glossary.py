@@ -1,0 +1,128 @@
+"""Glossaries: where terms stand in a text, and what is no glossary."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from attent.errors import ArgumentError, DataError
+from attent.tasks.translation.glossary import MAX_ENTRIES, Glossary, Term, has_terms, keeps_case, missing, read_glossary
+from attent.text.tokenizer import CharTokenizer
+
+
+def terms(text: str, *entries: tuple[str, str], case: bool = False) -> list[str]:
+    return [f"{text[term.begin : term.end]}={term.target}" for term in Glossary(entries).find(text, keeps_case=case)]
+
+
+def test_terms_stand_between_words_the_longest_first() -> None:
+    entries = (("dog", "1"), ("dog house", "2"), ("big dog", "3"))
+    assert terms("A dog, a dog house; dogs hotdog", *entries) == ["dog=1", "dog house=2"]
+    # the earlier term takes its words, and none lies within another
+    assert terms("a big dog house", *entries) == ["big dog=3"]
+    assert terms("dog  house dog-house", *entries) == ["dog  house=2", "dog=1"]
+    assert Glossary((("c++", "x"),)).find("in C++.") == [Term(3, 6, "x")]
+    # a script without spaces has no words to stand between
+    assert terms("我有狗和猫", ("狗", "dog"), ("猫", "cat")) == ["狗=dog", "猫=cat"]
+
+
+def test_marks_are_of_the_word_before_them() -> None:
+    # of an accent, a vowel sign, a tone, a joiner: no word ends before it
+    for text, part in (
+        ("cafe\u0301 au lait", "cafe"),
+        ("हिन्दी में", "ह"),
+        ("में", "म"),
+        ("\u0e17\u0e35\u0e48", "\u0e17"),
+        ("می\u200cروم", "می"),
+    ):
+        assert terms(text, (part, "x")) == [] and missing(text, [part]) == [part]
+    assert terms("वह हिन्दी है", ("हिन्दी", "Hindi")) == ["हिन्दी=Hindi"]
+    assert not missing("वह हिन्दी है", ["हिन्दी"]) and missing("हिन्दी", ["दी"]) == ["दी"]
+
+
+def test_accents_are_alike_composed_or_not() -> None:
+    composed, decomposed = "Café", "Cafe\u0301"
+    for source, text in ((composed, decomposed), (decomposed, composed)):
+        for case in (False, True):
+            assert terms(f"the {text} ; cafes", (source, "x"), case=case) == [f"{text}=x"]
+        assert has_terms(f"im {text}.", [source])
+    with pytest.raises(ArgumentError, match="is term 1 already"):
+        Glossary(((composed, "x"), (decomposed, "y")))
+
+
+def test_capitals_count_where_the_run_knows_them() -> None:
+    entries = (("us", "uns"), ("dog", "Hund"))
+    assert terms("US dogs and Dog for us", *entries) == ["US=uns", "Dog=Hund", "us=uns"]
+    assert terms("US Dog for us", *entries, case=True) == ["us=uns"]
+    # but for the first letter of a text
+    assert terms("Dog for us", *entries, case=True) == ["Dog=Hund", "us=uns"]
+    assert not keeps_case(CharTokenizer("abc "))
+    assert keeps_case(CharTokenizer("abcA"))
+
+
+def test_terms_of_another_glossary_go_first() -> None:
+    merged = Glossary((("Dog", "Hund"), ("dog house", "Hütte"), ("cat", "Katze"))).updated(
+        Glossary((("dog", "Köter"),))
+    )
+    assert [term.target for term in merged.find("a dog runs")] == ["Köter"]
+    assert [term.target for term in merged.find("dog house, cat")] == ["Hütte", "Katze"]
+    assert [term.target for term in merged.find("a Dog, a dog", keeps_case=True)] == ["Hund", "Köter"]
+    again = merged.updated(Glossary((("cat", "Kater"),)))
+    assert [term.target for term in again.find("dog cat")] == ["Köter", "Kater"]
+    assert merged != again and hash(merged) == hash(Glossary((("dog", "Köter"),)))
+
+
+def test_a_large_glossary_is_not_read_again_for_each_other() -> None:
+    large = Glossary(tuple((f"dog{number}", "x") for number in range(MAX_ENTRIES)))
+    large.find("dog")
+    begin = time.process_time()
+    for number in range(100):
+        assert [term.target for term in large.updated(Glossary((("cat", str(number)),))).find("dog7 cat")] == [
+            "x",
+            str(number),
+        ]
+    # it took a quarter of a second each
+    assert time.process_time() - begin < 2
+
+
+def test_targets_are_words_too() -> None:
+    assert has_terms("ein Hund .", ["Hund"]) and not has_terms("ein Hundehaus", ["Hund"])
+    assert missing("Hund Haus Hund", ["Hund", "Hund", "Hund Haus"]) == ["Hund"]
+    assert not missing("die猫", ["猫"])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("a\tb\tc", "must be source, tab, target, got 2 tabs"),
+        ("ab", "must be source, tab, target, got 0 tabs"),
+        ("a\t", "its target must be a text of one line, got ''"),
+        ("\tb", "its source must be a text of one line, got ''"),
+        (f"{'a' * 201}\tb", "its source has 201 characters, more than 200"),
+        ("first\tagain", "'first' is in line 1 already"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+    file = tmp_path / "terms.tsv"
+    file.write_text(f"first\tone\r\n\n# a note\n{line}\n", encoding="utf-8", newline="")
+    with pytest.raises(DataError) as caught:
+        read_glossary(file)
+    assert str(caught.value) == f"{file}, line 4: {says}"
+    file.write_text("first\tone\r\n\n# a note\nsecond\ttwo\n", encoding="utf-8", newline="")
+    assert read_glossary(file).entries == (("first", "one"), ("second", "two"))
+
+
+def test_what_is_no_glossary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for entries, says in (
+        ((("a", "b\nc"),), "term 1: its target"),
+        ((("a", "b"), ("a", "c")), "term 2: 'a' is term 1 already"),
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            Glossary(entries)
+    monkeypatch.setattr("attent.tasks.translation.glossary.MAX_ENTRIES", 1)
+    with pytest.raises(ArgumentError, match="a glossary has at most 1 terms, got 2"):
+        Glossary((("a", "b"), ("c", "d")))
+    for name in ("nowhere", "."):
+        with pytest.raises(DataError):
+            read_glossary(tmp_path / name)

@@ -1,0 +1,83 @@
+import pytest
+
+from attent.errors import ArgumentError, UnknownNameError
+from attent.search.score import PairScore
+from attent.tasks.translation.metrics import bleu, bleu_interval, chrf, loss, paired_bootstrap
+
+REFERENCES = ["the cat sat on the mat .", "a b c d"]
+
+
+def test_what_is_right_is_right_to_the_full() -> None:
+    for measured in (bleu(REFERENCES, REFERENCES), chrf(REFERENCES, REFERENCES)):
+        assert measured.score == pytest.approx(100)
+
+
+def test_worked_by_hand() -> None:
+    # precisions 4/5, 3/4, 2/3, 1/2, and no brevity penalty
+    measured = bleu(["a b c d x"], ["a b c d e"], "none")
+    assert measured.score == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert "tok:none" in measured.signature
+    assert "nc:6" in chrf(["a"], ["a"]).signature
+
+
+def test_the_tokenizer_matters() -> None:
+    assert bleu(["no, no, no, no!"], ["no , no , no , no !"]).score == pytest.approx(100)
+    assert bleu(["no, no, no, no!"], ["no , no , no , no !"], "none").score < 50
+    with pytest.raises(UnknownNameError, match="did you mean '13a'"):
+        bleu(["a"], ["a"], "13")
+
+
+def test_in_small_letters() -> None:
+    assert bleu(["Ein Hund rennt weit ."], ["ein hund rennt weit ."]).score < 50
+    measured = bleu(["Ein Hund rennt weit ."], ["ein hund rennt weit ."], lowercase=True)
+    assert measured.score == pytest.approx(100)
+    assert "case:lc" in measured.signature
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf])
+def test_there_must_be_a_translation_for_each_reference(metric) -> None:
+    for translations, references in (([], []), (["a"], ["a", "b"])):
+        with pytest.raises(ArgumentError, match=f"got {len(translations)} and {len(references)}"):
+            metric(translations, references)
+
+
+def test_loss_is_a_mean_over_tokens() -> None:
+    assert loss([PairScore(-6.0, 2), PairScore(-1.0, 5)]) == 1.0
+    with pytest.raises(ArgumentError, match="at least one"):
+        loss([])
+
+
+def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
+    references = [
+        f"the {noun} {verb} on the {place} ."
+        for noun in ("cat", "dog")
+        for verb in ("sat", "lay")
+        for place in ("mat", "sofa")
+    ]
+    worse = [line.replace("on the", "in a") for line in references]
+    scores, signatures = paired_bootstrap({"first": references, "worse": worse, "same": list(references)}, references)
+    assert scores["BLEU"]["first"].p_value is None
+    assert scores["BLEU"]["worse"].score == pytest.approx(bleu(worse, references).score)
+    assert scores["chrF2"]["worse"].score == pytest.approx(chrf(worse, references).score)
+    p_values = {name: score.p_value for name, score in scores["BLEU"].items()}
+    assert p_values == {"first": None, "worse": pytest.approx(0.001, abs=1e-5), "same": 1.0}
+    assert "tok:13a" in signatures["BLEU"]
+    with pytest.raises(ArgumentError, match="got 1 and 8"):
+        paired_bootstrap({"first": references, "short": ["a"]}, references)
+
+
+def test_an_interval_narrows_with_the_pairs_and_is_the_paired_bootstraps() -> None:
+    references = [
+        f"the {noun} {verb} on the {place} ."
+        for noun in ("cat", "dog")
+        for verb in ("sat", "lay")
+        for place in ("mat", "sofa")
+    ]
+    half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(references)]
+    scores, _ = paired_bootstrap({"a": half_wrong, "b": references}, references)
+    interval = bleu_interval(half_wrong, references)
+    assert interval == pytest.approx(scores["BLEU"]["a"].half_interval, rel=0.2)
+    assert bleu_interval(half_wrong * 16, references * 16) == pytest.approx(interval / 4, rel=0.2)
+    assert bleu_interval(references, references) == 0.0
+    with pytest.raises(ArgumentError, match="got 1 and 8"):
+        bleu_interval(["a"], references)

@@ -1,0 +1,109 @@
+import gzip
+import hashlib
+import io
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+
+from attent.errors import DataError
+from attent.tasks.translation import multi30k as module
+from attent.tasks.translation.multi30k import COMMIT, FILES, multi30k
+
+TEXTS = {"train.en.gz": b"a man\n", "tok/train.en.gz": b"a man .\n"}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FILES", {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()})
+
+
+class Repository:
+    """Answers instead of the network, from files by the end of their address."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
+        self.asked: list[str] = []
+        self.files = files
+        monkeypatch.setattr(module, "urlopen", self.open)
+
+    def open(self, url: str, timeout: float) -> io.BytesIO:
+        assert timeout > 0
+        self.asked.append(url)
+        for name, content in self.files.items():
+            if url.endswith(name):
+                return io.BytesIO(content)
+        raise URLError("no such file")
+
+
+GOOD = {"/raw/train.en.gz": gzip.compress(TEXTS["train.en.gz"]), "/tok/train.en": TEXTS["tok/train.en.gz"]}
+
+
+def unpacked(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): gzip.decompress(path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.usefixtures("small")
+def test_it_is_downloaded_at_a_pinned_commit_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(monkeypatch, GOOD)
+    names: list[str] = []
+    assert multi30k(tmp_path, progress=names.append) == [tmp_path / name for name in TEXTS]
+    assert unpacked(tmp_path) == TEXTS
+    assert names == list(TEXTS)
+    assert all(COMMIT in url for url in repository.asked)
+    multi30k(tmp_path)
+    assert len(repository.asked) == 2
+
+
+@pytest.mark.usefixtures("small")
+def test_a_damaged_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Repository(monkeypatch, GOOD)
+    (tmp_path / "train.en.gz").write_bytes(b"half")
+    multi30k(tmp_path)
+    assert unpacked(tmp_path) == TEXTS
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("content", "message"), [(gzip.compress(b"other", mtime=0), "is not what it was"), (b"<html>", "got no gzip file")]
+)
+def test_what_is_not_multi30k_never_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
+) -> None:
+    Repository(monkeypatch, {"/raw/train.en.gz": content})
+    with pytest.raises(DataError, match=message):
+        multi30k(tmp_path)
+    assert not unpacked(tmp_path)
+
+
+@pytest.mark.usefixtures("small")
+def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Repository(monkeypatch, {})
+    with pytest.raises(
+        DataError, match=r"cannot be downloaded: no such file \(a folder that has the files can be named instead\)"
+    ):
+        multi30k(tmp_path)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_folder_is_copied_and_checked(tmp_path: Path) -> None:
+    source, to = tmp_path / "from", tmp_path / "to"
+    with pytest.raises(DataError, match=r"train\.en\.gz cannot be read"):
+        multi30k(to, source)
+    (source / "tok").mkdir(parents=True)
+    for name, text in TEXTS.items():
+        (source / name).write_bytes(gzip.compress(text))
+    multi30k(to, source)
+    assert unpacked(to) == TEXTS
+    (source / "train.en.gz").write_bytes(gzip.compress(b"other"))
+    with pytest.raises(DataError, match=r"is not Multi30k's"):
+        multi30k(tmp_path / "again", source)
+
+
+def test_the_real_files_are_these(tmp_path: Path, data_folder: Path) -> None:
+    files = multi30k(tmp_path, data_folder / "multi30k")
+    assert len(files) == len(FILES) == 21
+    assert len(gzip.decompress((tmp_path / "train.de.gz").read_bytes()).splitlines()) == 29_000

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.errors import ArgumentError
+from attent.models.rnn import RNN
+from attent.models.settings import RnnSettings, TransformerSettings
+from attent.models.transformer import Transformer
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.stepwise import StepwiseDecoding, labels
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import EOS, UNK, CharTokenizer
+
+SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
+
+
+@pytest.fixture(params=["transformer", "rnn"])
+def translator(request: pytest.FixtureRequest) -> Translator:
+    torch.manual_seed(2)
+    if request.param == "rnn":
+        model = RNN(
+            RnnSettings(encoder_layers=1, decoder_layers=1, width=12, embedding_width=8), SOURCE.size, TARGET.size
+        )
+    else:
+        small = TransformerSettings(
+            encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+        )
+        model = Transformer(small, SOURCE.size, TARGET.size)
+    return Translator(model, SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("text", ["abc", "edcba" * 4, "a"])
+def test_it_writes_what_the_search_writes(translator: Translator, text: str) -> None:
+    growing = StepwiseDecoding(translator, text)
+    found = [*growing]
+    best = translator.search([text])[0][0]
+    assert tuple(growing.tokens) == best.tokens
+    total = sum(torch.tensor([grown.chosen.probability for grown in found]).double().log()).item()
+    ended = found[-1].chosen.token == EOS
+    assert ended
+    assert total == pytest.approx(best.log_probability, abs=1e-3)
+
+
+def test_it_goes_on_from_a_prefix(translator: Translator) -> None:
+    prefix = TARGET.encode("65")
+    growing = StepwiseDecoding(translator, "abc", prefix)
+    found = [*growing]
+    assert growing.tokens[:2] == prefix
+    assert [grown.is_forced for grown in found] == [True, True, *[False] * (len(found) - 2)]
+    assert TARGET.decode(growing.tokens) == translator.translate(["abc"], prefixes=["65"])[0]
+
+
+def test_candidates_are_the_likeliest_first(translator: Translator) -> None:
+    grown = next(iter(StepwiseDecoding(translator, "abc", top_k=4)))
+    shares = [candidate.probability for candidate in grown.candidates]
+    assert shares == sorted(shares, reverse=True)
+    assert (len(shares), grown.candidates[0]) == (4, grown.chosen)
+    every = next(iter(StepwiseDecoding(translator, "abc", top_k=100))).candidates
+    assert {candidate.piece for candidate in every} == {*"0123456", "</s>", "<unk>"}
+    assert 0.5 < sum(candidate.probability for candidate in every) < 1
+
+
+def test_maps_have_a_row_for_each_token_written(translator: Translator) -> None:
+    growing = StepwiseDecoding(translator, "abcd", TARGET.encode("12"))
+    for _ in zip(range(3), growing, strict=False):
+        pass
+    cross = growing.map(with_eos=False)
+    name = next(name for name in cross if name.endswith("cross_attention"))
+    assert cross[name].rows == labels(TARGET, growing.tokens)
+    assert cross[name].weights.shape[2:] == (len(growing.tokens), 4)
+    whole = growing.map()
+    assert whole[name].rows == (*labels(TARGET, growing.tokens), "</s>")
+    torch.testing.assert_close(whole[name].weights.dense()[:, :, :-1], cross[name].weights.dense())
+    named = translator.map("abcd", TARGET.decode(growing.tokens))
+    torch.testing.assert_close(named[name].weights.dense(), whole[name].weights.dense())
+
+
+def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) -> None:
+    found = [*StepwiseDecoding(translator, "a")]
+    assert len(found) <= SearchSettings().limits(torch.tensor([1]).numpy())[0] + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "said"),
+    [
+        ("", [], "the text is empty"),
+        ("ab", [99], "ids of words from 1 to 10, got 99"),
+        ("ab", [5, EOS], "got 3"),
+        ("ab", [-1], "got -1"),
+    ],
+)
+def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        StepwiseDecoding(translator, text, prefix)
+
+
+def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
+    small = TransformerSettings(
+        width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=16
+    )
+    limited = Translator(Transformer(small, SOURCE.size, TARGET.size), SOURCE, TARGET)
+    assert len([*StepwiseDecoding(limited, "ab", [5] * 15)]) == 16
+    with pytest.raises(ArgumentError, match="the prefix has 16 tokens, more than the 15 that this model can write"):
+        StepwiseDecoding(limited, "ab", [5] * 16)
+
+
+def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator: Translator) -> None:
+    found = [*StepwiseDecoding(translator, "abc", TARGET.encode("6543"), forced_length=1)]
+    assert [grown.is_forced for grown in found] == [True, False, False, False, False]
+    assert found[-1].chosen.token == EOS
+
+
+def test_what_is_not_known_of_a_text(translator: Translator) -> None:
+    assert StepwiseDecoding(translator, "aübüß").unknown_pieces == ["ü", "ß"]
+    assert StepwiseDecoding(translator, "ab").unknown_pieces == []
+
+
+def test_every_token_has_a_label() -> None:
+    assert labels(TARGET, [UNK, 4, EOS]) == ("<unk>", "0", "</s>")

@@ -1,0 +1,135 @@
+"""Searches with terms, on untrained translators of words and of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from attent.alignment.forced_decoding import source_attention
+from attent.errors import ArgumentError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.search.search import Translation
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.glossary import Glossary, has_terms
+from attent.tasks.translation.term_search import TermSearch, check_terms
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import CharTokenizer, Tokenizer, WordTokenizer
+
+TEXTS = ["the dog runs", "a big dog and a dog", "the cat sits", "", "cat dog cat", "the big cat sees the dog run"]
+GLOSSARY = Glossary((("dog", "12 3"), ("cat", "5"), ("big", "31")))
+
+
+def translator(target: Tokenizer, seed: int = 3) -> Translator:
+    torch.manual_seed(seed)
+    source = CharTokenizer("abcdefghijklmnopqrstuvwxyz ")
+    small = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "width": 16,
+        "feed_forward": 17,
+        "heads": 2,
+        "share_embeddings": "none",
+    }
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+def of_words() -> Translator:
+    return translator(
+        WordTokenizer([*(f" {word}" for word in ("12", "3", "5", "31", "the", "of", "x", ".")), "5", "x"])
+    )
+
+
+def of_characters() -> Translator:
+    return translator(CharTokenizer("0123456 "), seed=5)
+
+
+def search(own: Translator) -> TermSearch:
+    return TermSearch(own, GLOSSARY, partial(source_attention, own.model))
+
+
+@pytest.mark.parametrize("build", [of_words, of_characters])
+@pytest.mark.parametrize(
+    "settings", [SearchSettings(maximum_length=11), SearchSettings(beam=3, n_best=2, maximum_length=11)]
+)
+def test_every_term_comes_and_nothing_else_changes(build: Callable[[], Translator], settings: SearchSettings) -> None:
+    own = build()
+    results, plain = search(own)(TEXTS, settings), own.search(TEXTS, settings)
+    for text, n_best, before in zip(TEXTS, results, plain, strict=True):
+        targets = [term.target for term in GLOSSARY.find(text)]
+        assert n_best and all(has_terms(item.text, targets) for item in n_best)
+        assert [item.score for item in n_best] == sorted((item.score for item in n_best), reverse=True)
+        if not targets or (settings.n_best == 1 and has_terms(before[0].text, targets)):
+            assert n_best == before
+    # neither neighbors nor their order count
+    assert [search(own)([text], settings)[0] for text in TEXTS] == results
+    assert search(own)(TEXTS[::-1], settings)[::-1] == results
+    assert search(own)(TEXTS, settings, batch=2) == results
+
+
+def test_a_term_stands_where_attention_looks_at_its_source() -> None:
+    own, settings = of_words(), SearchSettings(maximum_length=6)
+    before = own.search("dog cat the", settings)[0].tokens
+    assert len(before) > 3
+    for step in range(len(before)):
+        # all attention of one step goes to the characters of the cat
+        weights = torch.zeros(len(before), 11)
+        weights[step, 4:7] = 1
+        by_step = TermSearch(own, Glossary((("cat", "31"),)), lambda sources, targets, weights=weights: [weights])
+        (best,) = by_step(["dog cat the"], settings)[0]
+        if best.tokens != before:
+            assert best.tokens[:step] == before[:step]
+            assert own.target_tokenizer.decode(best.tokens[: step + 1]).endswith("31")
+
+
+def test_the_rest_of_the_translation_stays_where_that_is_more_probable() -> None:
+    own, settings, kinds = of_words(), SearchSettings(maximum_length=8), set[bool]()
+
+    def per_token(item: Translation) -> float:
+        return item.log_probability / (len(item.tokens) + 1)
+
+    for text in ("dog cat the", "the cat", "a cat sat", "two of a cat"):
+        before = own.search(text, settings)[0].tokens
+        for step in range(len(before) - 1):
+            weights = torch.zeros(len(before), len(text))
+            weights[step, text.index("cat") : text.index("cat") + 3] = 1
+            by_step = TermSearch(own, Glossary((("cat", "31"),)), lambda sources, targets, weights=weights: [weights])
+            (best,) = by_step([text], settings)[0]
+            if best.tokens == before:
+                continue
+            beginning = [*before[:step], *own.target_tokenizer.encode("31")]
+            searched, kept = (
+                own.search(text, settings, prefixes=tokens)[0]
+                for tokens in (beginning, [*beginning, *before[step + 1 :]])
+            )
+            assert best == max(searched, kept, key=per_token)
+            kinds.add(best == kept)
+    assert kinds == {True, False}
+
+
+def test_accents_are_composed_where_the_run_knows_them_so_alone() -> None:
+    own = translator(CharTokenizer("012é "), seed=5)
+    glossary = Glossary((("dog", "e\u03011"),))
+    check_terms(glossary, own.target_tokenizer)
+    (best,) = TermSearch(own, glossary, partial(source_attention, own.model))(
+        ["the dog"], SearchSettings(maximum_length=9)
+    )[0]
+    assert "é1" in best.text and has_terms(best.text, ["e\u03011"])
+
+
+def test_beginnings_stay() -> None:
+    own = of_words()
+    for prefix in ("the of", ""):
+        (best,) = search(own)(["the dog"], SearchSettings(maximum_length=9), prefixes=[prefix])[0]
+        assert best.text.startswith(prefix) and has_terms(best.text, ["12 3"])
+
+
+def test_what_cannot_be_searched() -> None:
+    own = of_characters()
+    with pytest.raises(ArgumentError, match="samples are drawn"):
+        search(own)(["dog"], SearchSettings(sample=True))
+    with pytest.raises(ArgumentError, match="the run cannot write the term 'x7': its vocabulary lacks a part of it"):
+        check_terms(Glossary((("dog", "12"), ("cat", "x7"))), own.target_tokenizer)

@@ -1,0 +1,241 @@
+import gzip
+import itertools
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.errors import ArgumentError, DataError
+from attent.text.batches import BatchSize
+from attent.text.corpus import INDEX, encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_lines, pair_corpus
+from attent.text.index import DiskBitext
+from attent.text.settings import LinesSettings, TextSettings
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
+from attent.text.tokenizers import learn
+
+
+def pairs(path: Path, count: int, first: int = 0) -> str:
+    path.write_text(
+        "".join(f"the dog {number}\tder Hund {number}\n" for number in range(first, first + count)), encoding="utf-8"
+    )
+    return str(path)
+
+
+def test_validation_is_split_off(tmp_path: Path) -> None:
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 101)))
+    assert (len(corpus.train), len(corpus.validation)) == (96, 5)
+    assert [report.kept_count for report in corpus.reports] == [101]
+
+
+def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
+    corpus = pair_corpus(
+        TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98))
+    )
+    assert (len(corpus.train), len(corpus.validation)) == (98, 7)
+    assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
+    assert [report.summary() for report in corpus.reports] == [
+        [f"{tmp_path / 'a.tsv'}: 101 lines read, 98 kept", "  3 dropped: also in validation (lines 99, 100, 101)"],
+        [f"{tmp_path / 'b.tsv'}: 7 lines read, 7 kept"],
+    ]
+
+
+def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
+    with pytest.raises(DataError, match=r"no line holds a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"):
+        pair_corpus(TextSettings(train=str(path)))
+
+
+def test_nothing_stays_behind(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 7)), tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir())
+    del corpus
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
+    settings = TextSettings(
+        train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300
+    )
+    corpus = pair_corpus(settings)
+    source, target = learn_tokenizers(corpus, settings)
+    assert isinstance(source, CharTokenizer)
+    assert "d" in source.entries
+    assert "H" not in source.entries
+    assert target.size == 300
+
+
+def test_a_shared_tokenizer_knows_both_sides(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="word", shared=True)
+    source, target = learn_tokenizers(pair_corpus(settings), settings)
+    assert source is target
+    assert {1} != {*source.encode("dog Hund")}
+
+
+def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", maximum_length=10)
+    corpus = pair_corpus(settings)
+    data = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
+    assert isinstance(data, DiskBitext)
+    short = [pair for pair in corpus.train if len(pair.target) <= 10]
+    assert len(data) == len(short) < 11
+    assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(short)
+
+
+def test_dropout_of_pieces_is_no_longer_trained_with(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
+    corpus = pair_corpus(settings)
+    with pytest.raises(ArgumentError, match=r"text\.dropout must be 0"):
+        encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
+
+
+def test_another_process_opens_what_was_encoded(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, maximum_length=12)
+    corpus = pair_corpus(settings)
+    encoded = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
+    opened = DiskBitext(corpus.folder.path / INDEX)
+    assert len(encoded) == len(opened) > 0
+    for _, batch, again in zip(
+        range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False
+    ):
+        assert batch.source.equal(again.source)
+        assert batch.target_out.equal(again.target_out)
+
+
+def test_real_text(data_folder: Path) -> None:
+    name = str(data_folder / "multi30k" / "{}.{}.gz")
+    files = {"train_source": name.format("val", "en"), "train_target": name.format("val", "de")}
+    settings = TextSettings(**files, valid_source=name.format("val", "en"), valid_target=name.format("val", "de"))
+    with pytest.raises(DataError, match=r"no pair is left to train on; .*1,014 dropped: also in validation"):
+        pair_corpus(settings)
+    settings = TextSettings(**files, vocabulary=1000)
+    corpus = pair_corpus(settings)
+    source, target = learn_tokenizers(corpus, settings)
+    batches = list(
+        itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7)
+    )
+    seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
+    assert len(seen) > 100
+    assert seen <= {pair.target for pair in corpus.train}
+
+
+LARGE = """
+import itertools, resource, sys
+from attent.text.batches import BatchSize
+from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
+from attent.text.settings import TextSettings
+settings = TextSettings(train=sys.argv[1], vocabulary=2000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+corpus = pair_corpus(settings, sys.argv[2])
+data = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
+tokens = sum(batch.tokens for batch in itertools.islice(data.stream(BatchSize(tokens=4096), 1), 2000))
+print(len(data), tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
+def test_a_million_lines_take_little_memory(tmp_path: Path) -> None:
+    with (tmp_path / "a.tsv").open("w", encoding="utf-8") as file:
+        for number in range(1_000_000):
+            source = f"a man {number % 977} walks {number % 1009} dogs in the street {number}"
+            file.write(f"{source}\tein Mann {number} führt Hunde {number % 991} aus\n")
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "a.tsv"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    # pytest keeps its folders for a while
+    (tmp_path / "a.tsv").unlink()
+    count, tokens, kibibytes = map(int, done.stdout.split())
+    assert count == 999_000
+    assert tokens > 2_000_000
+    # the texts alone are 80 MB as bytes, and more than 250 MB as strings
+    assert kibibytes < 240 * 2**10
+
+
+LINES = [f"a {'b ' * number}c" for number in range(1, 41)]
+
+
+def written(path: Path, lines: list[str]) -> str:
+    with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else path.open("w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
+def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> None:
+    settings = LinesSettings(train=written(tmp_path / name, [*LINES, "", "  "]), maximum_length=31)
+    corpus = line_corpus(settings)
+    assert (len(corpus.train), len(corpus.validation)) == (38, 2)
+    made = learn(settings.tokenizer, corpus.train, settings.size)
+    data = encode_lines(corpus, made, 31)
+    assert data.lengths.tolist() == [len(made.encode(line)) for line in corpus.train if len(line.split()) <= 31]
+    said = " ".join(line for report in corpus.reports for line in report.summary())
+    assert "42 lines read" in said
+    assert "2 dropped: empty line (lines 41, 42)" in said
+    assert "dropped: longer than the maximum length" in said
+    other = open_lines(corpus.folder.path)
+    rows = np.arange(len(data))
+    assert (other.pad(rows) == data.pad(rows)).all()
+
+
+def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
+    settings = LinesSettings(
+        train=written(tmp_path / "train.txt", LINES), valid=written(tmp_path / "valid.txt", LINES[:3])
+    )
+    corpus = line_corpus(settings)
+    assert list(corpus.validation) == LINES[:3]
+    assert len(corpus.train) == 37
+    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [(["", " "], "no line holds text"), (["one"], "at least 2 lines are needed to train and to validate, got 1")],
+)
+def test_too_little_text_is_said(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        line_corpus(LinesSettings(train=written(tmp_path / "train.txt", lines)))
+
+
+def test_lines_that_are_all_too_long_are_said(tmp_path: Path) -> None:
+    settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), maximum_length=2)
+    corpus = line_corpus(settings)
+    with pytest.raises(DataError, match="every one of the 38 lines is longer than the maximum length of 2 tokens"):
+        encode_lines(corpus, learn(settings.tokenizer, corpus.train, settings.size), settings.maximum_length)
+
+
+def test_an_empty_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "none.txt").write_text("")
+    with pytest.raises(DataError, match=r"none\.txt: empty"):
+        line_corpus(LinesSettings(train=str(tmp_path / "none.txt")))
+
+
+@pytest.mark.parametrize(
+    ("train", "replay", "share", "times"), [(10, 60, 0.5, (6, 1)), (60, 5, 0.5, (1, 15)), (20, 20, 0.75, (1, 3))]
+)
+def test_replayed_pairs_have_their_share(
+    tmp_path: Path, train: int, replay: int, share: float, times: tuple[int, int]
+) -> None:
+    files = (
+        pairs(tmp_path / "new.tsv", train),
+        pairs(tmp_path / "valid.tsv", 3, first=998),
+        pairs(tmp_path / "old.tsv", replay, first=1000),
+    )
+    corpus = pair_corpus(TextSettings(train=files[0], valid=files[1], replay=files[2], replay_share=share))
+    numbers = Counter(int(pair.source.split()[-1]) for pair in corpus.train)
+    # pair 1,000 is in validation, so that it is not learnt
+    assert numbers == dict.fromkeys(range(train), times[0]) | dict.fromkeys(range(1001, 1000 + replay), times[1])
+    assert corpus.replay.summary()[0] == f"{files[2]}: {replay} lines read, {replay - 1} kept"
+    assert len(corpus.validation) == 3
+
+
+def test_what_is_replayed_is_not_validated_on(tmp_path: Path) -> None:
+    corpus = pair_corpus(
+        TextSettings(train=pairs(tmp_path / "new.tsv", 40), replay=pairs(tmp_path / "old.tsv", 40, first=100))
+    )
+    assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
+    assert not {*corpus.train} & {*corpus.validation}

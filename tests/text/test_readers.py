@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+from attent.errors import ArgumentError, DataError
+from attent.text import readers
+from attent.text.readers import (
+    LabelledText,
+    limited_lines,
+    open_gzip,
+    read_labelled,
+    read_lines,
+    read_pairs,
+    read_parallel,
+)
+from attent.text.report import ReadReport
+from attent.text.text import Pair
+from attent.text.train_valid_split import drop_shared_texts
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def read(path: Path | str) -> tuple[list[Pair], ReadReport]:
+    report = ReadReport(str(path))
+    return [pair for _, pair in read_pairs(path, report)], report
+
+
+class Stdin:
+    def __init__(self, content: bytes) -> None:
+        self.buffer = io.BytesIO(content)
+
+
+TSV = "a b\tc\nd\te f\n"
+JSONL = '{"source": "a b", "target": "c"}\n{"target": "e f", "source": "d", "more": 1}\n'
+BOTH = [Pair("a b", "c"), Pair("d", "e f")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("p.tsv", TSV), ("p.tsv.gz", TSV), ("p.jsonl", JSONL), ("p.jsonl.gz", JSONL)]
+)
+def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: str) -> None:
+    found, report = read(written(tmp_path / name, content))
+    assert found == BOTH
+    assert (report.lines, report.kept_count, report.dropped) == (2, 2, {})
+
+
+@pytest.mark.parametrize("content", [TSV, JSONL])
+def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(content.encode()))
+    assert read("-")[0] == BOTH
+
+
+def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
+    source, target = written(tmp_path / "a.en", "a b\n\nd"), written(tmp_path / "a.de.gz", "c\nx\ne f\n")
+    report = ReadReport("both")
+    assert list(read_parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
+    assert report.dropped["empty source"].first == [2]
+
+
+def test_one_of_two_files_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
+    found = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
+    assert [pair for _, pair in found] == BOTH
+
+
+def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "a", "\ufeffa\u2028b\x0bc\r\nd\x85e\r \n")
+    assert list(read_lines(path)) == ["a\u2028b\x0bc", "d\x85e\r "]
+
+
+def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Path) -> None:
+    texts = [f"word {number}\tWort {number}" for number in range(1, 2001)]
+    texts[16], texts[41], texts[99], texts[500] = "I 👍 it\tmir gefällt's 👍", "", "one\ttwo\tthree", "nothing between"
+    found, report = read(written(tmp_path / "own.tsv", "\n".join(texts) + "\n"))
+    assert len(found) == 1997
+    assert Pair("I 👍 it", "mir gefällt's 👍") in found
+    assert report.summary() == [
+        f"{tmp_path / 'own.tsv'}: 2,000 lines read, 1,997 kept",
+        "  1 dropped: empty line (line 42)",
+        "  1 dropped: more than one tab (line 100)",
+        "  1 dropped: no tab between source and target (line 501)",
+        "  1 kept as written: with an emoji or another character beyond U+FFFF (line 17)",
+    ]
+
+
+def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
+    _, report = read(written(tmp_path / "a.tsv", "\n" * 7 + "a\tb\n \tc\nd\t\n"))
+    assert report.summary()[1:] == [
+        "  7 dropped: empty line (lines 1, 2, 3, …)",
+        "  1 dropped: empty source (line 9)",
+        "  1 dropped: empty target (line 10)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[1]", '{"source": "a"}', '{"source": 1, "target": "b"}', '{"source": "\\ud800", "target": "b"}', "[" * 9999],
+)
+def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
+    found, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
+    assert found == [Pair("👍", "b")]
+    assert report.kept_count == 1
+
+
+@pytest.mark.parametrize(("left", "right"), [(2, 5), (3, 0), (1, 2)])
+def test_unequal_files_are_both_named_with_their_lines(tmp_path: Path, left: int, right: int) -> None:
+    source, target = written(tmp_path / "a.en", "x\n" * left), written(tmp_path / "a.de", "y\n" * right)
+    with pytest.raises(DataError, match=rf"a\.en has {left} and .*a\.de has {right}"):
+        list(read_parallel(source, target, ReadReport("both")))
+
+
+def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.tsv, line 2: not UTF-8"):
+        read(written(tmp_path / "a.tsv", b"a\tb\nc\t\xff\n"))
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl.gz"])
+def test_an_empty_file_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=f"{name}: empty"):
+        read(written(tmp_path / name, ""))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-20], gzip.compress(b"a\tb\n" * 99, mtime=0)[:20] + b"~" * 20],
+)
+def test_damaged_gzip_is_an_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.tsv\.gz cannot be read"):
+        read(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.tsv cannot be read"):
+        read(tmp_path / "none.tsv")
+
+
+def test_other_endings_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl .* got a\.csv"):
+        read("a.csv")
+
+
+@pytest.fixture
+def zeros(tmp_path: Path) -> Path:
+    """A file of a few hundred bytes that unpacks to 200,000."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a" * 200_000))
+    return tmp_path / "a.gz"
+
+
+def test_what_unpacks_to_a_few_times_its_size_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 100)
+    text = b"".join(b"%d %d\n" % (number, number**7) for number in range(5000))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text))
+    with open_gzip(tmp_path / "a.gz") as stream:
+        assert stream.read() == text
+    assert stream.closed
+
+
+def test_a_small_file_may_be_all_alike(zeros: Path) -> None:
+    assert list(read_lines(zeros)) == ["a" * 200_000]
+
+
+def test_what_unpacks_to_too_much_is_refused_and_named(zeros: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 60_000)
+    with pytest.raises(DataError, match=r"a\.gz unpacks to more than 60,000 bytes"):
+        list(read_lines(zeros))
+
+
+def test_a_line_has_a_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MAX_LINE", 10)
+    assert list(limited_lines(io.BytesIO(b"123456789\n\n1234567890"), "a")) == [b"123456789\n", b"\n", b"1234567890"]
+    (tmp_path / "a.txt").write_bytes(b"short\n" + b"long " * 3 + b"\n")
+    with pytest.raises(DataError, match=r"a\.txt, line 2: has more than 10 bytes"):
+        list(read_lines(tmp_path / "a.txt"))
+
+
+def read_labels(path: Path | str) -> tuple[list[tuple[int, LabelledText]], ReadReport]:
+    report = ReadReport(str(path))
+    return read_labelled(str(path), report), report
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
+def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
+    found, report = read_labels(write_text(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
+    assert found == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
+    assert (report.lines, report.kept_count) == (2, 2)
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(b"a\tx\n")
+
+    monkeypatch.setattr("sys.stdin", Stdin())
+    assert read_labels("-")[0] == [(1, LabelledText("a", "x"))]
+
+
+def test_every_line_is_accounted_for(tmp_path: Path) -> None:
+    found, report = read_labels(
+        write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n")
+    )
+    assert [number for number, _ in found] == [1, 11]
+    assert {reason: tally.first for reason, tally in report.dropped.items()} == {
+        "empty line": [2, 10],
+        "no tab between text and label": [3],
+        "empty text": [4],
+        "empty label": [5],
+        "more than one tab": [9],
+        "the same text and label as before": [6],
+        "the text has other labels on other lines": [7, 8],
+    }
+    assert report.kept_count == len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty$"),
+        ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
+    ],
+)
+def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_labels(write_text(tmp_path / "a.tsv", text))
+
+
+def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
+    found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
+    assert [example.text for _, example in drop_shared_texts(found, [LabelledText("b", "another")], report)] == [
+        "a",
+        "c",
+    ]
+    assert report.dropped["the text is also in validation"].first == [2]
+    with pytest.raises(DataError, match="no text is left to train on"):
+        drop_shared_texts(found, [example for _, example in found], report)

@@ -1,0 +1,170 @@
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attent.errors import ArgumentError, DataError
+from attent.text import subword_tokenizer
+from attent.text.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
+from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, encode_pieces
+
+STRANGE = [
+    "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "",
+    " ", "   ",
+    "▁ ▁▁ a▁b", "\U0010ffff\U0010fffe ▁", "<s> </s> <unk> <pad> <0x41>", "⁇ ▅ \x00", "a\u00a0b\u3000c", "\ufeffx",
+    "line\nfeed\r",
+]  # fmt: skip
+LINES = [
+    f"the {word} {other} on the street"
+    for word in ("dog", "cat", "bird")
+    for other in ("walks", "walked", "is walking", "sleeps")
+]
+KINDS: dict[str, type[SubwordTokenizer]] = {"bpe": BpeTokenizer, "unigram": UnigramTokenizer}
+LEARNT = {kind: tokenizer.learn([*LINES, *STRANGE], 340) for kind, tokenizer in KINDS.items()}
+
+every = pytest.mark.parametrize("kind", KINDS)
+
+
+@every
+@given(text=st.text())
+def test_every_text_comes_back(kind: str, text: str) -> None:
+    tokenizer = LEARNT[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert all(SPECIALS <= token < tokenizer.size for token in ids)
+    assert len(tokenizer.pieces(text)) == len(ids)
+
+
+@every
+@pytest.mark.parametrize("line", STRANGE)
+def test_strange_text_comes_back(kind: str, line: str) -> None:
+    for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+        assert all(SPECIALS <= token < tokenizer.size for token in tokenizer.encode(line))
+
+
+@every
+@pytest.mark.parametrize("line", STRANGE)
+def test_ids_and_pieces_in_one_pass_are_those_of_two(kind: str, line: str) -> None:
+    for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
+        assert encode_pieces(line, tokenizer) == (tokenizer.encode(line), tokenizer.pieces(line))
+
+
+@every
+def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
+    lines = [
+        line
+        for language in ("en", "de", "fr", "cs")
+        for line in gzip.decompress((data_folder / "multi30k" / f"val.{language}.gz").read_bytes()).decode().split("\n")
+    ]
+    tokenizer = KINDS[kind].learn(lines, 2000)
+    assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
+    assert sum(len(tokenizer.encode(line)) for line in lines) < 0.35 * sum(map(len, lines))
+
+
+@every
+def test_learning_gives_the_same_pieces_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subword_tokenizer, "SAMPLE_SIZE", 7)
+    first, second = (KINDS[kind].learn(LINES, 300) for _ in range(2))
+    assert [first.pieces(line) for line in LINES] == [second.pieces(line) for line in LINES]
+
+
+def test_frequent_words_are_whole() -> None:
+    assert LEARNT["bpe"].pieces("the street")[0] == "▁the"
+    assert LEARNT["bpe"].pieces("\x07") == ["▁", "<0x07>"]
+
+
+@every
+def test_no_piece_holds_a_space_but_at_its_beginning(kind: str) -> None:
+    """Words are cut one by one, wherever spaces are."""
+    tokenizer = KINDS[kind].learn(["  two  spaces   three "] * 7 + ["    "] * 7 + LINES, 340)
+    assert all(
+        "▁" not in piece[1:]
+        for line in [*LINES, *STRANGE, "  two  spaces   three "]
+        for piece in tokenizer.pieces(line)
+    )
+
+
+@every
+def test_special_ids_leave_no_trace(kind: str) -> None:
+    tokenizer = LEARNT[kind]
+    the, street = tokenizer.encode("the"), tokenizer.encode("street")
+    assert tokenizer.decode([BOS, *the, PAD, UNK, *street, EOS, *the, 99_999]) == "the street"
+    for token in (-1, tokenizer.size):
+        with pytest.raises(ArgumentError, match=f"got {token}"):
+            tokenizer.decode([token])
+
+
+@every
+def test_a_saved_tokenizer_loads_the_same(kind: str, tmp_path: Path) -> None:
+    tokenizer = LEARNT[kind]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded: Tokenizer = KINDS[kind].load(tmp_path / "tokenizer.json")
+    assert loaded.size == tokenizer.size
+    assert [loaded.encode(line) for line in LINES + STRANGE] == [tokenizer.encode(line) for line in LINES + STRANGE]
+    other = KINDS["unigram" if kind == "bpe" else "bpe"]
+    with pytest.raises(DataError, match="is not a"):
+        other.load(tmp_path / "tokenizer.json")
+
+
+@every
+def test_a_size_too_small_says_what_is_needed(kind: str) -> None:
+    with pytest.raises(ArgumentError, match=r"must be at least \d+, got 261"):
+        KINDS[kind].learn(LINES, 261)
+
+
+@every
+def test_a_size_too_large_yields_what_there_is(kind: str) -> None:
+    assert KINDS[kind].learn(LINES, 5000).size < 5001
+
+
+@every
+@pytest.mark.parametrize("lines", [[], ["", "  "]])
+def test_no_text_is_an_error(kind: str, lines: list[str]) -> None:
+    with pytest.raises(DataError, match="no text to learn"):
+        KINDS[kind].learn(lines, 300)
+
+
+@pytest.mark.parametrize("model", [None, "~", "", "é", base64.b64encode(b"other").decode()])
+def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(
+        json.dumps({"format": "attent bpe tokenizer", "version": 1, "sentencepiece": model}), encoding="utf-8"
+    )
+    with pytest.raises(DataError, match="is damaged") as caught:
+        BpeTokenizer.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("piece", "broken", "says"),
+    [
+        (b"lowe", b"l\xffwe", "a piece of the SentencePiece model is not UTF-8"),
+        (b"<0x0A>", b"<0\xd80A>", "not a SentencePiece model"),
+    ],
+)
+def test_a_piece_that_is_no_text_is_damage(tmp_path: Path, piece: bytes, broken: bytes, says: str) -> None:
+    BpeTokenizer.learn(["low lower lowest newer wider"] * 20, 300).save(tmp_path / "tokenizer.json")
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    model = base64.b64decode(content["sentencepiece"])
+    assert piece in model
+    content["sentencepiece"] = base64.b64encode(model.replace(piece, broken)).decode()
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"tokenizer\.json is damaged: {says}"):
+        BpeTokenizer.load(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_id_stands_for_a_piece_and_for_a_word(kind: str) -> None:
+    tokenizer = KINDS[kind].learn(["low lower lowest newer wider, low"] * 20, 300)
+    ids = range(tokenizer.size)
+    assert [tokenizer.piece(token) for token in tokenizer.encode("low, er")] == tokenizer.pieces("low, er")
+    words = {tokenizer.piece(token): tokenizer.word(token) for token in ids}
+    assert (words["▁low"], words[","], words["e"], words[""]) == ("low", ",", None, None)
+    # special ids and bytes are neither
+    assert sum(not tokenizer.piece(token) for token in ids) == SPECIALS + 256

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attent.errors import ArgumentError, DataError
+from attent.text.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    CharTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    read_tokenizer,
+    respell,
+    unicode_names,
+    unknown_pieces,
+    write_tokenizer,
+)
+
+LINES = ["fr | mardi 3 mars", "३१ जाने", "火曜日 \u202f\u200f\n", "𞥐 e\u0301 é"]
+
+
+@given(st.lists(st.text()))
+def test_decoding_undoes_encoding_where_every_character_is_known(lines: list[str]) -> None:
+    tokenizer = CharTokenizer.learn(lines)
+    for line in lines:
+        ids = tokenizer.encode(line)
+        assert tokenizer.decode(ids) == line
+        assert all(EOS < token < tokenizer.size for token in ids)
+
+
+@given(st.text())
+def test_there_is_one_piece_per_id(text: str) -> None:
+    tokenizer = CharTokenizer.learn(["abc"])
+    assert len(tokenizer.pieces(text)) == len(tokenizer.encode(text))
+    assert "".join(tokenizer.pieces(text)) == text
+
+
+def test_a_saved_tokenizer_loads_the_same(tmp_path: Path) -> None:
+    tokenizer = CharTokenizer.learn(LINES)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded: Tokenizer = CharTokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.size == tokenizer.size
+    assert [loaded.encode(line) for line in LINES] == [tokenizer.encode(line) for line in LINES]
+
+
+def test_the_order_of_lines_does_not_matter() -> None:
+    assert CharTokenizer.learn(LINES).entries == CharTokenizer.learn(reversed(LINES)).entries
+
+
+def test_text_is_not_normalised() -> None:
+    tokenizer = CharTokenizer.learn(["é"])
+    assert tokenizer.encode("e\u0301") == [UNK, UNK]
+    assert tokenizer.encode("É") == [UNK]
+
+
+def test_by_hand() -> None:
+    tokenizer = CharTokenizer.learn(["banana", "cab"])
+    assert tokenizer.entries == ("a", "b", "n", "c")
+    assert tokenizer.size == 8
+    assert tokenizer.encode("canxb") == [7, 4, 6, UNK, 5]
+    assert tokenizer.decode([BOS, 7, 4, PAD, UNK, 5, EOS, 6, 99]) == "cab"
+
+
+@pytest.mark.parametrize("token", [-1, 8])
+def test_an_id_out_of_range_is_an_error(token: int) -> None:
+    with pytest.raises(ArgumentError, match=f"from 0 to 7, got {token}"):
+        CharTokenizer.learn(["banana", "cab"]).decode([4, token])
+
+
+@pytest.mark.parametrize(
+    ("characters", "message"), [(["a", "bc"], "one code point, got 'bc'"), (["a", "b", "a"], "'a' twice")]
+)
+def test_characters_are_single_and_distinct(characters: list[str], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        CharTokenizer(characters)
+
+
+GOOD = {"format": "attent character tokenizer", "version": 1, "characters": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("\udcff", "cannot be read"),
+        ("[]", "is not a character tokenizer"),
+        (json.dumps(GOOD | {"format": "other"}), "is not a character tokenizer"),
+        (json.dumps(GOOD | {"version": 2}), "version 2; this attent reads version 1"),
+        (json.dumps(GOOD | {"characters": "ab"}), "must be a list"),
+        (json.dumps(GOOD | {"characters": ["a", "a"]}), "'a' twice"),
+        (json.dumps(GOOD | {"characters": ["a", 5]}), "got 5"),
+        (json.dumps(GOOD | {"characters": ["a", ["b"]]}), "one code point"),
+    ],
+)
+def test_a_damaged_file_is_one_line_with_its_path(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=message) as caught:
+        CharTokenizer.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.json"):
+        CharTokenizer.load(tmp_path / "none.json")
+
+
+def test_an_id_stands_for_a_piece_and_for_a_word() -> None:
+    tokenizer = CharTokenizer("a \N{CJK UNIFIED IDEOGRAPH-65E5}")
+    assert [tokenizer.piece(token) for token in range(7)] == ["", "", "", "", "a", " ", "日"]
+    assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "a", None, "日"]
+
+
+STRANGE = [
+    "👩‍🚀 fliegt 👍🏽!",
+    "e\u0301 é",
+    "a\tb",
+    "two  spaces",
+    " before",
+    "after ",
+    "",
+    " ",
+    "हिन्दी में",
+    "a\u00a0b\u3000c",
+    "l\nf",
+]
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_decoding_undoes_encoding_where_every_word_is_known(lines: list[str]) -> None:
+    tokenizer = WordTokenizer.learn([*lines, *lines])
+    for line in lines:
+        ids = tokenizer.encode(line)
+        assert tokenizer.decode(ids) == line
+        assert all(EOS < token < tokenizer.size for token in ids)
+
+
+@pytest.mark.parametrize("line", STRANGE)
+def test_strange_text_comes_back(line: str) -> None:
+    tokenizer = WordTokenizer.learn([line, line])
+    assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+def test_real_text_comes_back(data_folder: Path) -> None:
+    for language in ("en", "de", "fr", "cs"):
+        lines = gzip.decompress((data_folder / "multi30k" / f"val.{language}.gz").read_bytes()).decode().split("\n")
+        tokenizer = WordTokenizer.learn(lines * 2)
+        assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
+
+
+@given(st.text())
+def test_there_is_one_piece_per_id_of_words(text: str) -> None:
+    tokenizer = WordTokenizer.learn(["abc abc"])
+    assert len(tokenizer.pieces(text)) == len(tokenizer.encode(text))
+    assert "".join(tokenizer.pieces(text)).removeprefix(" ") == text
+
+
+def test_by_hand_of_words() -> None:
+    tokenizer = WordTokenizer.learn(["A dog, a cat.", "a dog!", "dog."])
+    assert tokenizer.entries == (" dog", " a", ".")
+    assert tokenizer.size == 7
+    assert tokenizer.encode("dog. a bird") == [4, 6, 5, UNK]
+    assert tokenizer.decode([BOS, 4, PAD, UNK, 6, EOS, 5, 99]) == "dog."
+
+
+def test_words_of_many_scripts_stay_whole() -> None:
+    assert WordTokenizer([]).pieces("Don't stop: हिन्दी, e\u0301te\u0301 (x)") == [
+        " Don", "'", "t", " stop", ":", " हिन्दी", ",", " e\u0301te\u0301", " (", "x", ")",
+    ]  # fmt: skip
+
+
+def test_the_size_is_kept_to() -> None:
+    lines = ["a b c d e", "a b c", "a"]
+    assert WordTokenizer.learn(lines, 6).entries == (" a", " b")
+    assert WordTokenizer.learn(lines, 99).size == 9
+    with pytest.raises(ArgumentError, match="more than its 4 special ids, got 4"):
+        WordTokenizer.learn(lines, 4)
+
+
+def test_a_saved_tokenizer_loads_the_same_of_words(tmp_path: Path) -> None:
+    tokenizer = WordTokenizer.learn(STRANGE * 2)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded: Tokenizer = WordTokenizer.load(tmp_path / "tokenizer.json")
+    assert [loaded.encode(line) for line in STRANGE] == [tokenizer.encode(line) for line in STRANGE]
+
+
+@pytest.mark.parametrize("token", [-1, 6])
+def test_an_id_out_of_range_is_an_error_of_words(token: int) -> None:
+    with pytest.raises(ArgumentError, match=f"from 0 to 5, got {token}"):
+        WordTokenizer([" a", " b"]).decode([4, token])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [("ab", "must be a list"), (["a", ""], "must be a text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, words: object, message: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"format": "attent word tokenizer", "version": 1, "words": words}), encoding="utf-8")
+    with pytest.raises(DataError, match=message) as caught:
+        WordTokenizer.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_id_stands_for_a_piece_and_for_a_word_of_words() -> None:
+    tokenizer = WordTokenizer([" the", "\t", "("])
+    assert [tokenizer.piece(token) for token in range(7)] == ["", "", "", "", " the", "\t", "("]
+    assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "the", None, "("]
+
+
+def test_a_long_text_is_cut_as_a_short_one_is_in_little_memory() -> None:
+    tokenizer, text = WordTokenizer.learn(["one two", "one two"]), "one two " * 50_000
+    assert tokenizer.encode(text.strip()) == tokenizer.encode("one two") * 50_000
+    tracemalloc.start()
+    tokenizer.encode(text)
+    WordTokenizer.learn([text])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * len(text)
+
+
+FORM = "attent word tokenizer"
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path / "t.json", FORM, 3, {"words": ["é", "\u2028"]})
+    assert read_tokenizer(tmp_path / "t.json", FORM, 3) == {"format": FORM, "version": 3, "words": ["é", "\u2028"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read as a word tokenizer"),
+        ("[]", "is not a word tokenizer"),
+        (json.dumps({"format": "other", "version": 3}), "is not a word tokenizer"),
+        (json.dumps({"format": FORM, "version": 4}), "version 4; this attent reads version 3"),
+    ],
+)
+def test_a_damaged_file_is_one_line_with_its_path_of_words(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=message) as caught:
+        read_tokenizer(path, FORM, 3)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named_of_words(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.json"):
+        read_tokenizer(tmp_path / "none.json", FORM, 1)
+
+
+TOKENIZER = CharTokenizer("abé3\u202f'-")
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("ab\u202f3", "ab\u202f3"),
+        ("a 3", "a\u202f3"),
+        ("e\u0301", "é"),
+        ("３", "3"),
+        ("a’b–a", "a'b-a"),
+        ("aЖ", "aЖ"),
+    ],
+)
+def test_what_is_typed_is_written_as_the_model_knows_it(typed: str, read: str) -> None:
+    assert respell(typed, TOKENIZER) == read
+
+
+def test_what_is_known_is_left_alone() -> None:
+    both = CharTokenizer("a \u202fe\u0301é")
+    assert respell("a e\u0301\u202f", both) == "a e\u0301\u202f"
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("The dog sleeps", "the dog sleeps"),
+        ("  the  dog sleeps ", "the dog sleeps"),
+        ("THE DOG sleeps", "the DOG sleeps"),
+        ("the Dog", "the Dog"),
+        ("Rex sleeps", "Rex sleeps"),
+        ("Paris sleeps", "Paris sleeps"),
+        ("The Rex", "the Rex"),
+        ("the  ", "the"),
+    ],
+)
+def test_a_sentence_is_spelled_as_the_model_knows_it(typed: str, read: str) -> None:
+    words = WordTokenizer([" the", " dog", " sleeps", " Paris", " paris"])
+    assert respell(typed, words) == read
+    assert len(unknown_pieces(read, words)) == sum(word in ("Rex", "Dog", "DOG") for word in read.split())
+
+
+def test_unknown_pieces_come_once_and_with_their_names() -> None:
+    assert unknown_pieces("aЖbЖ?", TOKENIZER) == ["Ж", "?"]
+    assert unicode_names("Ж") == "'Ж' (CYRILLIC CAPITAL LETTER ZHE)"
+    assert unicode_names("\x00") == "'\\x00' (U+0000)"
