@@ -30,13 +30,13 @@ from attent.experiments.plain_pytorch import PlainLanguageModel
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines
+from attent.tasks.text_generation.task import language_model_cross_entropy
 from attent.text.batches import BatchSize, BatchStream, Sequences
 from attent.text.readers import read_lines
 from attent.text.tokenizer import PAD
 from attent.text.tokenizers import learn
 from attent.training.distributed import Processes
 from attent.training.loop import Training
-from attent.training.loss import language_model_cross_entropy
 from attent.training.memory import limit_heap_fragmentation
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings

@@ -19,8 +19,8 @@ from statsmodels import __version__
 from statsmodels.nonparametric.kernel_regression import KernelReg
 
 from attent.experiments.machine import memory_growth, run_in_process
-from attent.lookup.bandwidth import rule_of_thumb
-from attent.lookup.estimator import AttentionRegressor
+from attent.nonparametric.bandwidth import rule_of_thumb
+from attent.nonparametric.estimator import AttentionRegressor
 
 QUERIES, KEYS, SAMPLE, ROUNDS = 10_000, 100_000, 50, 5
 

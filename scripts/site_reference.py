@@ -39,7 +39,7 @@ RETURNED = (
     ),
     *(
         "attent.tasks.text_generation.text_generator:TextGenerator",
-        "attent.lookup.answer:Answer",
+        "attent.nonparametric.answer:Answer",
         "attent.views.pages.page:Page",
     ),
     "attent.views.attention_trace:AttentionTrace",

@@ -27,7 +27,7 @@ tasks
 formats
 documents
 web_files
-server · explorer · lookup
+server · explorer · nonparametric
 experiments · cli · __main__
 """
 # The same within attention/.

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from attent.alignment.aligner import align, tokenize_dates
+from attent.alignment.aligner import align
 from attent.alignment.error_rate import Agreement, agreement
 from attent.runs.config import read_config
-from attent.tasks.dates.corpus import HELD_OUT_DATES, dates, gold_links
+from attent.tasks.dates.corpus import HELD_OUT_DATES, dates, gold_links, tokenize_dates
 from attent.tasks.dates.settings import DatesSettings
 from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Pair

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from attent.explorer.server import explore
     from attent.integrations.block_mask import create_block_mask
     from attent.integrations.flex_attention import flex_attention
-    from attent.lookup.classifier import AttentionClassifier
-    from attent.lookup.estimator import AttentionRegressor
-    from attent.lookup.lookup import lookup
+    from attent.nonparametric.classifier import AttentionClassifier
+    from attent.nonparametric.estimator import AttentionRegressor
+    from attent.nonparametric.lookup import lookup
     from attent.tasks.loading import load
     from attent.views.pages.page import load_ipython_extension
     from attent.views.walk import walk
@@ -55,9 +55,9 @@ __all__ = [
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {
-    "AttentionClassifier": "attent.lookup.classifier",
+    "AttentionClassifier": "attent.nonparametric.classifier",
     "AttentionMap": "attent.attention.maps.attention_map",
-    "AttentionRegressor": "attent.lookup.estimator",
+    "AttentionRegressor": "attent.nonparametric.estimator",
     "KeyValueCache": "attent.attention.cache",
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
@@ -69,7 +69,7 @@ _HOMES = {
     "intervene": "attent.attention.capture.intervene",
     "load": "attent.tasks.loading",
     "load_ipython_extension": "attent.views.pages.page",
-    "lookup": "attent.lookup.lookup",
+    "lookup": "attent.nonparametric.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }

@@ -10,33 +10,17 @@ import torch
 from attent.alignment.ablation import Ablation, HeadSummary, head_summaries, resampled_sums
 from attent.attention.capture.intervene import intervene
 from attent.errors import ArgumentError, UnknownNameError
-from attent.models.encoder import EncoderModel
-from attent.models.settings import EncoderSettings, TransformerSettings
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import packed_linear
 from attent.ops.packed_linear import Kind
-from attent.tasks.classification.classifier import Classifier
-from attent.tasks.classification.inputs import Inputs, TextInputs
-from attent.tasks.classification.task import evaluate_classifier
-from attent.tasks.fill_mask.evaluation import evaluate_masked_lm
-from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.head_judges import (
-    ACCURACY,
-    CLASS_LOSS,
-    LOSS,
-    PERPLEXITY,
-    BlankJudge,
     BleuJudge,
-    ClassJudge,
     LossJudge,
-    NextTokenJudge,
 )
-from attent.tasks.text_generation.evaluation import evaluate_language_model
-from attent.tasks.text_generation.text_generator import TextGenerator
-from attent.tasks.translation.metrics import bleu, loss
+from attent.tasks.translation.metrics import loss
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
-from attent.text.tokenizers import learn
 
 PAIRS = [("abc", "0123"), ("bad cab", "65"), ("e", "4"), ("dead bee cab", "01234560"), ("ace", "333")]
 CROSS = "decoder.layers.1.cross_attention"
@@ -111,60 +95,6 @@ def test_summaries_are_means_over_queries(translator: Translator) -> None:
     )
     assert summaries[names[0], 1] == pytest.approx((entropies.mean().item(), distances.mean().item()), rel=1e-5)
     assert summaries[CROSS, 0].distance is None
-
-
-def test_bleu_is_that_of_the_translations(translator: Translator) -> None:
-    references = [translator.translate(source) for source, _ in PAIRS]
-    pairs = [(source, reference[:-1] + "0") for (source, _), reference in zip(PAIRS, references, strict=True)]
-    judge = BleuJudge(translator, pairs, "char")
-    ablation = Ablation(judge)
-    assert ablation.score == pytest.approx(bleu(references, [reference for _, reference in pairs], "char").score)
-    cost = ablation.cost(CROSS, 0)
-    assert cost.cost == pytest.approx(ablation.score - cost.score)
-
-
-def test_classes_and_next_tokens_have_judges_too(generator: TextGenerator) -> None:
-    torch.manual_seed(5)
-    texts = ["the dog slept .", "the cat ran .", "the dog ran ."]
-    tokenizer = learn("word", texts * 4)
-    sizes = {"layers": 2, "width": 8, "feed_forward": 7, "heads": 2, "cls": True}
-    model = EncoderModel(EncoderSettings.model_validate(sizes), tokenizer.size, 2)
-    classifier = Classifier(model, Inputs(labels=("yes", "no"), inputs=TextInputs()), tokenizer)
-    examples = classifier.examples(classifier.data(texts * 3), np.array([0, 1, 1] * 3))
-    expected, confusion = evaluate_classifier(classifier, examples)
-    assert Ablation(ClassJudge(classifier, examples, ACCURACY)).score == pytest.approx(confusion.accuracy)
-    judge = ClassJudge(classifier, examples, CLASS_LOSS)
-    assert Ablation(judge).score == pytest.approx(expected)
-    assert len(head_summaries(judge)) == 4
-    report = evaluate_language_model(generator, texts)
-    assert report is not None
-    assert Ablation(NextTokenJudge(generator, texts)).score == pytest.approx(report.scores["model"].perplexity)
-    judged = NextTokenJudge(generator, texts, LOSS)
-    generator.stops_at_line_end = False
-    assert judged.statistics()[:, 1].tolist() == [5, 5, 5]
-    (module, head), summary = next(iter(head_summaries(judged).items()))
-    assert Ablation(judged).cost(module, head, summary).distance == summary.distance
-
-
-def test_blanks_have_a_judge_too(filler: FillMask) -> None:
-    texts = ["the dog slept .", "the cat was happy .", "the bird slept ."]
-    report = evaluate_masked_lm(filler, texts)
-    assert report is not None
-    for metric, expected in (
-        (ACCURACY, report.scores["model"].accuracy),
-        (PERPLEXITY, report.scores["model"].perplexity),
-    ):
-        judge = BlankJudge(filler, texts, metric)
-        assert Ablation(judge).score == pytest.approx(expected)
-    assert BlankJudge(filler, texts, LOSS).statistics()[:, 1].tolist() == [4, 5, 3]
-    (module, head), summary = next(iter(head_summaries(judge).items()))
-    assert judge.maps(2)[module].shape == (1, 2, 4, 4)
-    assert summary.distance is not None
-    with intervene(filler.model, {module: {head: "zero"}}):
-        changed = evaluate_masked_lm(filler, texts)
-    assert changed is not None
-    cost = Ablation(judge).cost(module, head, summary)
-    assert cost.cost == pytest.approx(changed.scores["model"].perplexity - report.scores["model"].perplexity)
 
 
 def test_what_cannot_be_judged_is_said(translator: Translator) -> None:

@@ -1,10 +1,11 @@
 import torch
 
-from attent.alignment.aligner import align, tokenize_dates, tokenize_pair
+from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.attention.capture.watch import watch
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.tasks.dates.corpus import tokenize_dates
 from attent.text.tokenizer import BOS, CharTokenizer
 
 TOKENIZER = CharTokenizer("abcde -0123456789")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from attent.alignment.aligner import align, tokenize_dates
+from attent.alignment.aligner import align
 from attent.alignment.error_rate import Agreement, agreement
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.cli.links import judge_generated, random_halves
 from attent.errors import ArgumentError
 from attent.runs.config import AlignmentHead, RunConfig, read_config
-from attent.tasks.dates.corpus import gold_links
+from attent.tasks.dates.corpus import gold_links, tokenize_dates
 from attent.tasks.translation.translator import load
 
 PAIRS = [

@@ -326,17 +326,6 @@ def test_a_document_that_is_read_at_sigterm_is_given_up(
         assert (caught.value.code, json.load(caught.value)) == (503, {"error": "The server is being stopped"})
 
 
-def test_a_server_whose_threads_still_work_ends_the_process(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attent.cli.commands import serve
-    from attent.server.server import TranslationServer
-
-    statuses = list[int]()
-    monkeypatch.setattr(TranslationServer, "run", lambda self, *arguments: self.close() and False)
-    monkeypatch.setattr(serve.os, "_exit", statuses.append)
-    assert command(["serve", str(run), "--port", "0"]) == 0
-    assert statuses == [0]
-
-
 @pytest.mark.slow
 def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
     process, address = start(run, "--window", "1000", "--threads", "1")
@@ -346,27 +335,6 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert isinstance(answer.result(60), str)
     stop(process)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--languages", "en"], "--languages takes source and target of each run, such as en:de, got 'en'"),
-        (
-            ["--languages", "en:de", "--languages", "de:en"],
-            "--languages are for each run in order: 1 runs and 2 pairs of languages",
-        ),
-        (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
-        (["--api-keys-file", "none"], "--api-keys-file none cannot be read"),
-        (["--host", "203.0.113.1"], "cannot be listened on"),
-    ],
-)
-def test_wrong_options_end_in_one_line(
-    run: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(["serve", str(run), *options]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and problem in error
 
 
 @pytest.mark.slow

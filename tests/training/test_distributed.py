@@ -25,6 +25,7 @@ from attent.tasks.recipe import follow, prepare_examples, resume
 from attent.tasks.settings import parse, read
 from attent.tasks.task import Vocabularies
 from attent.tasks.text_generation.examples import LanguageModelExamples, RunningText, TextLines
+from attent.tasks.text_generation.task import language_model_cross_entropy
 from attent.tasks.translation import task as translation
 from attent.text.batches import BatchSize, Bitext, Sequences
 from attent.text.corpus import pair_corpus
@@ -33,7 +34,6 @@ from attent.text.tokenizer import CharTokenizer
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group
 from attent.training.loop import train
-from attent.training.loss import language_model_cross_entropy
 from attent.training.progress import Progress, SilentProgress
 from attent.training.settings import TrainingSettings
 

@@ -17,7 +17,9 @@ from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.classification.examples import LabelledBatch
+from attent.tasks.classification.task import classification_cross_entropy
 from attent.tasks.fill_mask.examples import MaskedLines
+from attent.tasks.fill_mask.task import masked_lm_cross_entropy, masked_lm_scores
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 from attent.text.batches import BatchSize, Bitext, Sequences
@@ -26,13 +28,7 @@ from attent.text.tokenizer import PAD, CharTokenizer
 from attent.training.autotune import Precision
 from attent.training.distributed import process_group
 from attent.training.loop import train
-from attent.training.loss import (
-    classification_cross_entropy,
-    masked_lm_cross_entropy,
-    masked_lm_scores,
-    mean_loss,
-    translation_cross_entropy,
-)
+from attent.training.loss import mean_loss, translation_cross_entropy
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 

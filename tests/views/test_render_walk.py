@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from attent.tasks.walk_run import walk_run
 from attent.views.labels import visible, width
 from attent.views.render_walk import format_number, matrices, table
 from attent.views.walk import walk
+from attent.views.walk_run import walk_run
 
 
 def test_every_step_is_named_with_equation_shape_and_words() -> None:

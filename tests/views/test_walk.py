@@ -10,6 +10,7 @@ import attent
 from attent.attention.masks import Prefix, Window
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, UnknownNameError
+from attent.text import word_vectors
 from attent.text.word_vectors import WordVectors
 from attent.views.walk import walk
 
@@ -158,7 +159,7 @@ def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
         ArgumentError,
         match=r"no vector of 'cat' \(.*vectors.txt: .*1 dropped: not as many numbers as the others \(line 2\)",
     ):
-        walk("the cat", vectors=file)
+        walk("the cat", vectors=word_vectors.read(file))
 
 
 def test_heads_are_merged_by_w_o() -> None:

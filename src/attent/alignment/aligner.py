@@ -19,7 +19,6 @@ from attent.alignment.forced_decoding import ABOUT, AttentionSelector, forced_ba
 from attent.alignment.word_links import Words, extract_batch, merge_batch
 from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
-from attent.tasks.dates.corpus import target_words
 from attent.text.text import Gold, Link
 from attent.text.tokenizer import Tokenizer, encode_pieces, marks_of
 
@@ -74,13 +73,6 @@ def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[
         # a token that is no piece of the text has none
         pieces = ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)]
     return ids, word_indices(text, pieces)
-
-
-def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
-    """Tokenize a pair of the dates corpus, to be linked by characters as in `attent.tasks.dates.gold`."""
-    return TokenizedPair(
-        tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target)
-    )
 
 
 def align(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,12 @@ from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.mask_text import mask_of
-from attent.tasks.walk_run import walk_run
-from attent.text import word_vectors
-from attent.text.word_vectors import WordVectors
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, residual_steps
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
+from attent.views.walk_run import walk_run
 
 __all__ = ["AttentionTrace", "walk", "walk_run"]
 
@@ -45,6 +43,25 @@ ADDED: dict[type[nn.Module], tuple[str, str]] = {
 }
 
 
+class Vectors(Protocol):
+    """Interface of word vectors, such as `attent.text.word_vectors.WordVectors`.
+
+    Attributes:
+        report: on the file that they were read from, if any.
+    """
+
+    report: Any
+
+    @property
+    def width(self) -> int:
+        """The numbers of a vector."""
+        ...
+
+    def __contains__(self, word: object) -> bool: ...
+
+    def __getitem__(self, word: str, /) -> Tensor: ...
+
+
 @torch.no_grad()
 def walk(
     text: str = "The cat sat on the mat",
@@ -58,7 +75,7 @@ def walk(
     width: int | None = None,
     position: str | Position | None = None,
     cross: str | None = None,
-    vectors: WordVectors | Path | str | None = None,
+    vectors: Vectors | None = None,
     whole: bool = False,
 ) -> Walk:
     """Walk through the self-attention of a sentence, with invented numbers that are small enough to follow.
@@ -78,21 +95,18 @@ def walk(
         position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position,
             inside attention.
         cross: a second text, whose words are keys and values: cross-attention.
-        vectors: word vectors, or their file, in place of the invented ones.
+        vectors: word vectors in place of the invented ones, see `attent.text.word_vectors.read`.
         whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward
             network.
 
     Raises:
         ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no
             vector, or the seed is negative.
-        DataError: the file cannot be read.
         UnknownNameError: a part does not exist.
     """
     words, memory_words = (tuple((sentence or "").split()) for sentence in (text, cross))
     if not words or (cross is not None and not memory_words):
         raise ArgumentError("a walk needs a text of at least one word")
-    if isinstance(vectors, Path | str):
-        vectors = word_vectors.read(vectors, _forms((*words, *memory_words)))
     if not 0 <= seed < 2**63:
         raise ArgumentError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
     width = _checked_width(width, heads, vectors)
@@ -148,7 +162,7 @@ def walk(
     return Walk(title, " · ".join(filter(None, parts)), _parameters(attention, feed_forward), steps)
 
 
-def _checked_width(width: int | None, heads: int, vectors: WordVectors | None) -> int:
+def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:
     """Return the numbers of a word: those of the vectors, as given, or few."""
     if vectors is not None and width is not None:
         raise ArgumentError("word vectors have their own width; leave width out")
@@ -180,7 +194,7 @@ def _input_steps(
     name: str,
     words: Sequence[str],
     width: int,
-    vectors: WordVectors | None,
+    vectors: Vectors | None,
     positions: Sinusoidal | Learned | None,
 ) -> list[WalkStep]:
     """Return the steps up to what the attention is given.
@@ -225,12 +239,7 @@ def _vector(word: str, width: int) -> Tensor:
     return torch.randn(width, generator=torch.Generator().manual_seed(seed))
 
 
-def _forms(words: Sequence[str]) -> set[str]:
-    """Return the words, and in lower case, as vectors often have them."""
-    return {form for word in words for form in (word, word.lower())}
-
-
-def _look_up(words: Sequence[str], vectors: WordVectors) -> list[Tensor]:
+def _look_up(words: Sequence[str], vectors: Vectors) -> list[Tensor]:
     missing = [word for word in dict.fromkeys(words) if word not in vectors and word.lower() not in vectors]
     if missing:
         # a line that was cut off may be what is missing

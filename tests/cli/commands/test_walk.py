@@ -7,9 +7,10 @@ import pytest
 from attent.attention.masks import Prefix, Window
 from attent.tasks.fill_mask import fill_mask
 from attent.tasks.translation.translator import load
-from attent.tasks.walk_run import walk_run
+from attent.text import word_vectors
 from attent.views.pages.walk_page import walk_page
 from attent.views.walk import walk
+from attent.views.walk_run import walk_run
 
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
@@ -45,7 +46,9 @@ def test_a_position_a_mask_a_second_text_vectors_and_the_whole_layer(attent, tmp
     assert done.out == str(walk("a b c", position="alibi", cross="d e")).splitlines()
     file = tmp_path / "vectors.txt"
     file.write_text("a 1 2 3\nb 4 5 6\n", encoding="utf-8")
-    assert attent("walk", "A b", "--vectors", file).out == str(walk("A b", vectors=file)).splitlines()
+    assert (
+        attent("walk", "A b", "--vectors", file).out == str(walk("A b", vectors=word_vectors.read(file))).splitlines()
+    )
 
 
 def test_runs_of_every_task(attent, filling_folder: Path) -> None:

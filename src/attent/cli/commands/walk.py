@@ -110,7 +110,7 @@ def walk(
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
         run = loaded(arguments[0], device_of(device), trust_code=trust_code)
-        from attent.tasks.walk_run import walk_run
+        from attent.views.walk_run import walk_run
 
         _show(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)), out)
         return
@@ -126,6 +126,14 @@ def walk(
     # a score or a position is built for the widths, whatever parameters it needs
     _check_complete("normalizer", normalizer)
     from attent.views.walk import walk as walk_text
+
+    if vectors is not None:
+        from attent.text import word_vectors
+
+        text_words = f"{arguments[0]} {cross or ''}".split()
+        # vectors often have lower case alone
+        forms = {form for word in text_words for form in (word, word.lower())}
+        text_options["vectors"] = word_vectors.read(vectors, forms)
 
     _show(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)), out)
 

@@ -18,7 +18,6 @@ from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.folder import read
 from attent.runs.packed import use_dtype
-from attent.search.forward_pass import ForwardPass
 from attent.tasks.classification.arrays import VectorSequences, check_finite, check_pixels
 from attent.tasks.classification.corpus import UNITS, Data
 from attent.tasks.classification.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
@@ -27,6 +26,7 @@ from attent.tasks.classification.pictures import Pictures, read_pixels
 from attent.tasks.from_run import FromRun
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import Tokenizer
+from attent.views.walk_run import ForwardPass
 
 # Examples of a batch.
 BATCH = 128

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from attent.models.encoder import EncoderModel
+from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.confusion import Confusion, confusion
 from attent.tasks.classification.corpus import (
@@ -20,7 +22,7 @@ from attent.tasks.classification.corpus import (
     image_corpus,
     labelled_text_corpus,
 )
-from attent.tasks.classification.examples import LabelledExamples, Rows, open_examples, save_examples
+from attent.tasks.classification.examples import LabelledBatch, LabelledExamples, Rows, open_examples, save_examples
 from attent.tasks.classification.inputs import INPUTS, Inputs, TextInputs
 from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
 from attent.tasks.settings import RunSettings
@@ -28,10 +30,25 @@ from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.text.batches import BatchSize
 from attent.text.disk_texts import TemporaryFolder
 from attent.text.tokenizers import learn
-from attent.training.loss import classification_cross_entropy
+from attent.training.autotune import Precision, autocast
 
 # Confusions to show after a validation.
 MAX_SHOWN = 3
+
+
+def classification_cross_entropy(
+    model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
+    """Return the mean cross entropy of a batch's classes in nats.
+
+        y = softmax(W z⁰);  loss = −log y[class]
+
+    z⁰ are the features of the class token: Dosovitskiy et al. (2020), §3.1, eq. 4, arXiv 2010.11929.
+    """
+    batch = batch.trim_padding(model.longest)
+    with autocast(batch.lengths.device, precision):
+        features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.classes, label_smoothing)
 
 
 @dataclass

@@ -13,12 +13,14 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
+from attent.alignment.aligner import TokenizedPair
 from attent.errors import ArgumentError
 from attent.tasks.dates.combinations import hold_out, shuffled
 from attent.tasks.dates.patterns import ALL_DATES, DatePattern, Span, date_patterns, moment
 from attent.tasks.dates.readings import ambiguous, key, keys, means_one_date
 from attent.tasks.dates.settings import DatesSettings
 from attent.text.text import Gold, Pair, TranslationCorpus, add_tag
+from attent.text.tokenizer import Tokenizer
 
 HELD_OUT_DATES, HELD_OUT_COMBINATIONS = "held-out dates", "held-out combinations"
 
@@ -204,3 +206,10 @@ def gold_links(pair: Pair) -> Gold:
 def target_words(target: str) -> list[int | None]:
     """Return the index of each character of a target as a word of its own; None for hyphens."""
     return [index if any(index in field for field in FIELDS) else None for index in range(len(target))]
+
+
+def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
+    """Tokenize a pair of the dates corpus, to be linked by characters as in `gold_links`."""
+    return TokenizedPair(
+        tokenizers[0].encode(source), tokenizers[1].encode(target), range(len(source)), target_words(target)
+    )

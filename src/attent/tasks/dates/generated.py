@@ -88,9 +88,8 @@ def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | Non
 
 
 def _dates(settings: Mapping[str, Any]) -> GeneratedCorpus:
-    from attent.alignment.aligner import tokenize_dates
     from attent.tasks.dates import DatesSettings, dates
-    from attent.tasks.dates.corpus import gold_links
+    from attent.tasks.dates.corpus import gold_links, tokenize_dates
 
     corpus = dates(DatesSettings.model_validate(settings))
     return GeneratedCorpus(corpus.validation, corpus.held_out, tokenize_dates, gold_links)

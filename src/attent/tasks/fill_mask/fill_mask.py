@@ -18,11 +18,11 @@ from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.folder import read
 from attent.runs.packed import use_dtype
-from attent.search.forward_pass import ForwardPass
 from attent.tasks.fill_mask.examples import MaskedText, tokenize_masked
 from attent.tasks.from_run import FromRun
 from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer
+from attent.views.walk_run import ForwardPass
 
 BEST = 5
 

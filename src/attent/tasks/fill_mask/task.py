@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from attent.models.encoder import EncoderModel
-from attent.tasks.fill_mask.examples import MaskedLines
+from attent.ops.linear_cross_entropy import linear_cross_entropy
+from attent.tasks.fill_mask.examples import MaskedBatch, MaskedLines
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.text.batches import BatchSize, Sequences
@@ -17,7 +21,43 @@ from attent.text.readers import OVER_LONG
 from attent.text.settings import LinesSettings, limit_length
 from attent.text.tokenizer import Tokenizer
 from attent.text.tokenizers import learn
-from attent.training.loss import masked_lm_cross_entropy, masked_lm_scores
+from attent.training.autotune import Precision, autocast
+
+
+def masked_lm_cross_entropy(
+    model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
+    """Return the mean cross entropy of a batch's masked tokens in nats.
+
+        −1/N Σ_n log p(token n | the line with its masks)
+
+    Source: Devlin et al. (2018), §3.1, arXiv 1810.04805.
+    """
+    with autocast(batch.token_ids.device, precision):
+        features = model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions]
+        layer = model.to_logits
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.labels, label_smoothing)
+
+
+@torch.no_grad()
+def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) -> tuple[float, float]:
+    """Return the mean cross entropy of masked tokens in nats, and the percentage of them that the model predicts.
+
+    The same tokens are masked on every call, and all of them by MASK.
+
+    Args:
+        model: in evaluation mode.
+        data: at least one line.
+        size: of the batches.
+    """
+    device, total, correct, tokens = next(model.parameters()).device, 0.0, 0, 0
+    for _, batch in data.sorted_batches(size):
+        batch = batch.to(device)
+        logits = model.output(model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions])  # (N, V)
+        total += float(torch.nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
+        correct += int((logits.argmax(-1) == batch.labels).sum())
+        tokens += batch.tokens
+    return total / tokens, 100 * correct / tokens
 
 
 @dataclass(frozen=True)

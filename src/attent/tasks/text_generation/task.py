@@ -5,21 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from attent.models.language_model import LanguageModel
+from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.search.settings import GenerationSettings
 from attent.tasks.fill_mask.task import LinesCorpus, drop_long_lines
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.tasks.text_generation.examples import LanguageModelExamples, RunningText, TextLines
+from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.text.batches import BatchSize, Sequences
 from attent.text.corpus import encode_lines, line_corpus, open_lines
 from attent.text.settings import LinesSettings
+from attent.text.tokenizer import PAD
 from attent.text.tokenizers import learn
-from attent.training.loss import language_model_cross_entropy, language_model_loss
+from attent.training.autotune import Precision, autocast
 
 # Tokens of the text that a validation shows, and its share of the most probable tokens.
 SAMPLE_TOKENS, SAMPLE_TOP_P = 24, 0.9
+
+
+def language_model_cross_entropy(
+    model: LanguageModel, batch: LanguageModelBatch, label_smoothing: float, precision: Precision
+) -> Tensor:
+    """Return the mean cross entropy of a batch's tokens, each predicted from those before it, in nats.
+
+    PAD does not count. −1/N Σ_t log p(x_t | x_1 … x_{t−1})
+    """
+    with autocast(batch.inputs.device, precision):
+        labels, layer = batch.labels.flatten(), model.to_logits
+        token_index = torch.nonzero_static(labels != PAD, size=batch.tokens)[:, 0]
+        features = model(batch.inputs).flatten(0, 1)[token_index]
+        return linear_cross_entropy(features, layer.weight, layer.bias, labels[token_index], label_smoothing)
+
+
+@torch.no_grad()
+def language_model_loss(model: LanguageModel, data: LanguageModelExamples, size: BatchSize) -> float:
+    """Return the mean cross entropy of all tokens in nats per token, without smoothing and in float32.
+
+    Args:
+        model: in evaluation mode.
+        data: at least one row.
+        size: of the batches.
+    """
+    device, total, tokens = next(model.parameters()).device, 0.0, 0
+    for _, batch in data.sorted_batches(size):
+        total += language_model_cross_entropy(model, batch.to(device), 0.0, "float32").item() * batch.tokens
+        tokens += batch.tokens
+    return total / tokens
 
 
 class TextGenerationTask(Task[LinesCorpus]):

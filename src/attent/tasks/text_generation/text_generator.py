@@ -20,7 +20,6 @@ from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
 from attent.runs.folder import read
 from attent.runs.packed import use_dtype
-from attent.search.forward_pass import ForwardPass
 from attent.search.search import draw_tokens
 from attent.search.settings import GenerationSettings
 from attent.tasks.from_run import FromRun
@@ -28,6 +27,7 @@ from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from attent.views.walk_run import ForwardPass
 
 # Tokens that are never generated; EOS may end a text.
 FORBIDDEN = [PAD, UNK, BOS]

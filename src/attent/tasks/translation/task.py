@@ -9,12 +9,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from attent.alignment.aligner import align, tokenize_dates
+from attent.alignment.aligner import align
 from attent.alignment.error_rate import Agreement, agreement
 from attent.models.model import EncoderDecoder
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.corpus import TARGET_YEAR, gold_links
+from attent.tasks.dates.corpus import TARGET_YEAR, gold_links, tokenize_dates
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.tasks.translation.metrics import bleu, bleu_interval, bleu_tokenizer, chrf, exact_match

@@ -19,7 +19,6 @@ from attent.runs.config import DType
 from attent.runs.folder import Run, read
 from attent.runs.packed import use_dtype
 from attent.search.constraints import Constraints
-from attent.search.forward_pass import ForwardPass
 from attent.search.score import BATCH as SCORED
 from attent.search.score import PairScore, score_pairs
 from attent.search.search import Hypothesis, TokenSampler, Translation, search, uniforms
@@ -29,6 +28,7 @@ from attent.tasks.from_run import FromRun
 from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, prompt_of, respell
+from attent.views.walk_run import ForwardPass
 
 T = TypeVar("T")
 R = TypeVar("R")

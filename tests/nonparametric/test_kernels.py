@@ -8,7 +8,7 @@ import torch
 
 from attent.attention import attend
 from attent.errors import ArgumentError, UnknownNameError
-from attent.lookup.kernels import ALIASES, KERNELS, Kernel, LogKernel, Within, get_kernel
+from attent.nonparametric.kernels import ALIASES, KERNELS, Kernel, LogKernel, Within, get_kernel
 
 # K(u) as the textbooks write it, up to a constant
 WRITTEN = {

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, cast
 
 import torch
 from torch import nn
 
+from attent.attention.maps.attention_map import LabelledMap
 from attent.attention.multihead import MultiHeadAttention
 from attent.errors import ArgumentError, check_index
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
-from attent.search.forward_pass import ForwardPass
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, norm_step, output_steps, residual_steps
 from attent.views.panel import READING, choose, kind_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, vectors
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """A text, and a function that runs the model over it, to be watched.
+
+    Args:
+        title: the text, with what the run makes of it.
+        model: the run's.
+        run: reads the text once, and returns every map by the name of its module.
+        stack: the name of the module of layers whose features the output layer reads.
+        output_name: the word or class of an output's index.
+        outputs: what an output is, such as "words".
+        first: the index of the first output that counts.
+        rows: the positions with an output; all of them if None.
+    """
+
+    title: str
+    model: nn.Module
+    run: Callable[[], dict[str, LabelledMap]]
+    stack: str
+    output_name: Callable[[int], str]
+    outputs: str = "words"
+    first: int = 0
+    rows: Sequence[int] | None = None
 
 
 class Walkable(Protocol):

@@ -16,9 +16,9 @@ from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, ShapeError, check_known, refuse
-from attent.lookup.answer import Answer
-from attent.lookup.entries import Entries, common_kind, numeric_values, read_database, to_hashable
-from attent.lookup.matching import Equal, StringScore, TrigramCosine
+from attent.nonparametric.answer import Answer
+from attent.nonparametric.entries import Entries, common_kind, numeric_values, read_database, to_hashable
+from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
 
 Method = Literal["exact", "nearest", "soft"]
 AnyScore = str | Score | nn.Module | Callable[..., Any]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.masks.excluded import Excluded
-from attent.lookup.kernels import KERNELS, Kernel
+from attent.nonparametric.kernels import KERNELS, Kernel
 
 # Queries of a run, which share their keys, its width in bandwidths unless it has few queries, how few these are, and
 # the keys of a box. Distant queries share few of the keys that matter to them, and their smallest weights are too small

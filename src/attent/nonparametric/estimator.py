@@ -11,9 +11,9 @@ import torch
 from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, check_known, needs
-from attent.lookup.bandwidth import learn_bandwidth, rule_of_thumb
-from attent.lookup.kernels import Kernel, get_kernel
-from attent.lookup.smoother import Smoother
+from attent.nonparametric.bandwidth import learn_bandwidth, rule_of_thumb
+from attent.nonparametric.kernels import Kernel, get_kernel
+from attent.nonparametric.smoother import Smoother
 
 with needs("AttentionRegressor needs scikit-learn", "regression"):
     from sklearn.base import BaseEstimator, RegressorMixin

@@ -9,8 +9,8 @@ import numpy as np
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import needs
-from attent.lookup.estimator import AttentionRegressor, dates_as_days
-from attent.lookup.kernels import Kernel
+from attent.nonparametric.estimator import AttentionRegressor, dates_as_days
+from attent.nonparametric.kernels import Kernel
 
 with needs("AttentionClassifier needs scikit-learn", "regression"):
     from sklearn.base import BaseEstimator, ClassifierMixin

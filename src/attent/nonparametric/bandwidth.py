@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.lookup.kernels import Kernel
-from attent.lookup.smoother import Smoother, smooth
+from attent.nonparametric.kernels import Kernel
+from attent.nonparametric.smoother import Smoother, smooth
 
 # Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper one a feature is as good
 # as left out.

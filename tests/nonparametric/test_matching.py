@@ -11,7 +11,7 @@ from attent.attention.backends import row_tiles
 from attent.attention.backends.block_sparse import bands
 from attent.attention.base import Pairs
 from attent.errors import ArgumentError
-from attent.lookup.matching import Equal, StringScore, TrigramCosine
+from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
 
 TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
 

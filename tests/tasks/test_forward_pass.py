@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import torch
 
-from attent.search.forward_pass import ForwardPass
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.text.tokenizer import SPECIALS
+from attent.views.walk_run import ForwardPass
 
 
 def test_a_pass_runs_as_often_as_one_likes_and_names_its_outputs(filler: FillMask) -> None:

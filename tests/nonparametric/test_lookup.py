@@ -11,7 +11,7 @@ import torch
 
 import attent
 from attent.errors import ArgumentError, AttentError, ShapeError, UnknownNameError
-from attent.lookup.lookup import lookup
+from attent.nonparametric.lookup import lookup
 
 STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attent.lookup import bandwidth, smoother
-from attent.lookup.bandwidth import LeaveOneOut, learn_bandwidth, rule_of_thumb
-from attent.lookup.kernels import KERNELS
+from attent.nonparametric.bandwidth import LeaveOneOut, learn_bandwidth, rule_of_thumb
+from attent.nonparametric.kernels import KERNELS
 
 
 def data(n: int = 60, features: int = 2) -> tuple[np.ndarray, np.ndarray]:

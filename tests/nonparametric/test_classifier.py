@@ -13,9 +13,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import UnknownNameError
-from attent.lookup.classifier import AttentionClassifier
-from attent.lookup.estimator import AttentionRegressor
-from attent.lookup.kernels import KERNELS
+from attent.nonparametric.classifier import AttentionClassifier
+from attent.nonparametric.estimator import AttentionRegressor
+from attent.nonparametric.kernels import KERNELS
 
 
 def no_repetition(estimator: AttentionClassifier) -> dict[str, str]:

@@ -12,8 +12,8 @@ from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.inputs import Inputs, TextInputs
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.translation.translator import Translator
-from attent.tasks.walk_run import walk_run
 from attent.text.tokenizer import CharTokenizer
+from attent.views.walk_run import walk_run
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

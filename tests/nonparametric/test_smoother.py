@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attent.lookup import smoother
-from attent.lookup.kernels import KERNELS
-from attent.lookup.smoother import RANGE, FastGaussTransform, Smoother, near_keys, smooth, split_boxes
+from attent.nonparametric.kernels import KERNELS
+from attent.nonparametric.smoother import RANGE, FastGaussTransform, Smoother, near_keys, smooth, split_boxes
 
 
 def plain(name: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 
 from attent.errors import ArgumentError
 from attent.lookup import answer
-from attent.lookup.lookup import lookup
+from attent.nonparametric.lookup import lookup
 
 STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}
 

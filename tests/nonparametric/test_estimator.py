@@ -17,11 +17,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.lookup import smoother
-from attent.lookup.bandwidth import rule_of_thumb
-from attent.lookup.classifier import AttentionClassifier
-from attent.lookup.estimator import AttentionRegressor
-from attent.lookup.kernels import KERNELS
-from attent.lookup.smoother import FLOAT64_WIDTH
+from attent.nonparametric.bandwidth import rule_of_thumb
+from attent.nonparametric.classifier import AttentionClassifier
+from attent.nonparametric.estimator import AttentionRegressor
+from attent.nonparametric.kernels import KERNELS
+from attent.nonparametric.smoother import FLOAT64_WIDTH
 
 # R's np on the data of statsmodels' own tests: bandwidths, the first means, and R².
 BANDWIDTHS, MEANS, R_SQUARED = (

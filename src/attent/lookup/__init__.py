@@ -1,1 +1,0 @@
-"""Look-up in a database and regression: attention without a model."""

@@ -1,0 +1,1 @@
+"""Attention without a model: look-up in a database, and kernel regression."""
