@@ -259,7 +259,7 @@ async def _replaced(
 ) -> Asking:
     asking, current = Asking(server, answers), 0
     clients = [asyncio.create_task(asking.ask()) for _ in range(CLIENTS)]
-    replacing = Replacing(served, random.Random(seed))
+    replacing, partial = Replacing(served, random.Random(seed)), set[int]()
     for number in range(count):
         dice = random.Random(f"replacement {seed}/{number}")
         replacing = Replacing(served, dice)
@@ -269,8 +269,12 @@ async def _replaced(
         source = runs[chosen]
         if dice.random() < 0.3:
             source, what = replacing.spoil(source)
+            # two broken copies of a run, with something else broken in each, are the whole run while one replaces the other
+            if chosen in partial:
+                asking.allowed = asking.allowed | {chosen}
+            partial.add(chosen)
         else:
-            current = chosen
+            current, partial = chosen, set()
             asking.allowed = asking.allowed | {chosen}
         asking.step = f"replacement {number} of seed {seed}: {way}, run {chosen}{f' with {what}' if what else ''}"
         try:
