@@ -269,7 +269,7 @@ async def _replaced(
         source = runs[chosen]
         if dice.random() < 0.3:
             source, what = replacing.spoil(source)
-            # two broken copies of a run, with something else broken in each, are the whole run while one replaces the other
+            # two broken copies of a run, something else broken in each, are the whole run while one replaces the other
             if chosen in partial:
                 asking.allowed = asking.allowed | {chosen}
             partial.add(chosen)

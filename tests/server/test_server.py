@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -174,6 +175,23 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Pat
         sys.setswitchinterval(interval)
     assert frozen[0] > 10_000
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    program = """
+from attent.server.server import trim_memory
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+blocks = [bytes(2000) for _ in range(50_000)]
+last = bytes(2000)
+del blocks
+before = resident()
+trim_memory()
+print(before - resident())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 50_000_000
 
 
 @pytest.mark.slow

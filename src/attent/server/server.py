@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -27,6 +28,8 @@ EXTRA = "serve"
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
+# Looks after which memory that requests have freed goes back to the system, while nothing is translated.
+TRIM_LOOKS = 20
 # Seconds that work under way may take after a signal to stop; the process ends within ten.
 PATIENCE = 7
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
@@ -179,13 +182,23 @@ class TranslationServer:
 
     def _watch_runs(self, has_ended: threading.Event) -> None:
         """Load runs again that change on disk, and delete documents whose time is over, in a separate thread."""
+        looks = 0
         while not has_ended.wait(RELOAD_INTERVAL):
+            looks += 1
+            if looks % TRIM_LOOKS == 0 and not self.batcher.running:
+                trim_memory()
             for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
                 try:
                     work()
                 # such as a full disk below the log: the next round may do better
                 except Exception:
                     logging.getLogger(__name__).exception("a look at runs and documents failed")
+
+
+def trim_memory() -> None:
+    """Return freed memory to the system where the C library can: glibc keeps what small objects fragment."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _connection_limit(limit: int) -> int:
