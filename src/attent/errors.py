@@ -1,14 +1,19 @@
 """Exceptions of attent's public interface.
 
-AttentError ├── ArgumentError (also ValueError) a value that cannot be used; the message says what was expected │ ├──
-ShapeError a tensor of the wrong shape │ ├── DTypeError a tensor of the wrong type of number │ ├── DeviceError a device
-that is not there, or tensors on different ones │ ├── UnknownNameError a name that no part, preset, key or locale has │
-└── MissingArgumentError a part with required arguments that was given by name only ├── PartError (also AssertionError)
-a user's part that breaks the contract of its slot ├── UnseenError (also KeyError) a module of a watched model that has
-no map ├── ImplementationError an implementation chosen by name that cannot compute this call ├── StaleMapError an
-attention map whose queries, keys or parameters were changed in place ├── DataError (also ValueError) text, a corpus or
-a tokenizer that cannot be read ├── VersionError (also ImportError) a library that is too old └── RunError a run folder
-that is missing, damaged, written by a newer version or in use by another process
+AttentError
+├── ArgumentError (also ValueError)      a value that cannot be used; the message says what was expected
+│   ├── ShapeError                       a tensor of the wrong shape
+│   ├── DTypeError                       a tensor of the wrong type of number
+│   ├── DeviceError                      a device that is not there, or tensors on different ones
+│   ├── UnknownNameError                 a name that no part, preset, key or locale has
+│   └── MissingArgumentError             a part with required arguments that was given by name only
+├── PartError (also AssertionError)       a user's part that breaks the contract of its slot
+├── UnseenError (also KeyError)          a module of a watched model that has no map
+├── ImplementationError                  an implementation chosen by name that cannot compute this call
+├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
+├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
+├── VersionError (also ImportError)      a library that is too old
+└── RunError                             a run folder that is missing, damaged, too new, or in use elsewhere
 """
 
 from __future__ import annotations

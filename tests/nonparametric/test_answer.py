@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from attent.errors import ArgumentError
-from attent.lookup import answer
+from attent.nonparametric import answer
 from attent.nonparametric.lookup import lookup
 
 STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}

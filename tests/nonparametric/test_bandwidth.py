@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attent.lookup import bandwidth, smoother
+from attent.nonparametric import bandwidth, smoother
 from attent.nonparametric.bandwidth import LeaveOneOut, learn_bandwidth, rule_of_thumb
 from attent.nonparametric.kernels import KERNELS
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import ArgumentError, AttentError, UnknownNameError
-from attent.lookup import smoother
+from attent.nonparametric import smoother
 from attent.nonparametric.bandwidth import rule_of_thumb
 from attent.nonparametric.classifier import AttentionClassifier
 from attent.nonparametric.estimator import AttentionRegressor

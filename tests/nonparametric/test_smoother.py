@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.lookup import smoother
+from attent.nonparametric import smoother
 from attent.nonparametric.kernels import KERNELS
 from attent.nonparametric.smoother import RANGE, FastGaussTransform, Smoother, near_keys, smooth, split_boxes
 

@@ -6,12 +6,15 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from starlette.testclient import TestClient
 
 from attent.server import engines
-from attent.server.service import WordCount
+from attent.server.engines import RunCatalog
+from attent.server.service import TranslationService, WordCount
+from attent.text.language_detection import Detection
 
 Serve = Callable[..., TestClient]
 
@@ -25,6 +28,27 @@ def test_words_are_counted_as_a_text_grows() -> None:
             count.add(piece)
             text += piece
             assert count.next_word == len(f"{text}x".split()) - 1
+
+
+@pytest.mark.parametrize("source", ["en", "auto"])
+def test_a_run_that_is_replaced_meanwhile_translates_no_text_of_a_request(
+    serve: Serve, catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    find, finds = catalog.find, list[object]()
+
+    def find_another(source: str, target: str) -> object:
+        run = find(source, target)
+        finds.append(replace(run, translator=None) if finds else run)
+        return finds[-1]
+
+    client = serve()
+    expected = client.post("/translate", json={"q": ["A dog.", "Two dogs."], "source": "en", "target": "de"}).json()
+    monkeypatch.setattr(catalog, "find", find_another)
+    # a check of the languages precedes the texts
+    monkeypatch.setattr(TranslationService, "check_languages", lambda *arguments: None)
+    monkeypatch.setattr(TranslationService, "detect_source", lambda *arguments: Detection("en", 90.0))
+    values = {"q": ["A dog.", "Two dogs."], "source": source, "target": "de"}
+    assert client.post("/translate", json=values).json()["translatedText"] == expected["translatedText"]
 
 
 @pytest.mark.xfail(strict=True, reason="attention is watched in one thread at a time, for all models")

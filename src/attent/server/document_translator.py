@@ -122,7 +122,7 @@ class DocumentTranslator:
         Raises:
             DataError: there are too many.
         """
-        works = [self._service.find_work(text.language, target, has_markup=has_markup) for has_markup in (False, True)]
+        works = self._service.find_works(text.language, target)
 
         def prepare(begin: int) -> list[PreparedSentence]:
             batch = text.sentences[begin : begin + SENTENCES]

@@ -28,8 +28,8 @@ EXTRA = "serve"
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
-# Looks after which memory that requests have freed goes back to the system, while nothing is translated.
-TRIM_LOOKS = 20
+# Rounds of the watcher after which memory that requests have freed is returned to the system, if nothing is translated.
+TRIM_ROUNDS = 20
 # Seconds that work under way may take after a signal to stop; the process ends within ten.
 PATIENCE = 7
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
@@ -182,10 +182,10 @@ class TranslationServer:
 
     def _watch_runs(self, has_ended: threading.Event) -> None:
         """Load runs again that change on disk, and delete documents whose time is over, in a separate thread."""
-        looks = 0
+        rounds = 0
         while not has_ended.wait(RELOAD_INTERVAL):
-            looks += 1
-            if looks % TRIM_LOOKS == 0 and not self.batcher.running:
+            rounds += 1
+            if rounds % TRIM_ROUNDS == 0 and not self.batcher.running:
                 trim_memory()
             for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
                 try:

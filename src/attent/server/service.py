@@ -139,13 +139,14 @@ class TranslationService:
         if source != AUTO:
             self._run(source, target)
 
-    def find_work(self, source: str, target: str, *, has_markup: bool) -> TranslationWork:
-        """Return what to do with sentences of a document; those with markup have links.
+    def find_works(self, source: str, target: str) -> tuple[TranslationWork, TranslationWork]:
+        """Return the work for sentences of a document without markup and with it (then aligned), by the same run.
 
         Raises:
             RequestError: there is no run from one language to the other.
         """
-        return self._work(self._run(source, target), TranslationOptions(format="html" if has_markup else "text"))
+        run = self._run(source, target)
+        return self._work(run, TranslationOptions()), self._work(run, TranslationOptions(format="html"))
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None
@@ -266,8 +267,8 @@ class TranslationService:
     def _prepare(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions
     ) -> list[PreparedText]:
-        # a glossary is checked once for each run, not for each text
-        find_work = cache(lambda run: self._work(run, options))
+        # once for each language: a glossary is checked once, and a run that is replaced meanwhile translates no text
+        find_work = cache(lambda language: self._work(self._run(language, target), options))
         return [self._prepare_text(text, source, target, options, find_work) for text in texts]
 
     def _prepare_text(
@@ -276,7 +277,7 @@ class TranslationService:
         source: str,
         target: str,
         options: TranslationOptions,
-        find_work: Callable[[ServedRun], TranslationWork],
+        find_work: Callable[[str], TranslationWork],
     ) -> PreparedText:
         """Cut a text into sentences that its run accepts."""
         marked = parse_html(text) if options.format == "html" else None
@@ -286,7 +287,7 @@ class TranslationService:
         if language == target:
             return PreparedText([SplitText((text,), ())], None, None, detection)
         splits = [split_sentences(line, language, whole=options.whole) for line in texts]
-        work = find_work(self._run(language, target))
+        work = find_work(language)
         for split in splits:
             for sentence in split.sentences:
                 work.check(sentence)
