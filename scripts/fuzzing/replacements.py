@@ -37,6 +37,8 @@ TEXTS = [" ".join(WORDS[(start + step) % 7] for step in range(4)) for start in r
 CLIENTS, INTERVAL = 3, 0.02
 # Seconds until the last good run must be served.
 PATIENCE = 5.0
+# Seconds within which a run that was whole for a moment has been loaded, and replaced again.
+LOADING = 3.0
 # Seconds between two files, or two parts of one, of a copy that takes its time.
 PAUSES = (0.0, 0.0, 0.0, 0.01, 0.3, 1.2)
 
@@ -240,13 +242,17 @@ class Asking:
             self.last = number
 
     async def settle(self, number: int) -> None:
-        """Wait until a run is served."""
+        """Wait until a run is served, and until no run that was there for a moment can still be loading."""
         end = time.monotonic() + PATIENCE
         while self.last != number and not self.is_over:
             if time.monotonic() > end:
                 self.faults.append(f"{self.step}: run {number} was not served within {PATIENCE:g} s")
                 return
             await asyncio.sleep(0.02)
+        if len(self.allowed) > 1:
+            await asyncio.sleep(LOADING)
+            if self.last != number and not self.is_over:
+                self.faults.append(f"{self.step}: run {number} was served, and then run {self.last}")
         self.allowed = {number}
 
 
@@ -269,13 +275,12 @@ async def _replaced(
         source = runs[chosen]
         if dice.random() < 0.3:
             source, what = replacing.spoil(source)
-            # two broken copies of a run, something else broken in each, are the whole run while one replaces the other
-            if chosen in partial:
-                asking.allowed = asking.allowed | {chosen}
-            partial.add(chosen)
         else:
-            current, partial = chosen, set()
+            current = chosen
             asking.allowed = asking.allowed | {chosen}
+        # a broken copy and the first files of the next make a run whole for a moment: all have one source vocabulary
+        asking.allowed = asking.allowed | partial
+        partial = partial | {chosen} if what else set()
         asking.step = f"replacement {number} of seed {seed}: {way}, run {chosen}{f' with {what}' if what else ''}"
         try:
             await asyncio.to_thread(replacing.ways[way], source)
