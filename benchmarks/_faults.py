@@ -38,7 +38,7 @@ from _serving import (
     workload,
 )
 
-from attent.experiments.report import Column, ResultTable, Row
+from attent.benchmark.report import Column, ResultTable, Row
 from attent.runs.config import read_config
 from attent.tasks.translation.translator import load
 

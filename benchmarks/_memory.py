@@ -13,7 +13,7 @@ from pathlib import Path
 from _faults import MAX_CONNECTIONS, clients_gone, disk_full, malformed, reloads
 from _serving import CLIENTS, Server, ask_side_by_side, check_answered, endless, workload
 
-from attent.experiments.report import Column, ResultTable, Row
+from attent.benchmark.report import Column, ResultTable, Row
 
 # Of each round: requests, clients that go, malformed bodies, reloads of the run, and documents of a full disk.
 REQUESTS, GONE, MALFORMED, RELOADS, FULL = 1_000, 100, 100, 2, 2

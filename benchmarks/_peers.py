@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attent.experiments.bench_training import ModelSettings
+from _training import ModelSettings
+
 from attent.search.search import Translation
 from attent.text.batches import BatchSize, Bitext
 from attent.text.tokenizer import SPECIALS

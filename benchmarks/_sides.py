@@ -1,4 +1,4 @@
-"""Code shared by the benchmarks: tables for RESULTS.md. attent.experiments does the timing."""
+"""Code shared by the benchmarks: tables for RESULTS.md, and times of sides in turn."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import argparse
 from collections.abc import Callable, Mapping
 
 import torch
+from _machine import peak_memory
 
-from attent.experiments.machine import machine_info, peak_memory
-from attent.experiments.report import Report, machine_sentence, markdown
-from attent.experiments.timing import Work, milliseconds
+from attent.benchmark.calibration import Work, time_in_turn
+from attent.benchmark.report import Report, machine_info, machine_sentence, markdown
 
 __all__ = ["Work", "head", "milliseconds", "peak", "run", "show", "table"]
+
+
+def milliseconds(sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, float]:
+    """Return the least time of each side; arguments as for `time_in_turn`."""
+    return {name: timing.best for name, timing in time_in_turn(sides, rounds=rounds, seconds=seconds).items()}
 
 
 def head(title: str) -> None:

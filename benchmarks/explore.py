@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from _machine import memory_growth, peak_memory
 from playwright.sync_api import sync_playwright
 
 import attent
 from attent.attention import prepare
-from attent.experiments.machine import memory_growth, peak_memory
 
 FLAGS = [
     "--no-sandbox",

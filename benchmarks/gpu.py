@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.scores import Additive
-from attent.experiments.machine import revision
+from attent.benchmark.report import revision
 from attent.ops.eligibility import TRITON_INSTALLED
 
 Work = Callable[[], object]

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _plain_pytorch import PlainLanguageModel
 from _sides import head, table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.experiments.plain_pytorch import PlainLanguageModel
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines

@@ -24,8 +24,7 @@ import ray.data
 import torch
 from _sides import show
 
-from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Report, ResultTable, Row
+from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
 from attent.tasks.translation.ray import BATCH_ROWS, translate
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_lines

@@ -14,11 +14,11 @@ import time
 
 import numpy as np
 import torch
+from _machine import memory_growth, run_in_process
 from _sides import head, run, table
 from statsmodels import __version__
 from statsmodels.nonparametric.kernel_regression import KernelReg
 
-from attent.experiments.machine import memory_growth, run_in_process
 from attent.nonparametric.bandwidth import rule_of_thumb
 from attent.nonparametric.estimator import AttentionRegressor
 

@@ -17,11 +17,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+import _corpora as corpora
+import _training
 import torch
 
-from attent.experiments import bench_training, corpora
-from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Report, ResultTable, Row
+from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers
 from attent.text.batches import BatchSize
@@ -54,12 +54,11 @@ def point(
     pairs = corpora.synthetic_pairs(pieces, number=number, length=length or LENGTH, spread=spread)
     data = corpora.bitext(pairs, tokenizers.learn("word", corpora.both_sides(pairs), pieces))
     torch.manual_seed(0)
-    model = bench_training.transformer(options.preset)
+    model = _training.transformer(options.preset)
     sides = [
-        bench_training.Side(str(pace), pace, bench_training.attent_update(model, pieces, pace, data, tokens))
-        for pace in paces
+        _training.Side(str(pace), pace, _training.attent_update(model, pieces, pace, data, tokens)) for pace in paces
     ]
-    results = bench_training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), options.rounds, options.updates)
+    results = _training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), options.rounds, options.updates)
     return {name: 1e6 / max(rates) for name, rates in results.items()}
 
 
@@ -141,7 +140,7 @@ def main() -> None:
     options = parser.parse_args()
     limit_heap_fragmentation()
     threads = torch.get_num_threads()
-    paces = [ComputeConfig(precision, number) for number in options.threads for precision in bench_training.PRECISIONS]
+    paces = [ComputeConfig(precision, number) for number in options.threads for precision in _training.PRECISIONS]
     points = series(options, paces)
     # the page reports the process' own number of threads
     torch.set_num_threads(threads)

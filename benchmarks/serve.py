@@ -46,9 +46,8 @@ from _serving import (
 )
 from _sides import show
 
+from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
 from attent.errors import AttentError
-from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.formats.exporting import load as load_export
 from attent.tasks.translation.translator import load
 

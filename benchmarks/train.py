@@ -2,7 +2,7 @@
 
 Source and target tokens a second on the same batches, sides alternating.
 
-    benchmarks/train.py DIR [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N]
+    benchmarks/train.py [DATA] [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N]
         [--updates N]
 
 The PyTorch peer of a Transformer is `nn.Transformer` of the same size in the loop of tutorials, with length buckets
@@ -10,8 +10,8 @@ added: in float32, under bfloat16 autocast, and also compiled. The PyTorch peer 
 of configs/multi30k-bahdanau.toml, is a bidirectional `nn.GRU` over the source, with packed sequences or without, and a
 loop of `nn.GRUCell`, with the keys projected once a sentence and the output layer applied to all steps at once. Other
 projects take part where scripts/peers has made their environments: each trains a model of the same size on the same
-pieces by its own loop, in float32, in a new process each round. The data is Multi30k from DIR, with one vocabulary of
-BPE pieces.
+pieces by its own loop, in float32, in a new process each round. DATA is Multi30k's folder or pairs in a .tsv or
+.jsonl, with one vocabulary of BPE pieces; without it sentences are synthetic.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import _corpora as corpora
+import _training
 import torch
 from _peers import TRAINED, Peers, write
 from _sides import show
 
-from attent.experiments import bench_training, corpora
 from attent.models.settings import TRANSFORMER_PRESETS
 
 # Updates of another project to warm up, which do not count.
@@ -44,7 +45,7 @@ def rate(peers: Peers, name: str, folder: Path, options: argparse.Namespace) -> 
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where Multi30k is")
+    parser.add_argument("data", type=Path, nargs="?", help="Multi30k's folder, or a file of pairs")
     parser.add_argument("--model", default="transformer", choices=("transformer", "rnn"))
     parser.add_argument("--preset", default="tiny", choices=TRANSFORMER_PRESETS, help="of a transformer")
     parser.add_argument("--attention", default="bahdanau", choices=("bahdanau", "luong", "none"), help="of our rnn")
@@ -56,15 +57,13 @@ def main() -> None:
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes minutes")
     options = parser.parse_args()
     model = (
-        bench_training.transformer(options.preset)
-        if options.model == "transformer"
-        else bench_training.rnn(options.attention)
+        _training.transformer(options.preset) if options.model == "transformer" else _training.rnn(options.attention)
     )
-    pairs, tokenizer, name = corpora.load_pairs(options.folder, options.pieces)
+    pairs, tokenizer, name = corpora.load_pairs(options.data, options.pieces)
     data, peers = corpora.bitext(pairs, tokenizer), Peers(TRAINED[options.model])
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), data, model, options.pieces, options.tokens, WARM + options.updates + 1)
-        report = bench_training.compare(
+        report = _training.compare(
             model,
             data,
             options.pieces,

@@ -26,9 +26,9 @@ import torch
 from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
+from attent.benchmark.report import Column, ResultTable
+from attent.benchmark.speed import BATCH_SIZES, measure_translation
 from attent.errors import AttentError
-from attent.experiments.bench_translation import BATCH_SIZES, compare
-from attent.experiments.report import Column, ResultTable
 from attent.formats import comparison
 from attent.formats.comparison import SEARCHES
 from attent.formats.exporting import export
@@ -110,11 +110,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     texts = list(islice((line for line in read_lines(options.file) if line), options.lines))
-    report = compare(
+    report = measure_translation(
         options.run,
+        load(options.run, dtype=options.dtype),
         texts,
         rounds=options.rounds,
-        dtype=options.dtype,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     tables, notes = generated(options.run, texts, options.threads, options.rounds)

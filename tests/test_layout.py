@@ -28,7 +28,7 @@ formats
 documents
 web_files
 server · explorer · nonparametric
-experiments · cli · __main__
+benchmark · comparison · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """

@@ -318,5 +318,5 @@ def test_attend_and_watch_need_torch_and_numpy_alone() -> None:
 
 
 def test_libraries_of_single_uses_are_imported_where_they_are_used() -> None:
-    modules = "attent.tasks.loading, attent.tasks.recipe, attent.cli.evaluation, attent.experiments.report"
+    modules = "attent.tasks.loading, attent.tasks.recipe, attent.cli.evaluation, attent.benchmark.report"
     python(f"import sys, {modules}; assert not {{'babel', 'sacrebleu', 'sentencepiece'}} & set(sys.modules)")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attent.experiments.figures import COLORS
+from attent.comparison.results import COLORS
 from attent.views.picture import drawable, fonts
 
 BLUE, RED, GREEN = COLORS[:3]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attent.comparison.length import compare
+from attent.comparison.trainings import Options
 from attent.errors import DataError
-from attent.experiments.compare_length import compare
-from attent.experiments.trainings import Options
 from gallery.drawing import COLORS, plain, sheet
 from gallery.plates import Plate, Words
 

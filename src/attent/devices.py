@@ -6,8 +6,11 @@ The functions import PyTorch themselves, so that commands can list the names wit
 from __future__ import annotations
 
 import os
+import platform
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attent.errors import DeviceError, UnknownNameError
@@ -23,6 +26,15 @@ def core_count() -> int:
     """Return the number of the processor's cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if sys.platform == "linux" else ():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    return platform.processor() or platform.machine()
 
 
 @contextmanager

@@ -289,7 +289,9 @@ def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, mon
         assert vectors is None or f".{model.width}d." in vectors.source
 
 
-@pytest.mark.parametrize("arguments", [["trian"], ["walk", "--scores", "dot"], ["bench", "speed"], ["walk", "--score"]])
+@pytest.mark.parametrize(
+    "arguments", [["trian"], ["walk", "--scores", "dot"], ["compare", "speed"], ["walk", "--score"]]
+)
 def test_what_is_none_of_ours_is_found(arguments: list[str]) -> None:
     with pytest.raises(Exception, match=r"."):
         known(arguments)

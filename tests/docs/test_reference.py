@@ -63,7 +63,7 @@ def unlisted(page: dict[str, str]) -> list[tuple[str, str]]:
 def test_every_command_and_option_is_there(hook: dict[str, Any]) -> None:
     page = sections(hook["commands"]())
     assert not unlisted(page)
-    assert "attent-bench-attention" in page
+    assert "attent-compare-scores" in page
     page["attent-translate"] = page["attent-translate"].replace("--beam", "--bean")
     assert unlisted(page) == [("attent-translate", "--beam")]
 

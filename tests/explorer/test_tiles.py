@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from _machine import memory_growth
 from torch import Tensor
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
-from attent.experiments.machine import memory_growth
 from attent.explorer import tiles as tiles_file
 from attent.explorer.lru_cache import LRUCache
 from attent.explorer.pooling import block_count

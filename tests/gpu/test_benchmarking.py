@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import _corpora as corpora
+import _training
 import pytest
 import torch
+from attention import Case, Sides
+from attention import compare as compare_attention
 
+from attent.benchmark.calibration import time_in_turn
 from attent.devices import synchronize
-from attent.experiments import bench_training, corpora
-from attent.experiments.bench_attention import Case, Sides
-from attent.experiments.bench_attention import compare as compare_attention
-from attent.experiments.timing import time_in_turn
 from attent.text.tokenizers import learn
 
 PIECES, TOKENS = 40, 64
@@ -18,7 +19,7 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8
 
 @pytest.mark.parametrize("score", ["scaled_dot", "general"])
 def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.experiments.bench_attention.total_memory", lambda *_: 1000.0)
+    monkeypatch.setattr("attention.total_memory", lambda *_: 1000.0)
     case = Case(score, (1, 2, 5, 4), device=gpu)
     assert Sides(case).backward("attent")()[0].device == gpu
     report = compare_attention([case], rounds=1, seconds=0, memory=False)
@@ -29,12 +30,12 @@ def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch:
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_training_is_measured_there(gpu: torch.device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # packed sequences hold numbers of the CPU's, which a pretended GPU has none of
-    monkeypatch.delitem(bench_training.PLAIN["rnn"], "nn.GRU (packed) and nn.GRUCell")
+    monkeypatch.delitem(_training.PLAIN["rnn"], "nn.GRU (packed) and nn.GRUCell")
     pairs = corpora.synthetic_pairs(PIECES, number=60, length=5)
     data = corpora.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
-    small = bench_training.transformer().model_copy(update=SMALL)
-    settings = small if kind == "transformer" else bench_training.RnnSettings(embedding_width=6, width=8)
-    report = bench_training.compare(
+    small = _training.transformer().model_copy(update=SMALL)
+    settings = small if kind == "transformer" else _training.RnnSettings(embedding_width=6, width=8)
+    report = _training.compare(
         settings, data, PIECES, "made up", tokens=TOKENS, rounds=1, updates=1, threads=(1,), device=gpu
     )
     rows = report.values()["tables"][0]["rows"]

@@ -14,7 +14,6 @@ import torch
 from attent import load
 from attent.alignment.aligner import align, tokenize_pair
 from attent.cli.app import run as command
-from attent.experiments import bench_translation
 from attent.models.encoder import EncoderModel
 from attent.models.rnn import RNN
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
@@ -164,6 +163,7 @@ def test_commands_say_the_device_first(
         ["evaluate", run],
         ["show", run, "fr | 3 mars 2026"],
         ["walk", run, "fr | 3 mars 2026"],
+        ["bench", run, pairs],
     ):
         for device in ("auto", "cuda") if words[0] in ("train", "translate") else ("auto",):
             # an untrained model's answer is no date
@@ -173,5 +173,3 @@ def test_commands_say_the_device_first(
             assert not [line for line in said if line.startswith("attent:")], words
             words = ["train", "--resume", run, "--updates", "4"] if words[0] == "train" else words
     assert load(run, "auto").device.type == "cuda"
-    own: Any = bench_translation.load_engines(Path(run), gpu)[0]["attent"]
-    assert own.device.type == "cuda"

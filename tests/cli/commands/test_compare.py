@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from attent.experiments import compare_parts
-from attent.experiments.report import ModelComparison, Report
-from attent.experiments.trainings import Options
+from attent.benchmark.report import Report
+from attent.comparison import parts
+from attent.comparison.results import ModelComparison
+from attent.comparison.trainings import Options
 
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}
 
@@ -19,7 +20,7 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
         (("scores", "--scores", ""), "attent: names of what to compare are joined by commas, got ''"),
         (("scores", "--scores", "local"), "attent: unknown score 'local'"),
         (("length", "--out", tmp_path), f"attent: {tmp_path} holds something else than a comparison"),
-        (("why", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
+        (("scores", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
         (("how",), "attent: No such command 'how'"),
     ):
         done = attent("compare", *arguments)
@@ -30,13 +31,9 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
     for arguments, line in (
         (("normalizers", "--normalizers", "soft"), "attent: unknown normalizer 'soft'; did you mean 'softmax'?"),
         (("scores", "--scores", "no_such_module:Part"), "attent: score 'no_such_module:Part' cannot be imported"),
-        (("scores", "--data", tmp_path), "attent: --data is the folder of --train"),
+        (("scores", "--valid", tmp_path / "file"), "attent: --valid goes with --train"),
         (("scores", "--train", "-"), "attent: standard input can be read once"),
         (("scores", "--train", tmp_path / "no.tsv"), f"attent: {tmp_path}/no.tsv cannot be read"),
-        (
-            ("scores", "--train-source", tmp_path / "file"),
-            "attent: text: train takes one file of pairs (train), or two",
-        ),
     ):
         done = attent("compare", *arguments, "--out", tmp_path / "new")
         assert (done.code, len(done.err)) == (2, 1)
@@ -74,22 +71,20 @@ def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_fo
         assert refused.err[0].startswith(line)
 
 
-def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Options] = []
+def test_the_table_is_printed_and_kept(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Options, str]] = []
 
-    def compare(options: Options, *, say) -> ModelComparison:
-        asked.append(options)
+    def compare(options: Options, slot: str, *, say) -> ModelComparison:
+        asked.append((options, slot))
         return ModelComparison("scores", Report("Scores", MACHINE, []), [])
 
-    monkeypatch.setattr(compare_parts, "compare", compare)
-    out, copy = tmp_path / "out", tmp_path / "copy"
-    done = attent("compare", "scores", "--scores", "dot, local-m", "--minutes", "0.5", "--out", out, "--copy", copy)
+    monkeypatch.setattr(parts, "compare", compare)
+    out = tmp_path / "out"
+    done = attent("compare", "scores", "--scores", "dot, local-m", "--minutes", "0.5", "--out", out)
     assert done.code == 0
-    assert asked == [Options(out, minutes=0.5, scores=["dot", "local-m"])]
+    assert asked == [(Options(out, minutes=0.5, parts=["dot", "local-m"]), "scores")]
     assert done.out[0] == "## Scores"
-    command = f"`attent compare scores --scores 'dot, local-m' --minutes 0.5 --out {out} --copy {copy}`"
+    command = f"`attent compare scores --scores 'dot, local-m' --minutes 0.5 --out {out}`"
     assert command in done.out
-    assert command in (copy / "scores.md").read_text(encoding="utf-8").splitlines()
-    assert (
-        {path.name for path in out.iterdir()} == {path.name for path in copy.iterdir()} == {"scores.md", "scores.json"}
-    )
+    assert command in (out / "scores.md").read_text(encoding="utf-8").splitlines()
+    assert {path.name for path in out.iterdir()} == {"scores.md", "scores.json"}

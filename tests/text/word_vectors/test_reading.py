@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _machine import memory_growth, run_in_process
 
 from attent.errors import DataError
-from attent.experiments.machine import memory_growth, run_in_process
 from attent.text import readers
 from attent.text.report import VectorsReport
 from attent.text.word_vectors import WordVectors, formats, read, reading, write

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,10 @@ from attent.cli.options import (
     search_settings,
 )
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
-    from attent.experiments.report import ModelComparison
+    from attent.comparison.results import ModelComparison
 
 compare = typer.Typer(help="Train models beside each other, and draw what comes of it.", rich_markup_mode=None)
 
@@ -41,15 +41,8 @@ Seeds = Annotated[
     int | None, typer.Option(min=1, help="How often each model is trained, with the seeds 1, 2 and so on.")
 ]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME…", help="Only these models.")]
-# Pairs of one's own, as `attent train` names them.
-Train = Annotated[str | None, typer.Option(help="Instead of dates, pairs of your own: a .tsv or .jsonl, also .gz.")]
-TrainSource = Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")]
-TrainTarget = Annotated[str | None, typer.Option(help="Their targets, line for line.")]
-Valid = Annotated[str | None, typer.Option(help="Pairs to judge on; split off unless given.")]
-ValidSource = Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")]
-ValidTarget = Annotated[str | None, typer.Option(help="Their targets, line for line.")]
-Data = Annotated[Path | None, typer.Option(help="The folder in which these files lie.")]
-Copy = Annotated[Path | None, typer.Option("--copy", help="Put table, figures and JSON into another folder too.")]
+Train = Annotated[Path | None, typer.Option(help="Instead of dates, pairs of your own: a .tsv or .jsonl, also .gz.")]
+Valid = Annotated[Path | None, typer.Option(help="Pairs to judge on; split off unless given.")]
 
 
 @compare.callback()
@@ -73,7 +66,6 @@ def length(
     updates: Updates = None,
     seeds: Seeds = None,
     models: Models = None,
-    copy: Copy = None,
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
@@ -81,20 +73,9 @@ def length(
     and tested so. Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2
     seeds.
     """
-    from attent.experiments.compare_length import compare
+    from attent.comparison.length import compare
 
-    _run(
-        context,
-        compare,
-        "length",
-        copy,
-        out=out,
-        data=data,
-        minutes=minutes,
-        updates=updates,
-        seeds=seeds,
-        models=_names(models),
-    )
+    _train(context, compare, out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
 
 
 @compare.command()
@@ -113,24 +94,15 @@ def scores(
         ),
     ] = None,
     train: Train = None,
-    train_source: TrainSource = None,
-    train_target: TrainTarget = None,
     valid: Valid = None,
-    valid_source: ValidSource = None,
-    valid_target: ValidTarget = None,
-    data: Data = None,
-    copy: Copy = None,
 ) -> None:
     """Every score, in an RNN with Luong's attention and in a Transformer, on dates.
 
     The RNN also has local-m and local-p. With --train on pairs of your own, judged on their validation. Models: rnn,
     transformer. At most 3 minutes a training, 1 seed.
     """
-    from attent.experiments.compare_parts import compare
-
-    text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
-    options = {"models": _names(models), "scores": _names(scores), "text": text}
-    _run(context, compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+    limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
+    _compare_parts(context, out, train, valid, models=_names(models), parts=_names(scores), **limits)
 
 
 @compare.command()
@@ -145,35 +117,15 @@ def normalizers(
         str | None, typer.Option(metavar="NAME,NAME…", help="Only these normalizers; module:Class is one's own.")
     ] = None,
     train: Train = None,
-    train_source: TrainSource = None,
-    train_target: TrainTarget = None,
     valid: Valid = None,
-    valid_source: ValidSource = None,
-    valid_target: ValidTarget = None,
-    data: Data = None,
-    copy: Copy = None,
 ) -> None:
     """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, on dates.
 
     Each is in an RNN with Luong's attention and in a Transformer. With --train on pairs of your own, judged on their
     validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
     """
-    from attent.experiments.compare_parts import compare
-
-    text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
-    options = {"models": _names(models), "normalizers": _names(normalizers), "text": text}
-    normalizers_compared = partial(compare, slot="normalizers")
-    _run(
-        context,
-        normalizers_compared,
-        "normalizers",
-        copy,
-        out=out,
-        minutes=minutes,
-        updates=updates,
-        seeds=seeds,
-        **options,
-    )
+    limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
+    _compare_parts(context, out, train, valid, models=_names(models), parts=_names(normalizers), **limits)
 
 
 @compare.command()
@@ -191,88 +143,67 @@ def runs(
     length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
     length_form: LengthForm = None,
     out: Out = None,
-    copy: Copy = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
     settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
-    from attent.experiments.compare_runs import compare
+    from attent.comparison.runs import compare
     from attent.runs.config import read_config
     from attent.tasks.translation.metrics import bleu_tokenizer
 
     language = known_language(target_language) or read_config(runs[0]).target_language
-    tokenize = tokenize or bleu_tokenizer(language)
-    folder = Path(f"{RUNS}runs") if out is None else out
     options: dict[str, Any] = {
         "settings": settings,
-        "tokenize": tokenize,
+        "tokenize": tokenize or bleu_tokenizer(language),
         "lowercase": lowercase,
         "device": device_of(device),
+        "trust_code": trust_code,
     }
-    _write(context, compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
+    folder = _folder(context, out)
+    _write(context, compare(runs, source, target, folder, **options, say=say), folder)
 
 
-@compare.command()
-def why(
-    context: typer.Context,
-    out: Out = None,
-    minutes: Minutes = None,
-    updates: Updates = None,
-    seeds: Seeds = None,
-    copy: Copy = None,
+def _compare_parts(
+    context: typer.Context, out: Path | None, train: Path | None, valid: Path | None, **options: Any
 ) -> None:
-    """Gradients by distance, the time of a step by length, dot and scaled dot by width, and heads.
+    from attent.comparison.parts import compare
+    from attent.text.readers import STANDARD_INPUT
 
-    The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, 1 seed.
-    """
-    from attent.experiments.compare_why import compare
+    files = {key: str(file) for key, file in (("train", train), ("valid", valid)) if file is not None}
+    refuse(
+        (valid is not None and train is None, "--valid goes with --train"),
+        (
+            STANDARD_INPUT in files.values(),
+            "standard input can be read once, and a comparison reads the pairs for each training: put them into a file",
+        ),
+    )
+    _train(context, partial(compare, slot=str(context.info_name)), out, text=files or None, **options)
 
-    _run(context, compare, "why", copy, out=out, minutes=minutes, updates=updates, seeds=seeds)
 
-
-def _run(
-    context: typer.Context,
-    experiment: Callable[..., ModelComparison],
-    name: str,
-    copy: Path | None,
-    *,
-    out: Path | None,
-    **options: Any,
+def _train(
+    context: typer.Context, experiment: Callable[..., ModelComparison], out: Path | None, **options: Any
 ) -> None:
-    from attent.experiments.trainings import Options
+    from attent.comparison.trainings import Options
 
     if options["minutes"] == 0:
         raise ArgumentError("--minutes must be > 0, got 0")
-    folder = Path(f"{RUNS}{name}") if out is None else out
-    _write(context, experiment(Options(folder, **options), say=say), folder, copy)
+    folder = _folder(context, out)
+    _write(context, experiment(Options(folder, **options), say=say), folder)
 
 
-def _write(context: typer.Context, comparison: ModelComparison, folder: Path, copy: Path | None) -> None:
+def _folder(context: typer.Context, out: Path | None) -> Path:
+    return Path(f"{RUNS}{context.info_name}") if out is None else out
+
+
+def _write(context: typer.Context, comparison: ModelComparison, folder: Path) -> None:
     # the words that attent was called with
     comparison = replace(comparison, report=replace(comparison.report, command=shlex.join(["attent", *context.obj])))
-    files = comparison.write(folder) + ([] if copy is None else comparison.write(copy))
+    files = comparison.write(folder)
     print("\n".join(comparison.report.lines()).lstrip())
     say(f"written: {', '.join(map(str, files))}")
     if not any(path.suffix == ".png" for path in files):
         say("no pictures: they need matplotlib, pip install 'attent[plot]'")
-
-
-def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] | None:
-    """Return the files of pairs by their key in [text], in a folder if one is given; None if there are none."""
-    from attent.cli.settings import resolve_files
-    from attent.text.readers import STANDARD_INPUT
-    from attent.text.settings import FILES
-
-    # replay, the last of them, is for runs that are adapted
-    named = {key: file for key, file in zip(FILES[:-1], files, strict=True) if file is not None}
-    if folder is not None and not named:
-        raise ArgumentError("--data is the folder of --train, or of --train-source and --train-target")
-    if STANDARD_INPUT in named.values():
-        raise ArgumentError(
-            "standard input can be read once, and a comparison reads the pairs for each training: put them into a file"
-        )
-    return (named if folder is None else resolve_files(named, folder)) or None
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -117,8 +117,7 @@ def _report_machine(findings: Findings) -> None:
     import torch
 
     from attent.attention.backends.heuristics import calibration_file, current_row
-    from attent.devices import core_count, described, devices
-    from attent.experiments.machine import processor
+    from attent.devices import core_count, described, devices, processor
     from attent.ops.eligibility import library_problem, processor_class
 
     findings.add("devices", ", ".join(described(torch.device(name)) for name in devices()))

@@ -1,0 +1,360 @@
+"""Why attention is as it is: gradients by distance, the time of a step by length, dot and scaled dot by width, heads.
+
+    benchmarks/why.py [--out runs/compare-why] [--minutes M] [--updates N] [--seeds 1]
+
+The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, resumed
+where they were interrupted, as those of `attent compare`. Tables go to standard output; OUT holds them too, with
+figures and JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _sides import milliseconds, show
+from torch import Tensor, nn
+
+from attent.attention import attend
+from attent.attention.capture.watch import watch
+from attent.attention.multihead import MultiHeadAttention
+from attent.benchmark.report import Column, Report, ResultTable, machine_info, three_digits
+from attent.comparison import trainings
+from attent.comparison.length import JUDGING_DATES
+from attent.comparison.parts import judge
+from attent.comparison.results import Figure, ModelComparison, Point, Series
+from attent.comparison.trainings import Options, Say, TrainingPlan
+from attent.models.build import build
+from attent.models.settings import ModelSettings
+from attent.tasks.dates.corpus import HELD_OUT_DATES
+from attent.tasks.settings import RunSettings
+from attent.text.batches import Sequences
+from attent.text.text import Pair
+from attent.text.tokenizer import CharTokenizer
+from attent.training.progress import Progress
+
+SEEDS = 1
+SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (16, 32, 64, 128, 256), 600, 2.0
+HEADS, UPDATES_OF_HEADS, MINUTES_OF_HEADS = (1, 2, 4, 8), 1500, 2.0
+# Sentences whose entropies are measured; minutes of the measurements.
+SENTENCES, MEASURING = 64, 2.0
+# Rows of the table of gradients.
+DISTANCES = (0, 1, 2, 5, 10, 20, 50, 100)
+
+# Of layers whose gradients are measured.
+WIDTH, LENGTH, SEQUENCES = 64, 128, 64
+# The least norm that is drawn.
+MIN_NORM = 1e-20
+
+# Models whose steps are timed, at these lengths.
+TIMED_MODELS, LENGTHS = ("bahdanau", "transformer"), (16, 32, 64, 128, 256, 512)
+# Target tokens of a batch, however long its sequences are.
+TOKENS, VOCABULARY = 2048, 64
+
+# Of the random scores whose entropy is measured.
+KEYS, QUERIES = 32, 256
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
+    """Measure gradients and times, and train Transformers of several widths and numbers of heads on dates.
+
+    Raises:
+        ArgumentError: the folder of the comparison is another's.
+    """
+    seeds = options.seed_range(SEEDS)
+    trainings.claim(options.out, "why")
+    width_plans = {
+        (score, width): [_width_plan(score, width, seed, options) for seed in seeds]
+        for score in SCORES
+        for width in WIDTHS
+    }
+    head_plans = {heads: [_head_plan(heads, seed, options) for seed in seeds] for heads in HEADS}
+    plans = [plan for by_seed in (*width_plans.values(), *head_plans.values()) for plan in by_seed]
+    trainings.train(plans, options.out, judging=MEASURING + JUDGING_DATES * len(plans), say=say, progress=progress)
+    say("measuring gradients by distance")
+    gradients = gradient_figure()
+    say("measuring the time of a step by length")
+    times = time_figure()
+    width_table, widths = _compare_widths(width_plans, options)
+    head_table, heads = _compare_heads(head_plans, options, say)
+    lengths = [float(point.x) for point in times.series[0].points]
+    tables = [
+        _points_table("Gradient of the last output by distance", "distance, steps", gradients, DISTANCES),
+        _points_table("Milliseconds of a step of training", "length, tokens", times, lengths, three_digits),
+        width_table,
+        head_table,
+    ]
+    notes = [
+        f"Seeds {', '.join(map(str, seeds))}. Gradients and entropies are those of layers before any training; "
+        f"{math.log(KEYS):.2f} nats is the entropy of a query that looks at {KEYS} keys alike."
+    ]
+    return ModelComparison("why", Report("Why", machine_info(), tables, notes), [gradients, times, widths, heads])
+
+
+def _width_plan(score: str, width: int, seed: int, options: Options) -> TrainingPlan:
+    model = {**trainings.TRANSFORMER, "score": score, "width": width, "feed_forward": 2 * width, "heads": 1}
+    limits = {"updates": UPDATES_OF_WIDTHS, "minutes": MINUTES_OF_WIDTHS}
+    return trainings.plan_on_dates(f"widths/{score}-{width}-{seed}", model, seed, options, **limits)
+
+
+def _head_plan(heads: int, seed: int, options: Options) -> TrainingPlan:
+    model = {**trainings.TRANSFORMER, "heads": heads}
+    return trainings.plan_on_dates(
+        f"heads/{heads}-{seed}", model, seed, options, updates=UPDATES_OF_HEADS, minutes=MINUTES_OF_HEADS
+    )
+
+
+def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: Options) -> tuple[ResultTable, Figure]:
+    """Return loss and entropy by score and width."""
+    rows: list[dict[str, Any]] = []
+    points: dict[str, list[Point]] = {score: [] for score in SCORES}
+    for (score, width), by_seed in plans.items():
+        outcomes = [trainings.outcome(plan, options.out) for plan in by_seed]
+        losses, settings = [outcome.loss for outcome in outcomes], by_seed[0].settings
+        row = {
+            "score": score,
+            "width": width,
+            "loss": float(np.mean(losses)),
+            "losses": losses,
+            "updates": float(np.mean([outcome.updates for outcome in outcomes])),
+            "entropy_random": random_entropy(score, width),
+            "gradient_random": random_gradient(score, width),
+            "entropy_model": model_entropy(
+                settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES]
+            ),
+        }
+        rows.append(row)
+        points[score].append(Point(float(width), row["loss"], by_seed=tuple(losses)))
+    columns = [
+        Column("score", "score"),
+        Column("width", "Dk", "d"),
+        Column("entropy_random", f"entropy, random queries and {KEYS} keys, nats", ".2f"),
+        Column("gradient_random", f"gradient of a random query over {KEYS} keys, median norm", ".3f"),
+        Column("entropy_model", "entropy, first layer before training, nats", ".2f"),
+        Column("loss", "loss after training, nats/token", ".4f"),
+        Column("updates", "updates", ",.0f"),
+    ]
+    title = "Loss on dates after the same training, one head as wide as the model"
+    series = [Series(score, points[score]) for score in SCORES]
+    figure = Figure("why-widths", title, "width Dk", "validation loss, nats per token", series, log_x=True, log_y=True)
+    return ResultTable("Dot and scaled dot product by width", columns, rows), figure
+
+
+def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: Say) -> tuple[ResultTable, Figure]:
+    """Return exact match by the number of heads."""
+    rows: list[dict[str, Any]] = []
+    points: list[Point] = []
+    for heads, by_seed in plans.items():
+        pairs = trainings.dates_corpus(by_seed[0].settings.dates).held_out[HELD_OUT_DATES]
+        score = judge(by_seed, pairs, HELD_OUT_DATES, options, say)
+        points.append(Point(str(heads), *score))
+        outcomes = [trainings.outcome(plan, options.out) for plan in by_seed]
+        row = {
+            "heads": str(heads),
+            "score": str(score),
+            "values": score._asdict(),
+            "parameters": outcomes[0].parameters,
+        }
+        rows.append(
+            row
+            | {
+                key: float(np.mean([getattr(o, key) for o in outcomes]))
+                for key in ("updates", "loss", "tokens_per_second")
+            }
+        )
+    columns = [
+        Column("heads", "heads"),
+        Column("score", "exact match on held-out dates [95 %]"),
+        Column("loss", "loss, nats/token", ".4f"),
+        Column("parameters", "parameters", ",.0f"),
+        Column("updates", "updates", ",.0f"),
+        Column("tokens_per_second", "tokens/s", ",.0f"),
+    ]
+    title = f"Heads of a Transformer of width {trainings.TRANSFORMER['width']} on dates"
+    return ResultTable(title, columns, rows), Figure(
+        "why-heads", title, "heads", "exact match, per cent", [Series("", points)], kind="dots"
+    )
+
+
+def _points_table(
+    title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
+) -> ResultTable:
+    """Return a table of a figure's points at these values of x, a column for each line.
+
+    Empty cells behind a line's end.
+    """
+    rows = [
+        {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x}
+        for x in x_values
+    ]
+    return ResultTable(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
+
+
+def layers(width: int = WIDTH) -> dict[str, Layer]:
+    """Return untrained layers (B, T, width) → (B, T, width) in float64.
+
+    Three recurrent ones of PyTorch, and causal attention. And an LSTM whose forget gates begin with a bias of 1 (Gers,
+    Schmidhuber and Cummins 2000, "Learning to Forget").
+    """
+    recurrent: dict[str, nn.RNNBase] = {
+        "tanh RNN": nn.RNN(width, width, batch_first=True),
+        "GRU": nn.GRU(width, width, batch_first=True),
+        "LSTM": nn.LSTM(width, width, batch_first=True),
+        "LSTM, forget bias 1": nn.LSTM(width, width, batch_first=True),
+    }
+    with torch.no_grad():
+        # in the order input, forget, cell, output, in two biases that are added
+        for name, value in (("bias_ih_l0", 1.0), ("bias_hh_l0", 0.0)):
+            recurrent["LSTM, forget bias 1"].get_parameter(name)[width : 2 * width] = value
+    attention = MultiHeadAttention(width, 1).double()
+    by_name: dict[str, Layer] = {
+        name: lambda inputs, rnn=rnn: rnn.double()(inputs)[0] for name, rnn in recurrent.items()
+    }
+    return by_name | {"attention, causal": lambda inputs: attention(inputs, mask="causal")}
+
+
+def gradient_norms(layer: Layer, *, width: int = WIDTH, length: int = LENGTH, sequences: int = SEQUENCES) -> Tensor:
+    """Return ‖∂(u·y_T)/∂x_{T−d}‖ by distance d, (length,).
+
+    It is the mean over random inputs x and random directions u of length 1. Bengio, Simard and Frasconi 1994, "Learning
+    Long-Term Dependencies with Gradient Descent is Difficult", whose point it is; Pascanu, Mikolov and Bengio 2013, §2
+    (arXiv:1211.5063).
+    """
+    inputs = torch.randn(sequences, length, width, dtype=torch.float64, requires_grad=True)
+    direction = nn.functional.normalize(torch.randn(sequences, width, dtype=torch.float64), dim=-1)
+    (gradient,) = torch.autograd.grad((layer(inputs)[:, -1] * direction).sum(), inputs)
+    return gradient.norm(dim=-1).mean(0).flip(0)
+
+
+def gradient_figure(seed: int = 0) -> Figure:
+    """Measure how much of the last output's gradient reaches earlier inputs, through every kind of layer."""
+    torch.manual_seed(seed)
+    series: list[Series] = []
+    for name, layer in layers().items():
+        norms = gradient_norms(layer).tolist()
+        series.append(
+            Series(name, [Point(float(distance), norm) for distance, norm in enumerate(norms) if norm > MIN_NORM])
+        )
+    return Figure(
+        "why-gradients",
+        f"Gradient of the last output of one untrained layer, width {WIDTH}, {SEQUENCES} random sequences",
+        "distance of the input, steps",
+        "norm of the gradient",
+        series,
+        log_y=True,
+    )
+
+
+def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], object]:
+    """Return a step of training of a model by its name.
+
+    Forward, loss and backward, on a batch of that many target tokens.
+    """
+    table = {"model": trainings.model_settings(name), "training": {"updates": 1, "batch_pairs": 1}}
+    model = build(RunSettings.model_validate(table).model, VOCABULARY, VOCABULARY).train()
+    rows = max(tokens // length, 1)
+    source, target = (torch.randint(4, VOCABULARY, (rows, length)) for _ in range(2))
+    lengths = torch.full((rows,), length)
+
+    def work() -> None:
+        logits = model.output(model.decode(model.encode(source, lengths), target))
+        nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten()).backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+
+    return work
+
+
+def time_figure(
+    lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: float = 2.0, tokens: int = TOKENS
+) -> Figure:
+    """Measure the milliseconds of a training step at each length, a recurrent model and a Transformer in turn."""
+    points: dict[str, list[Point]] = {name: [] for name in TIMED_MODELS}
+    for length in lengths:
+        times = milliseconds(
+            {name: training_step(name, length, tokens) for name in TIMED_MODELS}, rounds=rounds, seconds=seconds
+        )
+        for name, line in points.items():
+            line.append(Point(float(length), times[name]))
+    series = [Series(trainings.TITLES[name], line) for name, line in points.items()]
+    return Figure(
+        "why-speed",
+        f"A step of training, {tokens:,} tokens a batch on either side",
+        "length of source and target, tokens",
+        "milliseconds",
+        series,
+        log_x=True,
+        log_y=True,
+    )
+
+
+def random_entropy(score: str, width: int, seed: int = 0) -> float:
+    """Return the mean entropy in nats of a query over KEYS keys, at most log KEYS.
+
+    All are of independent features of variance 1. Then q·k has variance Dk (Vaswani et al. 2017, §3.2.1, footnote 4,
+    arXiv:1706.03762).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    query, key = (torch.randn(1, count, width, generator=generator) for count in (QUERIES, KEYS))
+    return float(attend(query, key, key, score=score, return_map=True)[1].entropy().mean())
+
+
+def random_gradient(score: str, width: int, seed: int = 0) -> float:
+    """Return the median of ‖∂(u·z)/∂q‖ over random queries q with KEYS keys and values.
+
+    z are their answers, u directions of length 1. A softmax that is saturated passes no gradient back (Vaswani et al.
+    2017, §3.2.1, arXiv:1706.03762).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    query, direction = (torch.randn(1, QUERIES, width, generator=generator) for _ in range(2))
+    key, value = (torch.randn(1, KEYS, width, generator=generator) for _ in range(2))
+    answer = attend(query.requires_grad_(), key, value, score=score)
+    (gradient,) = torch.autograd.grad((answer * nn.functional.normalize(direction, dim=-1)).sum(), query)
+    return float(gradient.norm(dim=-1).median())
+
+
+def model_entropy(settings: ModelSettings, pairs: Sequence[Pair], seed: int = 1) -> float:
+    """Return the mean entropy in nats of an untrained Transformer's first layer over the sources.
+
+    Each token of a source is a query.
+    """
+    tokenizer = CharTokenizer.learn(pair.source for pair in pairs)
+    sequences = Sequences([tokenizer.encode(pair.source) for pair in pairs])
+    source = torch.from_numpy(sequences.pad(np.arange(len(pairs))))
+    lengths = torch.from_numpy(sequences.lengths)
+    torch.manual_seed(seed)
+    model = build(settings, tokenizer.size, tokenizer.size).eval()
+    with torch.no_grad(), watch(model) as maps:
+        model.encode(source, lengths)
+    entropy = maps["encoder.layers.0.self_attention"].entropy().mean(1)  # (B, T)
+    return float(entropy[torch.arange(source.shape[1]) < lengths[:, None]].mean())
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/compare-why"))
+    parser.add_argument("--minutes", type=float, help="the most that each training takes")
+    parser.add_argument("--updates", type=int, help="of each training")
+    parser.add_argument("--seeds", type=int, help="trainings of each model")
+    options = parser.parse_args()
+    limits = Options(options.out, minutes=options.minutes, updates=options.updates, seeds=options.seeds)
+    comparison = compare(limits, say=lambda line: print(line, file=sys.stderr, flush=True))
+    command = shlex.join(["scripts/bench", "why", *sys.argv[1:]])
+    comparison = replace(comparison, report=replace(comparison.report, command=command))
+    comparison.write(options.out)
+    show(comparison.report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""A calibration: the row of the machines' table whose choices cost least here.
+
+Dense attention and PyTorch's are timed on this machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from attent.attention import attend
+from attent.attention.backends.heuristics import ROWS, MachineRow, save_calibration
+from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info, three_digits
+from attent.errors import ImplementationError
+from attent.ops.dense_attention import is_compiled
+from attent.ops.eligibility import processor_class
+
+Work = Callable[[], object]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+KEYS, HEADS, WIDTH = (128, 256, 512, 1024, 2048, 4096), 2, 64
+# The share by which costs differ from one calibration to the next.
+NOISE = 0.02
+COLUMNS = (
+    Column("keys", "keys", ",d"),
+    Column("dtype", "dtype"),
+    Column("measured", "measured"),
+    Column("dense", "dense, ms", three_digits),
+    Column("pytorch", "PyTorch, ms", three_digits),
+)
+COSTS = Column("row", "row"), Column("machine", "measured on"), Column("cost", "times the faster side", ".2f")
+
+
+class Timing(NamedTuple):
+    """Milliseconds of one side: the least and the median."""
+
+    best: float
+    median: float
+
+
+def time_in_turn(
+    sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0, wait: Callable[[], object] = lambda: None
+) -> dict[str, Timing]:
+    """Time each side, the sides in turn; fewer rounds if they take long.
+
+    Within a round each side runs four times in a row and the first does not count, so that each finds the caches and
+    the allocator as it left them itself, not as the side before it did.
+
+    Args:
+        sides: the work to time, by name; each is run once before.
+        rounds: the most rounds.
+        seconds: no new round begins after this time, except up to the third.
+        wait: returns when the device is idle.
+    """
+    durations: dict[str, list[float]] = {name: [] for name in sides}
+    for work in sides.values():
+        work()
+    start = time.perf_counter()
+    for number in range(rounds):
+        if number >= 3 and time.perf_counter() - start > seconds:
+            break
+        for name, work in sides.items():
+            work()
+            for _ in range(3):
+                wait()
+                begin = time.perf_counter()
+                work()
+                wait()
+                durations[name].append(1000 * (time.perf_counter() - begin))
+    return {name: Timing(min(times), statistics.median(times)) for name, times in durations.items()}
+
+
+def calibrate(
+    *, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None
+) -> Report:
+    """Time both sides at each length, choose the row that costs least, and write it to the user's cache folder.
+
+    Args:
+        keys: the lengths to measure.
+        seconds: for each of them; no new round begins after.
+        say: gets a line for each length.
+
+    Raises:
+        ImplementationError: dense attention was not compiled, so that there is nothing to choose.
+    """
+    if not is_compiled():
+        raise ImplementationError(
+            "there is nothing to choose: attent's library was not compiled, and PyTorch serves every call"
+        )
+    timings: list[Row] = []
+    for dtype in DTYPES:
+        for length in keys:
+            say(f"{length:,} keys in {dtype}")
+            timings += [
+                _timing(length, dtype, with_gradients=with_gradients, seconds=seconds)
+                for with_gradients in (False, True)
+            ]
+    costs = {row.name: cost(row, timings) for row in ROWS.values()}
+    best = ROWS[cheapest(costs)]
+    path = save_calibration(best, costs)
+    tables = [
+        ResultTable("", COLUMNS, timings),
+        ResultTable(
+            "The rows",
+            COSTS,
+            [{"row": row.name, "machine": row.machine, "cost": costs[row.name]} for row in ROWS.values()],
+        ),
+    ]
+    note = (
+        f"The row {best.name!r} decides from now on: {path} says so; remove that file to return to the processor's own "
+        "row."
+    )
+    return Report("Dense attention beside PyTorch's", machine_info(), tables, [note])
+
+
+def cheapest(costs: Mapping[str, float]) -> str:
+    """Return the row that costs least.
+
+    The one of this processor's class if none is cheaper by more than the noise of the timings.
+    """
+    own, best = processor_class(), min(costs, key=lambda name: costs[name])
+    return own if own in costs and costs[own] <= (1 + NOISE) * costs[best] else best
+
+
+def cost(row: MachineRow, timings: Sequence[Row]) -> float:
+    """Return the mean factor by which a row's choices are slower than the faster side; 1 if each is the faster one."""
+    factors: list[float] = []
+    for timing in timings:
+        limit = row.dense_keys(
+            DTYPES[timing["dtype"]], with_gradients=timing["measured"] == "gradients", with_table=False
+        )
+        side = "dense" if limit is None or timing["keys"] <= limit else "pytorch"
+        factors.append(timing[side] / min(timing["dense"], timing["pytorch"]))
+    return sum(factors) / len(factors)
+
+
+def _timing(length: int, dtype: str, *, with_gradients: bool, seconds: float) -> Row:
+    torch.manual_seed(0)
+    query, key, value = (
+        torch.randn(1, HEADS, length, WIDTH, dtype=DTYPES[dtype], requires_grad=with_gradients) for _ in range(3)
+    )
+
+    def dense() -> torch.Tensor:
+        return attend(query, key, value, implementation="dense")
+
+    def pytorch() -> torch.Tensor:
+        return F.scaled_dot_product_attention(query, key, value)
+
+    sides = {"dense": dense, "pytorch": pytorch}
+    if with_gradients:
+        gradient = torch.randn_like(query)
+        sides = {
+            name: lambda side=side: torch.autograd.grad(side(), (query, key, value), gradient)
+            for name, side in sides.items()
+        }
+    with torch.set_grad_enabled(with_gradients):
+        times = time_in_turn(sides, seconds=seconds)
+    measured = "gradients" if with_gradients else "forward"
+    return {
+        "keys": length,
+        "dtype": dtype,
+        "measured": measured,
+        **{name: timing.best for name, timing in times.items()},
+    }

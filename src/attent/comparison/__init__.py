@@ -1,0 +1,1 @@
+"""Models compared after the same training: by source length, by score, by normalizer; and runs that exist."""

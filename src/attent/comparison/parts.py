@@ -1,0 +1,221 @@
+"""Every score, or every normalizer, in the same two models, on dates or on pairs of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from attent import registry
+from attent.attention import choices
+from attent.attention.normalizers import NORMALIZERS
+from attent.attention.scores import SCORES
+from attent.benchmark.report import Column, Report, ResultTable, machine_info
+from attent.comparison import trainings
+from attent.comparison.confidence import BLEU, EXACT_MATCH, RESAMPLES, Estimate, Measure, estimate
+from attent.comparison.length import JUDGING_CAPTIONS, JUDGING_DATES, OUTCOME_COLUMNS, mean_outcome, seeds_title
+from attent.comparison.results import Figure, ModelComparison, Point, Series
+from attent.comparison.trainings import Options, Say, TrainingPlan
+from attent.errors import ArgumentError
+from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
+from attent.tasks.settings import RunSettings
+from attent.tasks.translation.task import MAX_TRANSLATED
+from attent.text.corpus import pair_corpus
+from attent.text.settings import TextSettings
+from attent.text.text import Pair
+from attent.training.progress import Progress
+
+UPDATES, MINUTES, SEEDS = 1200, 3.0, 1
+# Luong's attention to a window of the source, here with their score "general".
+LOCAL = {"local-m": "m", "local-p": "p"}
+ALL_SCORES = (*SCORES, *LOCAL)
+# Those that their name builds: top_k needs a k.
+ALL_NORMALIZERS = tuple(name for name in NORMALIZERS if choices.missing("normalizer", name) is None)
+TITLES = {"rnn": "RNN, Luong", "transformer": "Transformer"}
+
+
+class Slot(NamedTuple):
+    """A slot of the formula whose parts are compared.
+
+    Args:
+        kind: of its parts.
+        setting: of a model, which names the part.
+        parts: by name.
+        note: on them, for the report.
+    """
+
+    kind: str
+    setting: str
+    parts: Sequence[str]
+    note: str
+
+
+SLOTS = {
+    "scores": Slot(
+        "score",
+        "score",
+        ALL_SCORES,
+        "The RNN looks as Luong's does, from the state behind the step; local-m and local-p see 10 tokens to either "
+        "side, of their own place and of one they predict. Tokens per second are target tokens of training: additive "
+        "and general have a path of their own there.",
+    ),
+    "normalizers": Slot(
+        "normalizer",
+        "normalizer",
+        ALL_NORMALIZERS,
+        "The RNN looks as Luong's does, with the score general; the Transformer's score is scaled_dot, and all of its "
+        "attention has the normalizer. Tokens per second are target tokens of training: softmax has fused paths there.",
+    ),
+}
+
+
+class ScoreColumn(NamedTuple):
+    """A column of the table: a measure of translations on a set of pairs, which has a name."""
+
+    key: str
+    title: str
+    measure: Measure
+    set_name: str
+    pairs: Sequence[Pair]
+
+
+def compare(
+    options: Options, slot: str = "scores", *, say: Say = print, progress: Progress | None = None
+) -> ModelComparison:
+    """Train an RNN with Luong's attention and a Transformer with each part of a slot, and judge on held-out data.
+
+    That is held-out dates, or the validation of one's own pairs.
+
+    Args:
+        options: of the comparison; `text` names one's own pairs.
+        slot: "scores" or "normalizers".
+        say: gets a line for each step.
+        progress: shows each training to a person.
+
+    Raises:
+        ArgumentError: a model or a part is unknown, no model has the parts, or the folder of the comparison is
+            another's.
+        DataError: the files of pairs cannot be read.
+    """
+    parts, seeds = SLOTS[slot], options.seed_range(SEEDS)
+    models = trainings.select("model", options.models, list(TITLES))
+    names = _part_names(parts, options.parts)
+    cells = [(model, name) for model in models for name in names if model == "rnn" or name not in LOCAL]
+    if not cells:
+        raise ArgumentError(f"{' and '.join(names)} need a recurrent decoder: --models rnn")
+    plans = {(model, name): [_plan(parts, model, name, seed, options) for seed in seeds] for model, name in cells}
+    scores = _score_columns(plans[cells[0]][0].settings)
+    trainings.claim(options.out, slot, options.text)
+    all_plans = [plan for by_seed in plans.values() for plan in by_seed]
+    judging = JUDGING_CAPTIONS if options.text else JUDGING_DATES
+    trainings.train(all_plans, options.out, judging=judging * len(all_plans), say=say, progress=progress)
+    points: dict[str, list[Point]] = {}
+    rows: list[dict[str, Any]] = []
+    for (model, name), by_seed in plans.items():
+        row, point = _judge(scores, by_seed, options, say)
+        rows.append({"model": TITLES[model], parts.kind: name} | row)
+        points.setdefault(model, []).append(Point(name, *point))
+    return _report(slot, scores, rows, points, seeds, options)
+
+
+def _part_names(slot: Slot, names: Sequence[str] | None) -> list[str]:
+    """Return the names of parts to compare, one's own last; raise if one is unknown or cannot be built by its name."""
+    own = [name for name in names or () if registry.is_imported(name)]
+    for name in own:
+        choices.score_for(name, 8, 8, 1) if slot.kind == "score" else choices.normalizer(name)
+    builtin = [name for name in names or () if name not in own]
+    return ([] if own and not builtin else trainings.select(slot.kind, builtin, slot.parts)) + list(dict.fromkeys(own))
+
+
+def _plan(slot: Slot, model: str, name: str, seed: int, options: Options) -> TrainingPlan:
+    settings = trainings.model_settings("luong" if model == "rnn" else "transformer", captions=bool(options.text))
+    settings |= {"score": "general", "local": LOCAL[name]} if name in LOCAL else {slot.setting: name}
+    # no colon in the name of a folder, which some systems refuse
+    run = f"{model}/{name.replace(':', '.')}-{seed}"
+    if options.text:
+        limits = {"updates": options.updates or UPDATES, "minutes": options.minutes or MINUTES}
+        return TrainingPlan(run, trainings.settings_on_text(options.text, settings, **limits, seed=seed))
+    return trainings.plan_on_dates(run, settings, seed, options, updates=UPDATES, minutes=MINUTES)
+
+
+def _score_columns(settings: RunSettings) -> list[ScoreColumn]:
+    """Return the columns of scores, the first of which is drawn."""
+    if settings.text is not None:
+        pairs = _validation_pairs(settings.text)
+        return [
+            ScoreColumn(key, measure.name, measure, "validation", pairs)
+            for key, measure in (("bleu", BLEU), ("exact", EXACT_MATCH))
+        ]
+    held_out, sets = (
+        trainings.dates_corpus(settings.dates).held_out,
+        {"dates": HELD_OUT_DATES, "combinations": HELD_OUT_COMBINATIONS},
+    )
+    return [ScoreColumn(key, name, EXACT_MATCH, name, held_out[name]) for key, name in sets.items()]
+
+
+def _validation_pairs(settings: TextSettings) -> list[Pair]:
+    """Return the pairs that a training on these files validates on, at most 1,000, spread over all of them.
+
+    Raises:
+        DataError: a file cannot be read, or holds no pair.
+    """
+    pairs = pair_corpus(settings).validation
+    count = min(len(pairs), MAX_TRANSLATED)
+    return [pairs[number * len(pairs) // count] for number in range(count)]
+
+
+def _judge(
+    scores: Sequence[ScoreColumn], plans: Sequence[TrainingPlan], options: Options, say: Say
+) -> tuple[dict[str, Any], Estimate]:
+    """Return the row of a model with a part, and its first score."""
+    results = {score.key: judge(plans, score.pairs, score.set_name, options, say, score.measure) for score in scores}
+    row = {key: str(result) for key, result in results.items()} | {
+        f"{key}_values": result._asdict() for key, result in results.items()
+    }
+    outcomes = mean_outcome([trainings.outcome(plan, options.out) for plan in plans])
+    return row | outcomes, results[scores[0].key]
+
+
+def judge(
+    plans: Sequence[TrainingPlan],
+    pairs: Sequence[Pair],
+    name: str,
+    options: Options,
+    say: Say,
+    measure: Measure = EXACT_MATCH,
+) -> Estimate:
+    """Return the score of the trainings of several seeds on a set of pairs."""
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translations = [trainings.translate(plan, options.out, name, sources, say) for plan in plans]
+    return estimate(measure, [measure.statistics(by_seed.texts, references) for by_seed in translations])
+
+
+def _report(
+    name: str,
+    scores: Sequence[ScoreColumn],
+    rows: list[dict[str, Any]],
+    points: dict[str, list[Point]],
+    seeds: range,
+    options: Options,
+) -> ModelComparison:
+    slot, title, first = SLOTS[name], name.capitalize(), scores[0]
+    columns = [Column("model", "model"), Column(slot.kind, slot.kind)]
+    columns += [Column(score.key, f"{score.title} [95 %] (seeds)") for score in scores]
+    note = (
+        f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences. "
+        f"{slot.note}"
+    )
+    if options.text:
+        table_title = f"Judged on {len(first.pairs):,} pairs of the validation"
+        figure_title, unit = f"{title} on validation pairs", first.title
+    else:
+        table_title, figure_title, unit = (
+            "Exact match on dates, per cent",
+            f"{title} on dates never seen",
+            "exact match, per cent",
+        )
+    report = Report(title, machine_info(), [ResultTable(table_title, [*columns, *OUTCOME_COLUMNS], rows)], [note])
+    series = [Series(TITLES[model], line) for model, line in points.items()]
+    figure = Figure(
+        name, f"{figure_title}: {seeds_title(seeds)}, with 95 % intervals", slot.kind, unit, series, kind="dots"
+    )
+    return ModelComparison(name, report, [figure])

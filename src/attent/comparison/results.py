@@ -1,0 +1,226 @@
+"""The results of a comparison: tables, figures with every point they show, and their files.
+
+Pictures are drawn with matplotlib, without touching its global state.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from attent.benchmark.report import Report, finite
+from attent.errors import AttentError
+from attent.runs.durable import new_file, write_text
+from attent.views.picture import new_figure
+
+# Wong (2011), "Points of view: Color blindness", https://doi.org/10.1038/nmeth.1618
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DOTS_PER_INCH = 150
+# Letters in a line of a title.
+TITLE_WIDTH = 80
+# Markers along a line of many points.
+MARKERS_PER_LINE = 12
+# Names of at most this many letters stand upright under the axis.
+UPRIGHT_LETTERS = 4
+# Of longer names, such as paths, the end stands there: more would leave no room for the figure.
+NAME_LETTERS = 28
+# Powers of ten are ticks enough when the largest height is this many times the least.
+WIDE_RANGE = 1000
+
+
+class Point(NamedTuple):
+    """A point of a figure; with the interval, the number of sentences and the value of each seed where it has them."""
+
+    x: float | str
+    y: float
+    low: float | None = None
+    high: float | None = None
+    sentences: int | None = None
+    by_seed: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Series:
+    """The points of one model."""
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Lines over a number, or dots over names.
+
+    Args:
+        name: of its file, without ending.
+        title: above the picture.
+        x: title of the horizontal axis, with its unit.
+        y: title of the vertical axis, with its unit.
+        series: the lines.
+        log_x: whether the horizontal axis is logarithmic.
+        log_y: whether the vertical axis is logarithmic.
+        kind: "lines", or "dots" where x is a name.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    kind: Literal["lines", "dots"] = "lines"
+
+    def values(self) -> dict[str, Any]:
+        """Return the figure as plain values."""
+        series = [
+            {"name": series.name, "points": [point._asdict() for point in series.points]} for series in self.series
+        ]
+        return {**asdict(self), "series": series}
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """The results of one comparison of models.
+
+    Args:
+        name: of its files, without ending.
+        report: its tables.
+        figures: its figures.
+    """
+
+    name: str
+    report: Report
+    figures: Sequence[Figure]
+
+    def markdown(self, pictures: Sequence[str]) -> str:
+        """Return a page of the tables and of those figures whose file is among `pictures`."""
+        title, *lines = self.report.lines()[1:]
+        lines.insert(0, title.removeprefix("#"))
+        for figure in self.figures:
+            if f"{figure.name}.png" in pictures:
+                lines += ["", f"![{figure.title}]({figure.name}.png)"]
+        return "\n".join(lines) + "\n"
+
+    def values(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON; numbers that are not finite are None."""
+        return finite(
+            {"name": self.name, **self.report.values(), "figures": [figure.values() for figure in self.figures]}
+        )
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write NAME.md, NAME.json and a picture of each figure into a folder.
+
+        Returns:
+            The files. Pictures are left out if matplotlib is not installed.
+
+        Raises:
+            RunError: a file cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures: list[Path] = []
+        with suppress(AttentError):
+            pictures = [draw(figure, folder / f"{figure.name}.png") for figure in self.figures]
+        texts = {
+            f"{self.name}.md": self.markdown([picture.name for picture in pictures]),
+            f"{self.name}.json": json.dumps(self.values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        }
+        for name, text in texts.items():
+            write_text(folder / name, text)
+        return [*(folder / name for name in texts), *pictures]
+
+
+def draw(figure: Figure, path: Path) -> Path:
+    """Draw a figure into a PNG file and return its path.
+
+    Raises:
+        AttentError: matplotlib is not installed.
+        RunError: the file cannot be written.
+    """
+    picture = plot(figure)
+    with new_file(path) as file:
+        picture.savefig(file, dpi=DOTS_PER_INCH, format="png")
+    return path
+
+
+def plot(figure: Figure) -> Any:
+    """Return a figure as one of matplotlib's.
+
+    Raises:
+        AttentError: matplotlib is not installed.
+    """
+    x_values = list(dict.fromkeys(point.x for series in figure.series for point in series.points))
+    names = [str(x) for x in x_values] if figure.kind == "dots" else []
+    picture = new_figure(max(6.4, 1.5 + 0.62 * len(names)), 4.2)
+    axes = picture.subplots()
+    for number in range(len(figure.series)):
+        _plot_series(axes, figure, number, names)
+    axes.set(xlabel=figure.x, ylabel=figure.y)
+    axes.set_title(textwrap.fill(figure.title, TITLE_WIDTH), size=10, loc="left")
+    if figure.log_x:
+        axes.set_xscale("log", base=2)
+        ticks = sorted(map(float, x_values))
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    if figure.log_y:
+        _set_log_y(axes)
+    elif figure.kind == "lines":
+        axes.set_ylim(bottom=0)
+    if names:
+        slant = {"rotation": 40, "ha": "right"} if max(map(len, names)) > UPRIGHT_LETTERS else {}
+        labels = [name if len(name) <= NAME_LETTERS else f"…{name[1 - NAME_LETTERS :]}" for name in names]
+        axes.set_xticks(range(len(names)), labels, **slant)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(figure.series) > 1:
+        # below the axes: among dots and bands there is no room
+        _add_legend(picture, len(figure.series))
+    return picture
+
+
+def _add_legend(picture: Any, count: int) -> None:
+    """Name `count` series in as many columns as fit the picture."""
+    for columns in range(count, 0, -1):
+        legend = picture.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width < picture.bbox.width:
+            return
+        legend.remove()
+
+
+def _set_log_y(axes: Any) -> None:
+    """Make the vertical axis logarithmic, with plain numbers as ticks if it spans few powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    bottom, top = axes.get_ylim()
+    if top < WIDE_RANGE * bottom:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _plot_series(axes: Any, figure: Figure, number: int, names: list[str]) -> None:
+    series = figure.series[number]
+    color = COLORS[number % len(COLORS)]
+    style = {"color": color, "marker": MARKERS[number % len(MARKERS)], "markersize": 4.5, "label": series.name}
+    y = [point.y for point in series.points]
+    low = [point.y if point.low is None else point.low for point in series.points]
+    high = [point.y if point.high is None else point.high for point in series.points]
+    if names:
+        # dots of several series stand side by side
+        shift = 0.14 * (number - (len(figure.series) - 1) / 2)
+        x = [names.index(str(point.x)) + shift for point in series.points]
+        errors = [
+            [max(a - b, 0.0) for a, b in zip(upper, lower, strict=True)] for upper, lower in ((y, low), (high, y))
+        ]
+        axes.errorbar(x, y, yerr=errors, linestyle="none", capsize=2.5, linewidth=1.0, **style)
+        return
+    x = [point.x for point in series.points]
+    axes.plot(x, y, linewidth=1.5, markevery=max(len(x) // MARKERS_PER_LINE, 1), **style)
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)

@@ -1,0 +1,141 @@
+"""Trained translators beside each other on lines with references, with a paired bootstrap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attent.benchmark.report import Column, Report, ResultTable, machine_info
+from attent.comparison.results import Figure, ModelComparison, Point, Series
+from attent.comparison.trainings import Say, claim
+from attent.errors import ArgumentError, check_known
+from attent.runs.config import check_code, must_do, read_config
+from attent.search.settings import SearchSettings
+from attent.tasks.translation.metrics import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
+from attent.tasks.translation.translator import load
+from attent.text.readers import read_with_references
+
+# A word, or a character of those languages that put no spaces between words.
+WORD = re.compile(r"[\u2e80-\U0010ffff]|[^\W\d_\u2e80-\U0010ffff]+")
+# Translations of which fewer words occur in the references are hardly in their language; of captions in two languages
+# it is a tenth.
+FEW_WORDS = 0.2
+GREEDY = SearchSettings()
+METRICS = {"BLEU": "bleu", "chrF2": "chrf"}
+
+
+def compare(
+    runs: Sequence[Path],
+    source: Path,
+    target: Path,
+    out: Path,
+    *,
+    settings: SearchSettings = GREEDY,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    device: torch.device | str = "cpu",
+    trust_code: bool = False,
+    say: Say = print,
+) -> ModelComparison:
+    """Translate lines by each run, and compare BLEU and chrF2 of each with those of the first.
+
+    Args:
+        runs: run folders of translators, at least two.
+        source: the lines, in a file.
+        target: their references.
+        out: the comparison's folder.
+        settings: of the search; greedy unless given.
+        tokenize: sacreBLEU's tokenizer.
+        lowercase: True to compare in lower case.
+        device: of the models.
+        trust_code: True if the runs may name modules to import.
+        say: gets a line for each run, and one for each that seems to be of another language.
+
+    Raises:
+        ArgumentError: there are fewer than two runs, one is named twice, they name different languages, lines and
+            references differ in number, or the folder of the comparison is another's.
+        UnknownNameError: there is no such tokenizer.
+        DataError: a file cannot be read.
+        RunError: a run cannot be read, or does not translate.
+    """
+    names = [str(run) for run in runs]
+    if len({run.resolve() for run in runs}) != len(runs) or len(runs) < 2:
+        raise ArgumentError(f"a comparison needs two or more different runs, got {', '.join(names) or 'none'}")
+    languages: dict[str, str] = {}
+    for run, name in zip(runs, names, strict=True):
+        must_do(run, config := read_config(run), "translate")
+        check_code(run, config, trust_code=trust_code)
+        if config.source_language and config.target_language:
+            languages.setdefault(config.languages, name)
+    if len(languages) > 1:
+        translates = " and ".join(f"{name} translates {pair}" for pair, name in languages.items())
+        raise ArgumentError(f"a comparison needs runs of the same languages: {translates}")
+    check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
+    sources, references = read_with_references(source, target)
+    claim(out, "runs")
+    translations: dict[str, list[str]] = {}
+    warnings: list[str] = []
+    for run, name in zip(runs, names, strict=True):
+        translator = load(run, device, trust_code=trust_code)
+        say(f"translating {len(sources):,} lines of {source} by {name}")
+        translations[name] = translator.translate(sources, settings)
+        if (share := share_of_words(translations[name], references)) < FEW_WORDS:
+            warnings.append(
+                f"warning: {share:.0%} of the words that {name} writes are in {target}: was it trained on these two "
+                "languages?"
+            )
+            say(warnings[-1])
+    scores, signatures = paired_bootstrap(translations, references, tokenize, lowercase=lowercase)
+    search = "greedy" if settings.beam == 1 else f"beam {settings.beam}"
+    notes = [
+        f"Differences (Δ) are from the first run, {names[0]}. ± is half a 95 % interval, and p the share of "
+        "differences as large that the choice of lines alone would give: sacreBLEU's paired bootstrap of "
+        f"{PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05 one run is commonly called better than the other on "
+        "text like this; another seed of the same training may differ as much.",
+        f"BLEU: {signatures['BLEU']}. chrF2: {signatures['chrF2']}.",
+        *warnings,
+    ]
+    table = ResultTable(f"{len(sources):,} lines of {source.name}, {search}", _columns(), _rows(scores))
+    points = [
+        Point(name, score.score, score.score - score.half_interval, score.score + score.half_interval)
+        for name, score in scores["BLEU"].items()
+    ]
+    figure = Figure(
+        "runs",
+        f"BLEU of runs on {source.name}, with 95 % intervals",
+        "run",
+        "BLEU",
+        [Series("BLEU", points)],
+        kind="dots",
+    )
+    return ModelComparison("runs", Report("Runs", machine_info(), [table], notes), [figure])
+
+
+def share_of_words(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Return the share of the translations' words that occur in the references, 1 if they hold no words."""
+    words = [word for line in translations for word in WORD.findall(line.lower())]
+    reference_words = {word for line in references for word in WORD.findall(line.lower())}
+    return sum(word in reference_words for word in words) / len(words) if words and reference_words else 1.0
+
+
+def _columns() -> list[Column]:
+    columns = [Column("run", "run")]
+    for title, key in METRICS.items():
+        columns += [Column(key, title), Column(f"{key}_difference", "Δ", "+.2f"), Column(f"{key}_p", "p", ".3f")]
+    return columns
+
+
+def _rows(scores: dict[str, dict[str, PairedScore]]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for run in scores["BLEU"]:
+        row: dict[str, Any] = {"run": run}
+        for title, key in METRICS.items():
+            score, first = scores[title][run], next(iter(scores[title].values()))
+            row |= {key: f"{score.score:.2f} ± {score.half_interval:.2f}", f"{key}_values": score._asdict()}
+            row |= {} if score is first else {f"{key}_difference": score.score - first.score, f"{key}_p": score.p_value}
+        rows.append(row)
+    return rows

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent import devices
+from attent.benchmark import report
+from attent.benchmark.report import Column, Report, ResultTable, markdown, three_digits
+
+MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
+TABLE = ResultTable(
+    "beads",
+    [Column("side", ""), Column("rate", "beads/s", ",.0f"), Column("times", "×", ".2f")],
+    [{"side": "ours", "rate": 12345.6, "times": 1.0, "more": 7}, {"side": "theirs", "rate": 600, "times": None}],
+)
+
+
+def test_a_table_shows_its_columns_and_leaves_missing_values_empty() -> None:
+    assert TABLE.lines() == [
+        "|  | beads/s | × |",
+        "| --- | --- | --- |",
+        "| ours | 12,346 | 1.00 |",
+        "| theirs | 600 |  |",
+    ]
+
+
+def test_a_report_in_markdown() -> None:
+    lines = Report("Counting", MACHINE, [TABLE], ["Nothing was dropped."]).lines()
+    assert lines[:6] == ["", "## Counting", "", "Abacus, 1 thread, Python 3.11, torch 2.13.", "", "beads:"]
+    assert lines[-2:] == ["", "Nothing was dropped."]
+
+
+@pytest.mark.parametrize(
+    ("commit", "words"), [("abc", "commit abc (clean tree)"), ("abc*", "commit abc (files changed)")]
+)
+def test_the_head_of_a_report_names_commit_and_command(commit: str, words: str) -> None:
+    counting = Report("Counting", MACHINE | {"commit": commit}, [TABLE], command="attent count --to 'ten or so'")
+    assert counting.lines()[2:6] == [
+        "",
+        f"Abacus, 1 thread, Python 3.11, torch 2.13, {words}.",
+        "",
+        "`attent count --to 'ten or so'`",
+    ]
+    assert counting.values()["machine"]["commit"] == commit
+    assert counting.values()["command"] == "attent count --to 'ten or so'"
+
+
+def test_values_are_json_and_hold_what_no_column_shows() -> None:
+    values = Report("Counting", MACHINE, [TABLE]).values()
+    assert json.loads(json.dumps(values)) == values
+    assert values["tables"][0]["rows"][0] == {"side": "ours", "rate": 12345.6, "times": 1.0, "more": 7}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.05123, "0.0512"),
+        (3.4, "3.40"),
+        (41.82, "41.8"),
+        (523.4, "523"),
+        (1264.2, "1,264"),
+        (0.0, "0.00"),
+        (10, "10.0"),
+    ],
+)
+def test_three_digits(value: float, text: str) -> None:
+    assert three_digits(value) == text
+    assert Column("a", "", three_digits).cell({"a": value}) == text
+
+
+def test_markdown() -> None:
+    assert markdown(["a", "b"], [["1", "2"]]) == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
+
+
+def test_what_measured_is_named() -> None:
+    found = report.machine_info()
+    assert found["processor"] == devices.processor() != ""
+    assert found["threads"] == torch.get_num_threads()
+    assert found["torch"] == torch.__version__
+    assert int(found["cores"]) >= 1
+
+
+def test_the_commit_is_that_of_a_checkout_which_has_the_file(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        author = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        return subprocess.run(
+            ["git", *author, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    file, installed = tmp_path / "module.py", tmp_path / "site-packages" / "module.py"
+    file.write_text("1")
+    assert report.revision(file) is None
+    git("init", "--quiet")
+    git("add", "module.py")
+    git("commit", "--quiet", "--message", "One")
+    commit = git("rev-parse", "--short", "HEAD")
+    assert report.revision(file) == commit
+    file.write_text("2")
+    assert report.revision(file) == f"{commit}*"
+    installed.parent.mkdir()
+    installed.write_text("1")
+    assert report.revision(installed) is None

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _corpora import bitext, load_pairs, synthetic_pairs
+
+from attent.comparison.length import MULTI30K
+from attent.errors import ArgumentError, DataError
+from attent.text.text import Pair
+
+
+def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:
+    pairs = synthetic_pairs(500, number=4000, length=14.0, spread=0.3)
+    assert pairs == synthetic_pairs(500, number=4000, length=14.0, spread=0.3)
+    lengths = np.array([[len(pair.source.split()), len(pair.target.split())] for pair in pairs])
+    assert lengths.mean(0) == pytest.approx([14, 14], rel=0.03)
+    assert np.log(lengths[:, 0]).std() == pytest.approx(0.3, rel=0.1)
+    assert np.corrcoef(lengths.T)[0, 1] > 0.8
+    counts = Counter(word for pair in pairs for word in pair.source.split())
+    # Zipf: the first word comes twice as often as the second and ten times as often as the tenth
+    assert counts["w0"] / counts["w1"] == pytest.approx(2, rel=0.1)
+    assert counts["w0"] / counts["w9"] == pytest.approx(10, rel=0.15)
+
+
+def test_lengths_without_spread_are_one_length() -> None:
+    pairs = synthetic_pairs(50, number=7, length=9, spread=0)
+    assert {len(text.split()) for pair in pairs for text in (pair.source, pair.target)} == {9}
+
+
+def test_without_a_path_text_is_made_up_and_its_vocabulary_fits() -> None:
+    pairs, tokenizer, name = load_pairs(None, 300)
+    assert name == "made-up sentences"
+    assert tokenizer.size <= 300
+    assert bitext(pairs[:40], tokenizer).source.lengths.tolist() == [len(pair.source.split()) for pair in pairs[:40]]
+
+
+def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "tok").mkdir()
+    for name, text in zip(
+        MULTI30K["train"], ("a dog runs\na cat sleeps\n", "ein hund rennt\neine katze schläft\n"), strict=True
+    ):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+    pairs, tokenizer, name = load_pairs(tmp_path, 300)
+    assert list(pairs) == [Pair("a dog runs", "ein hund rennt"), Pair("a cat sleeps", "eine katze schläft")]
+    assert tokenizer.decode(tokenizer.encode("ein hund")) == "ein hund"
+    assert "Multi30k" in name
+
+
+def test_pairs_are_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("one\teins\n\ntwo\tzwei\n", encoding="utf-8")
+    pairs, _, name = load_pairs(tmp_path / "pairs.tsv", 290)
+    assert [pair.target for pair in pairs] == ["eins", "zwei"]
+    assert name == "pairs.tsv"
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no folder of Multi30k"):
+        load_pairs(tmp_path, 300)
+    with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl"):
+        load_pairs(tmp_path / "a.txt", 300)
+    with pytest.raises(DataError, match="cannot be read"):
+        load_pairs(tmp_path / "a.tsv", 300)
+    (tmp_path / "bare.tsv").write_text("no tab\n", encoding="utf-8")
+    with pytest.raises(DataError, match="holds no pair"):
+        load_pairs(tmp_path / "bare.tsv", 300)
+    with pytest.raises(ArgumentError, match="more than its 4 special ids"):
+        load_pairs(None, 4)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import itertools
+
+import _corpora as corpora
+import _training
+import pytest
+import torch
+from _training import (
+    Side,
+    attent_update,
+    compare,
+    make_sides,
+    measure,
+    model_title,
+    rnn,
+    table_rows,
+    transformer,
+)
+
+from attent.errors import UnknownNameError
+from attent.models.settings import RnnSettings
+from attent.text.batches import BatchSize, Bitext
+from attent.text.tokenizers import learn
+from attent.training.autotune import ComputeConfig
+from attent.training.loss import translation_cross_entropy
+
+PIECES, TOKENS = 40, 64
+SMALL = transformer("tiny").model_copy(
+    update={"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
+)
+NARROW = RnnSettings(embedding_width=6, width=8)
+
+
+@pytest.fixture
+def data() -> Bitext:
+    pairs = corpora.synthetic_pairs(PIECES, number=60, length=5)
+    return corpora.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
+
+
+def test_every_side_learns(data: Bitext) -> None:
+    """Its loss on one batch falls."""
+    torch.manual_seed(0)
+    model = _training.build(SMALL, PIECES, PIECES)
+    batch = next(data.stream(BatchSize(tokens=TOKENS), 1))
+    before = translation_cross_entropy(model, batch, 0.0, "float32").item()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_training, "build", lambda *sizes: model)
+        update = attent_update(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
+    for _ in range(30):
+        update(batch)
+    assert translation_cross_entropy(model.eval(), batch, 0.0, "float32").item() < before - 0.3
+
+
+def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
+    """Fed its own batches it comes to the same weights as attent train, bit for bit."""
+    settings = _training.TrainingSettings(
+        updates=3, batch_tokens=TOKENS, schedule="constant", warmup=0, precision="float32", threads=1, seed=1
+    )
+    torch.manual_seed(0)
+    alone, fed = (_training.build(SMALL, PIECES, PIECES) for _ in range(2))
+    fed.load_state_dict(alone.state_dict())
+    from attent.training.loop import train
+
+    train(alone, data, settings, progress=_training.SilentProgress())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_training, "build", lambda *sizes: fed)
+        update = attent_update(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
+    for batch in itertools.islice(data.stream(BatchSize(tokens=TOKENS), 1), 3):
+        update(batch)
+    for name, value in alone.state_dict().items():
+        assert torch.equal(value, fed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("model", [SMALL, NARROW], ids=["transformer", "rnn"])
+def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(
+    model: _training.ModelSettings, data: Bitext
+) -> None:
+    sides = make_sides(model, PIECES, data, TOKENS, threads=(1, 2))
+    torch.set_num_threads(1)
+    plain = len(_training.PLAIN[model.kind])
+    assert len({side.name for side in sides}) == len(sides) == 2 * 2 * (1 + plain)
+    assert {side.compute for side in sides} == {
+        ComputeConfig(precision, number) for precision in ("float32", "bfloat16") for number in (1, 2)
+    }
+    batch = next(data.stream(BatchSize(tokens=TOKENS), 1))
+    for side in sides:
+        side.update(batch)
+
+
+def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda loss, dynamic: loss)
+    names = [side.name for side in make_sides(SMALL, PIECES, data, TOKENS, threads=(1,), compiled=True)]
+    assert [name for name in names if "compile" in name] == ["nn.Transformer, bfloat16 autocast, torch.compile"]
+
+
+def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+    before = torch.get_num_threads()
+    sides = [
+        Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens))
+        for name in seen
+    ]
+    peers = {"c": lambda: 5.0, "d": lambda: None}
+    found = measure(sides, data.stream(BatchSize(tokens=TOKENS), 1), 2, 3, peers=peers)
+    assert seen["a"] == seen["b"]
+    assert len(seen["a"]) == 3 * 3
+    assert [len(found[name]) for name in seen] == [2, 2]
+    assert found["c"] == [5.0, 5.0]
+    assert "d" not in found
+    assert torch.get_num_threads() == before
+
+
+def test_rows_by_hand() -> None:
+    found = table_rows({"attent, float32": [10, 30, 20], "attent, bfloat16": [60, 40, 50], "other": [15, 5, 10]})
+    assert [row["best"] for row in found] == [30, 60, 15]
+    assert [row["median"] for row in found] == [20, 50, 10]
+    assert [row["times"] for row in found] == [2, 1, 4]
+
+
+def test_a_report(data: Bitext) -> None:
+    said: list[str] = []
+    report = compare(SMALL, data, PIECES, "this and that", tokens=TOKENS, rounds=1, updates=1, say=said.append)
+    assert "this and that" in report.title
+    assert len(report.tables[0].rows) == 4
+    assert said[0] == "warming up: attent, float32"
+
+
+def test_models_are_named() -> None:
+    assert model_title(transformer("small")) == "small"
+    assert model_title(SMALL) == "Transformer 1 + 1 × 8"
+    assert model_title(rnn("luong")) == "RNN with Luong's attention, 256 wide"
+    assert model_title(rnn("none")) == "RNN without attention, 256 wide"
+    with pytest.raises(UnknownNameError, match="did you mean 'tiny'"):
+        transformer("tny")

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.comparison import trainings
+from attent.comparison.trainings import MODELS, TrainingPlan, claim, outcome, select, train, translate
+from attent.errors import ArgumentError, RunError, UnknownNameError
+from attent.models.build import build
+from attent.runs.config import read_config
+
+
+def planned(updates: int = 2, name: str = "luong") -> TrainingPlan:
+    return TrainingPlan(
+        f"dates/{name}-1",
+        trainings.settings_on_dates(trainings.model_settings(name), updates=updates, minutes=None, seed=1),
+    )
+
+
+def test_what_is_trained_is_not_trained_again(small: None, tmp_path: Path, silent) -> None:
+    said: list[str] = []
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    assert said == [
+        "1 training, none finished already: by updates alone, so that how long it takes is not known",
+        "1/1 dates/luong-1",
+    ]
+    written = (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    assert said[2:] == ["1 training, 1 of them finished already: at most about 0 minutes"]
+    assert (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns == written
+
+
+def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tmp_path / "whole"
+    train([planned(4)], whole, say=lambda line: None, progress=silent)
+    from attent.training import loop
+
+    def stopped(self: loop.Training) -> None:
+        self.save()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        learn = loop.Training.train_step
+        patch.setattr(
+            loop.Training, "train_step", lambda self: stopped(self) if self.state.update == 2 else learn(self)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
+    assert read_config(tmp_path / "parts/dates/luong-1").state == "unfinished"
+    train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
+    one, other = (folder / "dates/luong-1/model.safetensors" for folder in (whole, tmp_path / "parts"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None:
+    train([planned()], tmp_path, say=lambda line: None, progress=silent)
+    with pytest.raises(
+        ArgumentError, match="luong-1 was trained with another training: give the same options again, or another --out"
+    ):
+        train([planned(3)], tmp_path, say=lambda line: None, progress=silent)
+    other = TrainingPlan("dates/luong-1", planned(name="bahdanau").settings)
+    with pytest.raises(ArgumentError, match="was trained with another model"):
+        train([other], tmp_path, say=lambda line: None, progress=silent)
+
+
+def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Path, silent) -> None:
+    train([planned()], tmp_path, say=lambda line: None, progress=silent)
+    found = outcome(planned(), tmp_path)
+    assert found.updates == 2
+    assert found.parameters > 100
+    assert found.loss > 0
+    said: list[str] = []
+    made = translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append)
+    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
+    assert translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append) == made
+    assert len(said) == 1
+    assert len(translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], said.append).texts) == 1
+    assert len(said) == 2
+    (tmp_path / "dates/luong-1.held-out-dates.json").write_text("{")
+    with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it, and it is made again"):
+        translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"])
+
+
+def test_translations_of_a_model_that_is_gone_are_made_again(small: None, tmp_path: Path, silent) -> None:
+    texts, said = ["en | May 1, 2020"], list[str]()
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    translate(planned(), tmp_path, "held-out dates", texts)
+    shutil.rmtree(tmp_path / "dates/luong-1")
+    train([planned(3)], tmp_path, say=said.append, progress=silent)
+    said.clear()
+    translate(planned(3), tmp_path, "held-out dates", texts, said.append)
+    translate(planned(3), tmp_path, "held-out dates", texts, said.append)
+    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    claim(tmp_path / "new", "length")
+    claim(tmp_path / "new", "length")
+    with pytest.raises(
+        ArgumentError, match=r"new holds the comparison 'length', not 'why': name another folder with --out"
+    ):
+        claim(tmp_path / "new", "why")
+    with pytest.raises(ArgumentError, match=r"holds something else than a comparison"):
+        claim(tmp_path, "length")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArgumentError, match=r"file holds something else than a comparison"):
+        claim(tmp_path / "file", "length")
+    (tmp_path / "new/comparison.json").write_text(json.dumps([]))
+    with pytest.raises(RunError, match=r"comparison.json is damaged"):
+        claim(tmp_path / "new", "length")
+
+
+def test_each_training_chooses_among_all_threads(
+    small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def takes_one(settings: object, path: Path, **how: object) -> None:
+        seen.append(torch.get_num_threads())
+        torch.set_num_threads(1)
+
+    monkeypatch.setattr(trainings, "follow", takes_one)
+    torch.set_num_threads(2)
+    try:
+        train([planned(), planned(name="none")], tmp_path, say=lambda line: None, progress=silent)
+        assert (seen, torch.get_num_threads()) == ([2, 2], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("captions", [False, True])
+def test_every_model_can_be_built(captions: bool) -> None:
+    files = {"train": "train.tsv", "valid": "valid.tsv"}
+    for name in MODELS:
+        model = trainings.model_settings(name, captions=captions)
+        if captions:
+            found = trainings.settings_on_captions(files, model, updates=None, minutes=6.0, seed=2)
+        else:
+            found = trainings.settings_on_dates(model, updates=5, minutes=2.0, seed=2)
+        assert found.training.seed == 2
+        assert build(found.model, 50, 50).longest is None
+
+
+def test_the_budget_is_the_same_for_all() -> None:
+    made = [
+        trainings.settings_on_dates(trainings.model_settings(name), updates=5, minutes=None, seed=1) for name in MODELS
+    ]
+    assert (
+        len({(one.dates, one.training.updates, one.training.batch_pairs, one.training.precision) for one in made}) == 1
+    )
+
+
+def test_those_asked_for_in_their_order() -> None:
+    assert select("model", None, MODELS) == list(MODELS)
+    assert select("model", ["luong", "none"], MODELS) == ["none", "luong"]
+    with pytest.raises(UnknownNameError, match=r"unknown model 'loung'.*luong"):
+        select("model", ["loung"], MODELS)
+
+
+def test_dates_are_made_once(small: None) -> None:
+    dates = trainings.settings_on_dates(trainings.model_settings("none"), updates=1, minutes=None, seed=1).dates
+    assert trainings.dates_corpus(dates) is trainings.dates_corpus(dates)

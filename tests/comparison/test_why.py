@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import why
+from why import (
+    KEYS,
+    compare,
+    gradient_figure,
+    gradient_norms,
+    layers,
+    model_entropy,
+    random_entropy,
+    random_gradient,
+    time_figure,
+    training_step,
+)
+
+from attent.comparison import trainings
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(why, "WIDTHS", (8, 16))
+    monkeypatch.setattr(why, "HEADS", (1, 2))
+    measure = why.time_figure
+    monkeypatch.setattr(why, "time_figure", lambda: measure((4, 8), rounds=1, seconds=0.0, tokens=16))
+    said: list[str] = []
+    found = compare(options(), say=said.append, progress=silent)
+    assert said[0].startswith("6 trainings")
+    gradients, times, scales, heads = found.report.tables
+    assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"}
+    assert [row["x"] for row in times.rows] == ["4", "8"]
+    assert [(row["score"], row["width"]) for row in scales.rows] == [
+        ("dot", 8),
+        ("dot", 16),
+        ("scaled_dot", 8),
+        ("scaled_dot", 16),
+    ]
+    assert all(
+        row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 and row["gradient_random"] > 0
+        for row in scales.rows
+    )
+    assert [row["heads"] for row in heads.rows] == ["1", "2"]
+    assert [figure.name for figure in found.figures] == ["why-gradients", "why-speed", "why-widths", "why-heads"]
+
+
+def test_one_step_of_a_linear_recurrence_by_hand() -> None:
+    # y_T = Σ 0.5^d x_{T−d}
+    def layer(inputs: torch.Tensor) -> torch.Tensor:
+        powers = 0.5 ** torch.arange(inputs.shape[1] - 1, -1, -1.0)
+        return (inputs * powers[:, None]).sum(1, keepdim=True)
+
+    torch.testing.assert_close(
+        gradient_norms(layer, width=3, length=4, sequences=2),
+        torch.tensor([1.0, 0.5, 0.25, 0.125], dtype=torch.float64),
+    )
+
+
+def test_recurrent_gradients_fade_and_those_of_attention_do_not() -> None:
+    torch.manual_seed(0)
+    found = {name: gradient_norms(layer, width=16, length=40, sequences=8) for name, layer in layers(16).items()}
+    assert list(found) == ["tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"]
+    for name in ("tanh RNN", "GRU", "LSTM"):
+        assert found[name][30] < 1e-3 * found[name][0]
+    assert found["LSTM, forget bias 1"][30] > 10 * found["LSTM"][30]
+    assert found["attention, causal"][30] > 0.05 * found["attention, causal"][1]
+
+
+def test_the_figure_is_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("why.gradient_norms", lambda layer: gradient_norms(layer, length=9, sequences=2))
+    assert gradient_figure().values() == gradient_figure().values()
+
+
+def test_both_models_are_timed_at_each_length() -> None:
+    figure = time_figure((4, 8), rounds=1, seconds=0.0, tokens=16)
+    assert [[point.x for point in line.points] for line in figure.series] == [[4.0, 8.0]] * 2
+    assert all(point.y > 0 for line in figure.series for point in line.points)
+
+
+def test_a_step_may_be_taken_again() -> None:
+    work = training_step("bahdanau", 4, 8)
+    work()
+    work()
+
+
+def test_without_the_scale_a_wide_query_looks_at_one_key() -> None:
+    dots, scaled = ([random_entropy(score, width) for width in (16, 256)] for score in ("dot", "scaled_dot"))
+    assert dots[1] < dots[0] < scaled[0]
+    assert dots[1] < 0.5
+    # scores of variance 1 whatever the width
+    assert scaled[0] == pytest.approx(scaled[1], abs=0.05)
+    assert scaled[1] < math.log(KEYS)
+
+
+def test_without_the_scale_hardly_any_gradient_reaches_a_wide_query() -> None:
+    dots, scaled = ([random_gradient(score, width) for width in (16, 256)] for score in ("dot", "scaled_dot"))
+    assert dots[1] < 0.2 * dots[0]
+    assert scaled[0] == pytest.approx(scaled[1], rel=0.2)
+
+
+def test_the_page_has_these_gradients() -> None:
+    """Their column was added to a page that was recorded before."""
+    tables = json.loads((ROOT / "docs" / "compare" / "why.json").read_text(encoding="utf-8"))["tables"]
+    rows = next(table["rows"] for table in tables if table["title"] == "Dot and scaled dot product by width")
+    assert len(rows) == 10
+    for row in rows:
+        assert random_gradient(row["score"], row["width"]) == pytest.approx(row["gradient_random"], rel=1e-3)
+
+
+def test_the_gradient_of_a_query_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(why, "QUERIES", 1)
+    monkeypatch.setattr(why, "KEYS", 2)
+    generator = torch.Generator().manual_seed(0)
+    query, direction, *pairs = (torch.randn(count, 3, generator=generator) for count in (1, 1, 2, 2))
+    key, value = pairs
+    first, second = torch.softmax((query @ key.T)[0], -1)
+    # of two keys: the derivative of a weight by the difference of the scores, times what the weight moves
+    moved = (value[0] - value[1]) @ (direction[0] / direction[0].norm())
+    expected = first * second * moved.abs() * (key[0] - key[1]).norm()
+    assert random_gradient("dot", 3) == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_entropy_of_a_model_is_that_of_its_sources(small: None) -> None:
+    found = trainings.settings_on_dates(trainings.TRANSFORMER, updates=1, minutes=None, seed=1)
+    pairs = trainings.dates_corpus(found.dates).validation
+    entropy = model_entropy(found.model, pairs)
+    assert 0 < entropy < math.log(max(len(pair.source) for pair in pairs))
+    assert model_entropy(found.model, pairs) == entropy
