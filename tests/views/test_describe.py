@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from rich.console import Console
 from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
@@ -13,42 +12,35 @@ from attent.models.transformer_layers import EncoderLayer
 from attent.views.describe import describe, equation
 
 
-def drawn(model: nn.Module, title: str = "") -> str:
-    console = Console(width=200, color_system=None)
-    with console.capture() as captured:
-        console.print(describe(model, title))
-    return captured.get()
-
-
 def test_the_total_is_every_parameter_once(translator) -> None:
     total = sum(parameter.numel() for parameter in translator.model.parameters())
-    assert f"{total:,} parameters in all" in drawn(translator.model)
+    assert f"{total:,} parameters in all" in describe(translator.model)
 
 
 def test_layers_built_alike_are_drawn_once(translator) -> None:
-    text = drawn(translator.model)
+    text = describe(translator.model)
     assert text.count("layers 0 to 1, each  EncoderLayer") == 1
     assert text.count("cross_attention  MultiHeadAttention, 3 heads of width 4") == 1
 
 
 def test_a_recurrent_network_is_drawn_too() -> None:
     model = RNN(RnnSettings(width=8, embedding_width=5, decoder_layers=2), 13, 11)
-    text = drawn(model)
+    text = describe(model)
     assert f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters in all" in text
     assert "weight_hh_l0  24 × 8" in text
 
 
 def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:
-    lines = drawn(translator.model).splitlines()
+    lines = describe(translator.model).splitlines()
     assert next(line for line in lines if "to_logits" in line).endswith("shared")
 
 
 def test_attention_shows_its_parts() -> None:
-    text = drawn(
+    text = describe(
         MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi", key_value_heads=1), "mine"
     )
     assert text.startswith("mine\n")
-    text = drawn(
+    text = describe(
         nn.ModuleDict(
             {"attention": MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")}
         )
@@ -58,6 +50,18 @@ def test_attention_shows_its_parts() -> None:
     assert "position  Alibi" in text
     assert "W_Q  Linear 8 → 8   72" in text
     assert "query_weight  2 × 4 × 4" in text
+
+
+def test_the_tree_is_drawn_in_lines() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.PReLU()))
+    assert describe(model, "small").splitlines() == [
+        "small",
+        "├── 0  Linear 2 → 3   9",
+        "└── 1  Sequential   1",
+        "    └── 0  PReLU   1",
+        "        └── weight  1",
+        "10 parameters in all, 0.0 MiB",
+    ]
 
 
 def test_equations_come_from_docstrings() -> None:

@@ -7,7 +7,10 @@ from attent.views.labels import LEFT_TO_RIGHT, clusters, cut, has_right_to_left,
 
 @pytest.mark.parametrize(
     ("text", "columns"),
-    [("", 0), ("abc", 3), ("日本", 4), ("e\u0301", 1), ("ไทย", 3), ("\u202f", 1), ("\u200f", 0), ("👩\u200d💻", 2)],
+    [
+        *(("", 0), ("abc", 3), ("日本", 4), ("e\u0301", 1), ("ไทย", 3), ("\u202f", 1), ("\u200f", 0)),
+        *(("👩\u200d💻", 2), ("\u1112\u1161\u11ab", 2), ("👍🏽", 2), ("❤\ufe0f", 2), ("❤", 1), ("का", 1)),
+    ],
 )
 def test_width_is_counted_in_columns_of_a_terminal(text: str, columns: int) -> None:
     assert width(text) == columns

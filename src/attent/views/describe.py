@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-from rich.tree import Tree
 from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
@@ -15,23 +14,22 @@ from attent.layers.residual import Residual
 from attent.views.step import equation_of
 
 
-def describe(model: nn.Module, title: str = "") -> RenderableType:
-    """Build the tree, for rich to print.
+def describe(model: nn.Module, title: str = "") -> str:
+    """Draw the tree in lines of text.
 
-    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and drawn_ids at its first
+    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and counted at its first
     occurrence.
 
     Args:
         model: any module.
         title: the name of the model; its class unless given.
     """
-    tree = Tree(Text(title or type(model).__name__, "bold"))
+    tree = _Branch(title or type(model).__name__)
     _add_children(tree, model, set())
     parameters = list(model.parameters())
     size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / 2**20
-    return Group(
-        tree, Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB")
-    )
+    total = f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB"
+    return "\n".join([*tree.lines(), total])
 
 
 def equation(part: object) -> str:
@@ -54,7 +52,26 @@ def equation(part: object) -> str:
     return next(iter([*of_norm, *lines]), "")
 
 
-def _add(tree: Tree, name: str, module: nn.Module, drawn_ids: set[int], note: str = "") -> None:
+@dataclass
+class _Branch:
+    """A line of the tree, and the branches below it."""
+
+    line: str
+    branches: list[_Branch] = field(default_factory=list)
+
+    def add(self, line: str) -> _Branch:
+        self.branches.append(_Branch(line))
+        return self.branches[-1]
+
+    def lines(self) -> Iterator[str]:
+        yield self.line
+        for branch in self.branches:
+            first, rest = ("└── ", "    ") if branch is self.branches[-1] else ("├── ", "│   ")
+            for index, line in enumerate(branch.lines()):
+                yield (rest if index else first) + line
+
+
+def _add(tree: _Branch, name: str, module: nn.Module, drawn_ids: set[int], note: str = "") -> None:
     """Add a module; `drawn_ids` has the ids of the parameters that were drawn before."""
     branch = tree.add(_line(name, module, drawn_ids, note))
     if isinstance(module, MultiHeadAttention):
@@ -64,15 +81,11 @@ def _add(tree: Tree, name: str, module: nn.Module, drawn_ids: set[int], note: st
     drawn_ids.update(map(id, module.parameters()))
 
 
-def _add_children(branch: Tree, module: nn.Module, drawn_ids: set[int]) -> None:
+def _add_children(branch: _Branch, module: nn.Module, drawn_ids: set[int]) -> None:
     if not isinstance(module, nn.Linear | nn.LayerNorm):
         for name, parameter in module.named_parameters(recurse=False):
             shape = " × ".join(map(str, parameter.shape))
-            branch.add(
-                Text.assemble(
-                    (name, "bold"), f"  {shape}", ("" if id(parameter) not in drawn_ids else "   shared", "dim")
-                )
-            )
+            branch.add(f"{name}  {shape}{'   shared' if id(parameter) in drawn_ids else ''}")
     children: list[tuple[str, str, nn.Module]] = []
     for name, child in module.named_children():
         parts = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
@@ -95,7 +108,7 @@ def _add_children(branch: Tree, module: nn.Module, drawn_ids: set[int]) -> None:
         children = children[count:]
 
 
-def _add_attention(branch: Tree, attention: MultiHeadAttention, drawn_ids: set[int]) -> None:
+def _add_attention(branch: _Branch, attention: MultiHeadAttention, drawn_ids: set[int]) -> None:
     for letter, projection in zip(
         "QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True
     ):
@@ -104,24 +117,20 @@ def _add_attention(branch: Tree, attention: MultiHeadAttention, drawn_ids: set[i
         _add(branch, "position", attention.position, drawn_ids, _first_line(attention.position))
     _add(branch, "score", attention.score, drawn_ids, equation_of(attention.score))
     normalizer = attention.normalizer
-    branch.add(
-        Text.assemble(
-            ("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")
-        )
-    )
+    branch.add(f"normalizer  {type(normalizer).__name__}   {_first_line(normalizer)}")
     if attention.output is not None:
         _add(branch, "W_O", attention.output, drawn_ids)
 
 
-def _line(name: str, module: nn.Module, drawn_ids: set[int], note: str) -> Text:
-    line = Text.assemble((name, "bold"), f"  {_summary(module)}")
+def _line(name: str, module: nn.Module, drawn_ids: set[int], note: str) -> str:
+    line = f"{name}  {_summary(module)}"
     if note := note or equation(module):
-        line.append(f"   {note}", "italic")
+        line += f"   {note}"
     sizes = {id(parameter): parameter.numel() for parameter in module.parameters()}
     if count := sum(size for key, size in sizes.items() if key not in drawn_ids):
-        line.append(f"   {count:,}", "cyan")
+        line += f"   {count:,}"
     elif sizes:
-        line.append("   shared", "dim")
+        line += "   shared"
     return line
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
-
-from rich.cells import cell_len
 
 SPACE, OTHER_SPACE, INVISIBLE = "␣", "⍽", "⌁"
 # The base that a lone combining mark is drawn on.
 BASE = "◌"
 LEFT_TO_RIGHT = "\u200e"
 JOINER = "\u200d"
+# Behind a character, asks for its picture, which takes two columns.
+EMOJI_SELECTOR = "\ufe0f"
+# Drawn into the character before: vowels and final consonants of Hangul written as letters, and the colors of emoji.
+JOINING = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U0001f3fb-\U0001f3ff]")
 
 
 def visible(label: str) -> str:
@@ -45,8 +48,8 @@ def clusters(text: str) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    return sum(cell_len(cluster) for cluster in clusters(text))
+    """Return how many columns of a terminal a text takes: two for each wide character (UAX 11), none for a mark."""
+    return sum(_cluster_width(cluster) for cluster in clusters(text))
 
 
 def cut(text: str, columns: int) -> str:
@@ -75,6 +78,13 @@ def pad(text: str, columns: int, *, left: bool = False) -> str:
 def has_right_to_left(text: str) -> bool:
     """Return whether any character is written from right to left."""
     return any(unicodedata.bidirectional(character) in ("R", "AL", "AN") for character in text)
+
+
+def _cluster_width(cluster: str) -> int:
+    base = cluster[0]
+    if unicodedata.category(base) in ("Mn", "Mc", "Me", "Cc", "Cf", "Zl", "Zp") or JOINING.match(base):
+        return 0
+    return 2 if unicodedata.east_asian_width(base) in "WF" or EMOJI_SELECTOR in cluster else 1
 
 
 def _stand_in(character: str) -> str | None:

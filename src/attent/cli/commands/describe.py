@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from attent.cli.options import RunFolder, TrustCode
-from attent.cli.output import say
-
-# Columns, more than any line needs.
-UNWRAPPED = 10_000
+from attent.cli.output import say, write
 
 
 def describe(
@@ -22,8 +19,6 @@ def describe(
     trust_code: TrustCode = False,
 ) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
-    from rich.console import Console
-
     from attent.runs.folder import read
     from attent.views.architecture import architecture, check_svg
     from attent.views.describe import describe as tree
@@ -36,11 +31,7 @@ def describe(
     title = ", ".join(
         [f"{run}: {type(loaded_run.model).__name__}", *languages, *([f"{' and '.join(sizes)} tokens"] if sizes else [])]
     )
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # a file or a pipe has no width
-        console.width = UNWRAPPED
-    console.print(tree(loaded_run.model, title))
+    write(tree(loaded_run.model, title))
     if out is not None:
         architecture(loaded_run.model, out, f"{run.resolve().name}: {type(loaded_run.model).__name__}")
         say(f"drawn into {out}")
