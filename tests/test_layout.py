@@ -6,6 +6,7 @@ import ast
 import graphlib
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ errors · types · registry · bounded · printable · devices · requirements
 ops
 attention
 layers · testing · mask_text
-views · integrations
+views · integrations · installation
 text | models
 runs · training | search
 alignment
@@ -203,6 +204,24 @@ def test_imports_go_one_way() -> None:
 
 def test_imports_go_one_way_within_attention() -> None:
     assert_none(out_of_order(ATTENTION, "attent.attention"))
+
+
+def test_the_core_needs_torch_and_numpy_alone() -> None:
+    lines = HOUSE.strip().splitlines()
+    last = next(index for index, line in enumerate(lines) if "views" in line)
+    core = {room.strip() for line in lines[: last + 1] for room in line.split("·")} | {"__init__"}
+    allowed = {*sys.stdlib_module_names, "attent", "torch", "numpy"}
+    # transformers' own door, pictures, kernels for GPUs, the build, and what type checkers alone read
+    allowed |= {"transformers", "matplotlib", "triton", "setuptools", "jaxtyping"}
+    wrong: list[str] = []
+    for path in sources():
+        if path.relative_to(PACKAGE).with_suffix("").parts[0] not in core:
+            continue
+        for node in ast.walk(tree(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            wrong += [f"{where(path, node)}: {name}" for name in names if name.partition(".")[0] not in allowed]  # pyright: ignore[reportArgumentType]
+    assert_none(wrong)
 
 
 def test_no_two_modules_import_each_other() -> None:

@@ -274,49 +274,6 @@ def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:
     assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"attent"}
 
 
-# What torch itself brings along.
-OF_TORCH = {
-    "torch",
-    "functorch",
-    "torchgen",
-    "typing_extensions",
-    "sympy",
-    "mpmath",
-    "networkx",
-    "jinja2",
-    "markupsafe",
-    "fsspec",
-    "filelock",
-}
-# Every other package of this environment cannot be imported; what torch has imported by then stays.
-TORCH_AND_NUMPY_ALONE = f"""
-import sys
-from importlib.metadata import packages_distributions
-import numpy, torch
-for name in packages_distributions():
-    if name not in sys.modules and name.partition(".")[0] not in {{"attent", "numpy", *{OF_TORCH!r}}}:
-        sys.modules[name] = None
-try:
-    import pydantic
-except ImportError:
-    import attent
-else:
-    raise SystemExit("nothing is blocked")
-query = torch.randn(1, 2, 5, 8)
-context, map = attent.attend(query, query, query, mask="causal", return_map=True)
-expected = torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
-torch.testing.assert_close(context, expected)
-model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-with attent.watch(model) as maps:
-    model(torch.randn(1, 5, 8))
-torch.testing.assert_close(maps["self_attn"][..., :, :].sum(-1), torch.ones(1, 2, 5))
-"""
-
-
-def test_attend_and_watch_need_torch_and_numpy_alone() -> None:
-    python(TORCH_AND_NUMPY_ALONE)
-
-
 def test_libraries_of_single_uses_are_imported_where_they_are_used() -> None:
     modules = "attent.tasks.loading, attent.tasks.recipe, attent.cli.evaluation, attent.benchmark.report"
     python(f"import sys, {modules}; assert not {{'babel', 'sacrebleu', 'sentencepiece'}} & set(sys.modules)")

@@ -13,6 +13,7 @@ AttentError
 ├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
 ├── VersionError (also ImportError)      a library that is too old
+├── MissingExtraError (also ImportError) a package of an extra that is not installed
 └── RunError                             a run folder that is missing, damaged, too new, or in use elsewhere
 """
 
@@ -180,6 +181,10 @@ class VersionError(AttentError, ImportError):
     """A library that is too old for attent; the message names the version that is needed."""
 
 
+class MissingExtraError(AttentError, ImportError):
+    """A package that is not installed; the message names the extra that brings it."""
+
+
 def refuse(*rules: tuple[object, str]) -> None:
     """Raise an ArgumentError with the message of the first rule that applies.
 
@@ -191,7 +196,7 @@ def refuse(*rules: tuple[object, str]) -> None:
 
 
 @contextmanager
-def needs(need: str, extra: str, kind: type[AttentError] = AttentError) -> Iterator[None]:
+def needs(need: str, extra: str, kind: type[AttentError] = MissingExtraError) -> Iterator[None]:
     """Import optional packages in the block; if one is missing, raise an error that names the extra to install.
 
     Args:

@@ -1,13 +1,65 @@
-"""The oldest versions of other libraries that attent runs with, checked where they are first imported."""
+"""Other libraries that attent runs with: the oldest versions, and the extras of rooms beyond the core.
+
+Both are checked by the `__init__` of the folder that imports them first.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
 
-from attent.errors import VersionError
+from attent.errors import MissingExtraError, VersionError
 
 # As pyproject.toml says.
 OLDEST = {"torch": "2.11", "transformers": "5.0"}
+
+
+class Extra(NamedTuple):
+    """An extra that a folder needs whole.
+
+    Args:
+        need: the beginning of the message where it is missing.
+        packages: by the names that they are imported by.
+        contains: another extra.
+    """
+
+    need: str
+    packages: tuple[str, ...]
+    contains: str | None = None
+
+
+EXTRAS = {
+    "models": Extra(
+        "text, models and training need",
+        ("babel", "lxml", "markdown_it", "pydantic", "sacrebleu", "safetensors", "sentencepiece"),
+    ),
+    "cli": Extra("the command attent needs", ("typer",), "models"),
+    "explore": Extra("attent explore needs", ("starlette", "uvicorn"), "cli"),
+    "serve": Extra(
+        "attent serve needs",
+        ("httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex"),
+        "explore",
+    ),
+}
+
+
+@cache
+def check_extra(name: str) -> None:
+    """Check that the packages of an extra are installed, without importing them.
+
+    Raises:
+        MissingExtraError: some are not; the message names them and the extra.
+    """
+    missing: list[str] = []
+    contained: str | None = name
+    while contained is not None:
+        extra = EXTRAS[contained]
+        missing += [package for package in extra.packages if find_spec(package) is None]
+        contained = extra.contains
+    if missing:
+        raise MissingExtraError(f"{EXTRAS[name].need} {', '.join(missing)}: pip install 'attent[{name}]'")
 
 
 def is_older(version: str, oldest: str) -> bool:

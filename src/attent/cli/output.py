@@ -37,3 +37,18 @@ def speak_utf8() -> None:
 def use_color() -> bool:
     """Return whether standard output is a terminal that takes color (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def report_installation() -> int:
+    """Print the state of the installation.
+
+    Returns:
+        The exit code: 0, or 2 if something is broken.
+    """
+    from attent.installation import examine
+
+    findings = examine()
+    write("\n".join(findings.lines))
+    for problem in findings.problems:
+        say(f"broken: {problem}")
+    return 2 if findings.problems else 0

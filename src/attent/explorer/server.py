@@ -11,11 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Self
 
+import uvicorn
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, needs
+from attent.errors import ArgumentError
+from attent.explorer.app import application
 from attent.explorer.explorer import Explorer
+from attent.explorer.security import DeadlineProtocol
 from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
 
@@ -56,7 +59,6 @@ def explore(
 
     Raises:
         ArgumentError: there is nothing to show, or the port is taken.
-        AttentError: starlette and uvicorn are not installed.
         ShapeError: labels fit none of the maps.
     """
     scene = maps if isinstance(maps, Scene) else build_scene(maps, tokens, targets, title=title, sequence=sequence)
@@ -75,17 +77,11 @@ class ExploreServer:
 
     Raises:
         ArgumentError: it cannot listen there, a name is none, or others can reach it and no name is allowed.
-        AttentError: starlette and uvicorn are not installed.
     """
 
     def __init__(
         self, explorer: Explorer, *, host: str = HOST, port: int = PORT, allowed_hosts: Sequence[str] = ()
     ) -> None:
-        with needs("attent explore needs starlette and uvicorn", "explore"):
-            import uvicorn
-
-            from attent.explorer.app import application
-            from attent.explorer.security import DeadlineProtocol
         self.is_local = _is_loopback(host)
         parsed = parse_allowed_hosts(host, allowed_hosts)
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)

@@ -18,7 +18,7 @@ from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.errors import ImplementationError
+from attent.errors import ImplementationError, needs
 from attent.requirements import check_version
 
 NAME = "attent"
@@ -39,12 +39,12 @@ def register() -> None:
         >>> model = AutoModel.from_pretrained(path, attn_implementation="attent")
 
     Raises:
-        ImportError: transformers is not installed.
+        MissingExtraError: transformers is not installed.
         VersionError: it is too old.
         ImplementationError: this version of transformers has no hook to check a model before it is built.
     """
-    import transformers
-
+    with needs(f"attn_implementation={NAME!r} needs transformers", "transformers"):
+        import transformers
     check_version("transformers", transformers.__version__)
     from transformers.masking_utils import eager_mask, sdpa_mask
 

@@ -2,3 +2,9 @@
 
 Nothing here knows the explorer.
 """
+
+from __future__ import annotations
+
+from attent.requirements import check_extra
+
+check_extra("serve")

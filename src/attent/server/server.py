@@ -17,14 +17,16 @@ from functools import partial
 
 import torch
 
-from attent.errors import ArgumentError, needs
+from attent.errors import ArgumentError
+from attent.server.app import application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
+from attent.server.metrics import Metrics
 from attent.server.preparation import wait_until_idle
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
+from attent.server.translated_files import TranslatedFiles
 
-EXTRA = "serve"
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
@@ -48,18 +50,11 @@ class TranslationServer:
         settings: of the server.
         say: writes a line of the log.
         device: of the runs' models.
-
-    Raises:
-        AttentError: the extra is not installed.
     """
 
     def __init__(
         self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU
     ) -> None:
-        with needs("attent serve needs a few libraries", EXTRA):
-            from attent.server.app import application
-            from attent.server.metrics import Metrics
-            from attent.server.translated_files import TranslatedFiles
         self.catalog, self.settings, self._say = catalog, settings, say
         # on the monotonic clock, once a signal has come
         self._deadline = 0.0

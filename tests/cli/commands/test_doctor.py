@@ -86,25 +86,3 @@ def test_a_library_that_cannot_be_imported_is_no_traceback(library: str) -> None
     assert done.returncode == (2 if library in ("torch", "numpy") else 0), done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.splitlines()[-1].startswith("data ")
-
-
-def test_what_is_not_installed_or_too_old_is_named(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.metadata
-
-    lines = [
-        "torch>=99.1",
-        "nowhere-to-be-had>=1.2",
-        'numpy>=1; extra == "plot"',
-        'nothing-like-it>=3; extra == "onnx"',
-        "x; extra == 'dev'",
-    ]
-    monkeypatch.setattr(importlib.metadata, "requires", lambda package: lines)
-    done = attent("doctor")
-    assert done.code == 2
-    assert done.out[1].endswith(", nowhere-to-be-had missing")
-    assert done.out[2].split(maxsplit=1) == ["extras", "plot"]
-    assert done.out[3].split(maxsplit=2)[:2] == ["missing", "onnx"]
-    assert done.err[0].startswith("broken: torch 2") and done.err[0].endswith(
-        " is too old: pip install --upgrade 'torch>=99.1'"
-    )
-    assert done.err[1] == "broken: nowhere-to-be-had is not installed: pip install --upgrade 'nowhere-to-be-had>=1.2'"
