@@ -13,7 +13,7 @@ from attent.errors import ArgumentError, UnknownNameError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.tasks.head_judges import (
     BleuJudge,
     LossJudge,
@@ -57,11 +57,11 @@ def test_a_head_costs_what_the_loss_gains_without_it(translator: Translator, cha
 
 
 @pytest.mark.needs_native
-@pytest.mark.parametrize("kind", [Kind.FLOAT32, Kind.INT8])
+@pytest.mark.parametrize("kind", [WeightType.FLOAT32, WeightType.INT8])
 @pytest.mark.parametrize("path", ["encoder.layers.0.self_attention", CROSS])
 @pytest.mark.parametrize("judge_kind", [LossJudge, BleuJudge])
 def test_a_head_that_nobody_reads_costs_nothing(
-    translator: Translator, kind: Kind, path: str, judge_kind: type[LossJudge]
+    translator: Translator, kind: WeightType, path: str, judge_kind: type[LossJudge]
 ) -> None:
     translator = copy.deepcopy(translator)
     with torch.no_grad():

@@ -18,7 +18,7 @@ from attent.models.rnn import RNN
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.text.batches import ROW_MULTIPLE
 from attent.text.tokenizer import BOS
 
@@ -124,7 +124,7 @@ def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPa
 def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:
     model = transformer()
     expected = [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)]
-    packed_linear.set_kind(model, Kind.INT8)
+    packed_linear.set_kind(model, WeightType.INT8)
     assert model.source_attention_layers == 0
     assert all(map(torch.equal, [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)], expected))
 

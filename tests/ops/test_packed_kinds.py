@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import native, packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 
 pytestmark = pytest.mark.needs_native
 
@@ -31,7 +31,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch, run) -> list[Tensor]:
     return results
 
 
-def layer_of(width: int, columns: int, kind: Kind, bias: bool = True) -> nn.Linear:
+def layer_of(width: int, columns: int, kind: WeightType, bias: bool = True) -> nn.Linear:
     layer = nn.Linear(width, columns, bias=bias)
     packed_linear.set_kind(layer, kind)
     return layer
@@ -53,7 +53,7 @@ def rounded_product(layer: nn.Linear, features: Tensor) -> Tensor:
 def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = layer_of(*shape, Kind.INT8, bias=shape[1] != 7)
+    layer = layer_of(*shape, WeightType.INT8, bias=shape[1] != 7)
     for rows in (*range(1, 71), 200):
         features = torch.randn(rows, shape[0]) * torch.rand(rows, 1) * 100
         expected = rounded_product(layer, features)
@@ -66,7 +66,7 @@ def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(
 @torch.inference_mode()
 def test_8_bits_sum_the_largest_numbers_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs of 255 · 127 do not fit 16 bits."""
-    layer, features = layer_of(4096, 64, Kind.INT8), torch.ones(7, 4096)
+    layer, features = layer_of(4096, 64, WeightType.INT8), torch.ones(7, 4096)
     layer.weight.fill_(2)
     layer.weight[::2] = -2
     for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
@@ -75,7 +75,7 @@ def test_8_bits_sum_the_largest_numbers_exactly(monkeypatch: pytest.MonkeyPatch)
 
 @torch.inference_mode()
 def test_rows_of_zeros_and_of_extreme_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, features = layer_of(70, 10, Kind.INT8), torch.randn(8, 70)
+    layer, features = layer_of(70, 10, WeightType.INT8), torch.randn(8, 70)
     features[1], features[2], features[3, 5] = 0, 3e38 * features[2].sign(), 1e-40
     features[4, 69], features[5, 0], features[6] = torch.nan, -torch.inf, 1e-35 * features[6].sign()
     for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
@@ -88,7 +88,7 @@ def test_rows_of_zeros_and_of_extreme_numbers(monkeypatch: pytest.MonkeyPatch) -
 
 @torch.inference_mode()
 def test_a_column_of_zeros_gives_its_bias() -> None:
-    layer = layer_of(9, 3, Kind.INT8)
+    layer = layer_of(9, 3, WeightType.INT8)
     layer.weight[1] = 0
     assert (packed_linear.linear(layer, torch.randn(2, 9))[:, 1] == layer.bias[1]).all()
 
@@ -98,8 +98,8 @@ def test_a_column_of_zeros_gives_its_bias() -> None:
 def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = layer_of(*shape, Kind.BFLOAT16)
-    exact, features = layer_of(*shape, Kind.FLOAT32), torch.randn(71, shape[0])
+    layer = layer_of(*shape, WeightType.BFLOAT16)
+    exact, features = layer_of(*shape, WeightType.FLOAT32), torch.randn(71, shape[0])
     exact.weight.copy_(layer.weight.bfloat16())
     exact.bias.copy_(layer.bias)
     found = kernels(monkeypatch, lambda: packed_linear.linear(layer, features))
@@ -107,9 +107,9 @@ def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
+@pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])
 @torch.inference_mode()
-def test_each_row_is_computed_alone_on_any_number_of_threads(kind: Kind) -> None:
+def test_each_row_is_computed_alone_on_any_number_of_threads(kind: WeightType) -> None:
     layer, features = layer_of(131, 70, kind), torch.randn(200, 131)
     whole = packed_linear.linear(layer, features)
     for rows in (slice(0, 1), slice(3, 8), slice(191, 200)):
@@ -122,9 +122,9 @@ def test_each_row_is_computed_alone_on_any_number_of_threads(kind: Kind) -> None
         torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
+@pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])
 @pytest.mark.parametrize("shared", ["none", "target", "all"])
-def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: Kind, shared: str) -> None:
+def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: WeightType, shared: str) -> None:
     settings = TransformerSettings(
         encoder_layers=2, decoder_layers=2, width=72, feed_forward=100, heads=4, share_embeddings=shared
     )
@@ -148,7 +148,7 @@ def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: Kind,
     found = logits(slice(None))
     assert 1e-4 < (found - exact).norm() / exact.norm() < 0.03
     assert torch.equal(torch.cat([logits(slice(row, row + 1)) for row in range(9)]), found)
-    packed_linear.set_kind(model, Kind.FLOAT32)
+    packed_linear.set_kind(model, WeightType.FLOAT32)
     assert torch.equal(logits(slice(None)), exact)
     tied = model.target_embedding.tokens
     packed_linear.set_kind(model, kind)

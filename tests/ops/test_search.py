@@ -15,7 +15,7 @@ from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import native
-from attent.ops.packed_linear import Kind, set_kind
+from attent.ops.packed_linear import WeightType, set_kind
 from attent.ops.search import Limits
 from attent.ops.search import search as packed_search
 from attent.search.constraints import Constraints
@@ -114,8 +114,8 @@ def test_at_every_level(count: int, level: int, monkeypatch: pytest.MonkeyPatch)
         check(make(VARIANTS[2], 3.0, 600), count, settings)
 
 
-@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
-def test_with_weights_of_fewer_bits(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])
+def test_with_weights_of_fewer_bits(kind: WeightType) -> None:
     model = make({"position": "rotary"}, 3.0)
     set_kind(model, kind)
     for settings in (SearchSettings(), SearchSettings(beam=5, n_best=2)):

@@ -10,7 +10,7 @@ from attent.errors import ArgumentError, RunError
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.ops import native, packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.runs.config import RunConfig
 from attent.runs.folder import RunWriter, read
 from attent.runs.packed import use_dtype, write_packed
@@ -82,7 +82,7 @@ def test_packed_weights_of_other_weights_are_left_aside(tmp_path: Path) -> None:
     translator = attent.load(run)
     found = packed_linear.packed_weights(translator.model.to_logits, list) if translator.search(TEXTS) else None
     layer = torch.nn.Linear(24, 64)
-    packed_linear.set_kind(layer, Kind.INT8)
+    packed_linear.set_kind(layer, WeightType.INT8)
     layer.weight.data, layer.bias = tensors["target_embedding.tokens.weight"], None
     if "to_logits.bias" in tensors:
         layer.bias = torch.nn.Parameter(tensors["to_logits.bias"])

@@ -18,7 +18,7 @@ from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, check_known
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 
 CHANGES = ("zero", "uniform", "mean")
 # Resamples of an interval, and the numbers gathered for them at once.
@@ -186,7 +186,7 @@ def _statistics(judge: HeadJudge) -> np.ndarray:
 
     A stack with a changed head is computed so, and a head shall not pay for what the other type of weights costs.
     """
-    is_quantized = packed_linear.kind_of(judge.model) is not Kind.FLOAT32
+    is_quantized = packed_linear.kind_of(judge.model) is not WeightType.FLOAT32
     with head_means(judge.model) if is_quantized else nullcontext():
         return judge.statistics()
 

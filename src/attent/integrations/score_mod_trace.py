@@ -58,8 +58,8 @@ class ScorePath:
         return self.state in ("", "capped", "sum")
 
 
-# None is a value of which none of these is known.
-Kind = Known | Index | ScorePath | None
+# Of a value: what is known of it, None for nothing.
+Traced = Known | Index | ScorePath | None
 
 
 def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | None:
@@ -91,21 +91,21 @@ def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | N
 class _Dataflow(TorchDispatchMode):
     """The kind of every tensor that is computed meanwhile; others are captured."""
 
-    def __init__(self, tensors: list[tuple[Tensor, Kind]]) -> None:
+    def __init__(self, tensors: list[tuple[Tensor, Traced]]) -> None:
         super().__init__()
         # the tensors are kept, for their identities
-        self.kinds = dict[int, tuple[Tensor, Kind]]()
+        self.kinds = dict[int, tuple[Tensor, Traced]]()
         self.storages = set[int]()
         self.is_certain = True
         for tensor, kind in tensors:
             self._record(tensor, kind)
 
-    def _record(self, tensor: Tensor, kind: Kind) -> None:
+    def _record(self, tensor: Tensor, kind: Traced) -> None:
         self.kinds[id(tensor)] = tensor, kind
         if kind is not Known.CONSTANT:
             self.storages.add(tensor.untyped_storage().data_ptr())
 
-    def kind(self, value: object) -> Kind:
+    def kind(self, value: object) -> Traced:
         """Return the kind of an operator's argument; numbers and captured tensors are constants."""
         if id(value) in self.kinds:
             return self.kinds[id(value)][1]
@@ -133,7 +133,7 @@ class _Dataflow(TorchDispatchMode):
                 self._record(tensor, kind)
         return result
 
-    def _kind_of_result(self, func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> Kind:
+    def _kind_of_result(self, func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> Traced:
         kinds = [self.kind(value) for value in inputs]
         if all(isinstance(kind, Known) for kind in kinds):
             return Known.CONSTANT if all(kind is Known.CONSTANT for kind in kinds) else Known.BY_OFFSET
@@ -143,7 +143,7 @@ class _Dataflow(TorchDispatchMode):
             return self._kind_of_score(func, args)
         return self._kind_of_index(func, args, result)
 
-    def _kind_of_index(self, func: Any, args: Any, result: Any) -> Kind:
+    def _kind_of_index(self, func: Any, args: Any, result: Any) -> Traced:
         """Return the kind of sums and comparisons of indices, which are exact in 64-bit whole numbers."""
         if func not in SUMS | COMPARISONS or any(
             isinstance(value, Tensor) and value.dtype != torch.int64 for value in args
@@ -156,7 +156,7 @@ class _Dataflow(TorchDispatchMode):
             return Known.BY_OFFSET
         return Index(query, key) if func in SUMS and result.dtype == torch.int64 else None
 
-    def _kind_of_score(self, func: Any, args: Any) -> Kind:
+    def _kind_of_score(self, func: Any, args: Any) -> Traced:
         """Return the kind of what an operator makes of one score and values that are known."""
         kinds = [self.kind(value) for value in args]
         index, score = next((index, kind) for index, kind in enumerate(kinds) if isinstance(kind, ScorePath))
@@ -184,6 +184,6 @@ class _Dataflow(TorchDispatchMode):
         return value == -torch.inf
 
 
-def _factors(kind: Kind) -> tuple[int, int]:
+def _factors(kind: Traced) -> tuple[int, int]:
     """Return the factors of a value's query and key index; none of a function of head and offset."""
     return (kind.query, kind.key) if isinstance(kind, Index) else (0, 0)

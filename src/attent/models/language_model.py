@@ -15,7 +15,7 @@ from attent.models.model import Model
 from attent.models.settings import DecoderSettings
 from attent.models.transformer_layers import CausalDecoder, Embedding
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.ops.transformer import IncrementalState
 from attent.types import Features, StepFeatures, Tokens
 
@@ -88,7 +88,7 @@ class LanguageModel(Model):
         if tokens.dim() != 2:
             raise ShapeError(f"tokens must be (B, T), got {tuple(tokens.shape)}")
         # in fewer bits than training has, as generation computes
-        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(
+        if packed_linear.kind_of(self.decoder) is not WeightType.FLOAT32 and isinstance(
             state := self.start(len(tokens)), IncrementalState
         ):
             return transformer_packing.decode_steps(self.decoder, self.embedding, state, tokens)

@@ -16,7 +16,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState
 from attent.types import Features, Lengths, StepFeatures, Tokens
@@ -117,7 +117,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
         # in fewer bits than training has, as a search computes
-        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(
+        if packed_linear.kind_of(self.decoder) is not WeightType.FLOAT32 and isinstance(
             state := self.start(memory), IncrementalState
         ):
             return transformer_packing.decode_steps(self.decoder, self.target_embedding, state, tokens)
@@ -132,7 +132,8 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         # `watch` asks for
         is_plain = type(self) is Transformer and type(self.decoder) is Decoder and not self.training
         are_plain = is_plain and all(type(layer) is DecoderLayer for layer in self.decoder.layers)
-        return len(self.decoder.layers) if are_plain and packed_linear.kind_of(self.encoder) is Kind.FLOAT32 else 0
+        is_exact = packed_linear.kind_of(self.encoder) is WeightType.FLOAT32
+        return len(self.decoder.layers) if are_plain and is_exact else 0
 
     def source_attention(self, memory: Memory, tokens: Tokens, layer: int) -> AttentionMap:
         return self.decoder.source_attention(self.target_embedding(tokens), memory, layer)

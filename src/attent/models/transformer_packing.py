@@ -40,7 +40,7 @@ from attent.models.transformer_layers import (
 )
 from attent.ops import packed_linear, transformer
 from attent.ops.module_tree import ModuleTree, module_tree
-from attent.ops.packed_linear import Kind, Piece
+from attent.ops.packed_linear import Piece, WeightType
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths, Tokens
@@ -154,7 +154,7 @@ def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNor
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _pieces(stack: Stack, kind: Kind) -> Iterator[Piece]:
+def _pieces(stack: Stack, kind: WeightType) -> Iterator[Piece]:
     for layer in stack.layers:
         attention = layer.self_attention
         rotary_width = 0 if attention.position is None else attention.key_width
@@ -183,11 +183,11 @@ def _norm(norm: nn.LayerNorm) -> Iterator[Piece]:
         yield packed_linear.vector(parameter, norm.normalized_shape[0])
 
 
-def _linear(layer: nn.Module | None, kind: Kind) -> Piece:
+def _linear(layer: nn.Module | None, kind: WeightType) -> Piece:
     return _projections([cast(nn.Linear, layer)], [0], kind)
 
 
-def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind: Kind) -> Piece:
+def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind: WeightType) -> Piece:
     """Return layers as one; a rotary width is the head width of a projection to be rotated, else 0."""
 
     def reordered(rows: Tensor | None, width: int) -> Tensor | None:

@@ -20,7 +20,7 @@ from attent.errors import ArgumentError, ShapeError
 
 # The largest number below which float64 represents all whole numbers.
 MAX_EXACT_INTEGER = 2**53
-Kind = Literal["numbers", "dates", "vectors", "strings", "things"]
+EntryKind = Literal["numbers", "dates", "vectors", "strings", "things"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Entries:
 
     name: str
     items: tuple[Any, ...]
-    kind: Kind | None
+    kind: EntryKind | None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -70,7 +70,7 @@ def read_entries(name: str, data: Any) -> Entries:
         ArgumentError: they are of several kinds, or cannot be compared.
     """
     items = tuple(_item(name, item) for item in to_list(name, data))
-    kinds: dict[Kind, Any] = {}
+    kinds: dict[EntryKind, Any] = {}
     for item in items:
         kinds.setdefault(_kind(item), item)
     if set(kinds) == {"dates", "things"}:
@@ -130,7 +130,7 @@ def to_list(name: str, data: Any) -> list[Any]:
     return list(data)
 
 
-def common_kind(queries: Entries, keys: Entries) -> Kind | None:
+def common_kind(queries: Entries, keys: Entries) -> EntryKind | None:
     """Return the kind that queries and keys share.
 
     Raises:
@@ -236,7 +236,7 @@ def _days(item: date) -> float:
     return item.toordinal() + (item - midnight) / timedelta(days=1)
 
 
-def _kind(item: Any) -> Kind:
+def _kind(item: Any) -> EntryKind:
     def is_number(part: Any) -> bool:
         return isinstance(part, Real) and not isinstance(part, bool)
 

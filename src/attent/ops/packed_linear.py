@@ -28,7 +28,7 @@ STEP = 64
 CHUNK = 8
 
 
-class Kind(IntEnum):
+class WeightType(IntEnum):
     """The types in which packed weights are stored, as the library numbers them."""
 
     FLOAT32 = 0
@@ -51,7 +51,7 @@ class _Packed(NamedTuple):
 
 _cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
 _lock = Lock()
-_kinds: WeakKeyDictionary[nn.Module, Kind] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[nn.Module, WeightType] = WeakKeyDictionary()
 # Of an embedding, the layer with the same weight.
 _layers: WeakKeyDictionary[nn.Module, nn.Linear] = WeakKeyDictionary()
 
@@ -120,15 +120,16 @@ def padded(columns: int) -> int:
     return -(-columns // PANEL) * PANEL
 
 
-def product_size(depth: int, columns: int, kind: Kind) -> int:
+def product_size(depth: int, columns: int, kind: WeightType) -> int:
     """Return the bytes of the panels of a weight (N, K), biases included."""
-    bytes_of_column = (
-        -(-depth // STEP) * STEP + 12 if kind is Kind.INT8 else (2 if kind is Kind.BFLOAT16 else 4) * depth + 4
-    )
+    if kind is WeightType.INT8:
+        bytes_of_column = -(-depth // STEP) * STEP + 12
+    else:
+        bytes_of_column = (2 if kind is WeightType.BFLOAT16 else 4) * depth + 4
     return padded(columns) * bytes_of_column
 
 
-def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kind) -> Piece:
+def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: WeightType) -> Piece:
     """Return weights (N, K), one below the other, and their biases (N,) in panels of columns."""
     columns, depth = sum(map(len, weights)), weights[0].shape[1]
 
@@ -150,27 +151,27 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kin
     return Piece(product_size(depth, columns, kind), write)
 
 
-def native_kind(kind: Kind) -> int:
+def native_kind(kind: WeightType) -> int:
     """Return the library's number for a kind, which of 8 bits names the kernel too."""
-    return kind + native.int8_kernel() if kind is Kind.INT8 else int(kind)
+    return kind + native.int8_kernel() if kind is WeightType.INT8 else int(kind)
 
 
-def kind_of_native(number: int) -> Kind:
+def kind_of_native(number: int) -> WeightType:
     """Return the kind that the library has a number for."""
-    return Kind(min(number, Kind.INT8))
+    return WeightType(min(number, WeightType.INT8))
 
 
-def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Kind) -> None:
+def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: WeightType) -> None:
     """Write a weight (N, K) and its bias into panels (P, bytes)."""
     missing, depth = -len(weight) % PANEL, weight.shape[1]
     out[:, -4 * PANEL :].view(torch.float32).copy_(
         torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL)
     )
     panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth)
-    if kind is Kind.INT8:
+    if kind is WeightType.INT8:
         _write_int8(panels, out)
         return
-    by_feature, dtype = panels.transpose(1, 2), torch.bfloat16 if kind is Kind.BFLOAT16 else torch.float32
+    by_feature, dtype = panels.transpose(1, 2), torch.bfloat16 if kind is WeightType.BFLOAT16 else torch.float32
     out[:, : -4 * PANEL].view(dtype).view(by_feature.shape).copy_(by_feature)
 
 
@@ -187,7 +188,7 @@ def _write_int8(weight: Tensor, out: Tensor) -> None:
     out[:, -8 * PANEL : -4 * PANEL].view(torch.int32).copy_(-128 * rounded.sum(-1))
 
 
-def set_kind(model: nn.Module, kind: Kind) -> None:
+def set_kind(model: nn.Module, kind: WeightType) -> None:
     """Have a model's packed weights stored, and multiplied, in a type from now on."""
     forget(model)
     layers = {id(module.weight): module for module in model.modules() if isinstance(module, nn.Linear)}
@@ -197,9 +198,9 @@ def set_kind(model: nn.Module, kind: Kind) -> None:
             _layers[module] = layer
 
 
-def kind_of(module: nn.Module) -> Kind:
+def kind_of(module: nn.Module) -> WeightType:
     """Return the type of a module's packed weights."""
-    return _kinds.get(module, Kind.FLOAT32)
+    return _kinds.get(module, WeightType.FLOAT32)
 
 
 def layer_of(embedding: nn.Module) -> nn.Linear | None:
@@ -213,7 +214,7 @@ def table(module: nn.Module) -> Tensor:
 
     As they are in float32, else packed, as the columns of a layer.
     """
-    if kind_of(module) is Kind.FLOAT32:
+    if kind_of(module) is WeightType.FLOAT32:
         return cast(Tensor, module.weight)
     owner = layer_of(module) or module
     return packed_columns(owner)
@@ -250,7 +251,7 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     )
 
 
-def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind) -> Tensor:
+def product(packed: Tensor, features: Tensor, out: Tensor, kind: WeightType) -> Tensor:
     """Write features (…, K) times panels, plus their biases, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
     native.run(

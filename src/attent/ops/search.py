@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attent.errors import ArgumentError
 from attent.ops import native
-from attent.ops.packed_linear import Kind, native_kind
+from attent.ops.packed_linear import WeightType, native_kind
 from attent.ops.transformer import IncrementalState, PackedEmbedding
 
 
@@ -33,7 +33,7 @@ class PackedDecoder(NamedTuple):
     embedding: PackedEmbedding
     output: Tensor
     vocabulary: int
-    kind: Kind
+    kind: WeightType
 
 
 class Limits(NamedTuple):

@@ -16,7 +16,7 @@ from attent.errors import ArgumentError, RunError
 from attent.models import transformer_packing
 from attent.models.model import Model
 from attent.ops import packed_linear
-from attent.ops.packed_linear import Kind
+from attent.ops.packed_linear import WeightType
 from attent.runs.config import DType, RunConfig, write_config
 from attent.runs.durable import new_file
 from attent.runs.folder import MAX_HASHED, MODEL, Run
@@ -28,7 +28,7 @@ FORMAT = "1"
 ALIGNMENT = 64
 
 
-def packed_file(kind: Kind) -> str:
+def packed_file(kind: WeightType) -> str:
     """Return the name of the file with a run's packed weights."""
     return f"model.{kind.name.lower()}.safetensors"
 
@@ -48,8 +48,8 @@ def use_dtype(path: Path | str, run: Run, device: torch.device | str, dtype: DTy
     """
     if dtype is not None and dtype not in get_args(DType):
         raise ArgumentError(f"dtype must be {', '.join(get_args(DType)[:-1])} or {get_args(DType)[-1]}, got {dtype!r}")
-    model, kind = run.model, Kind[(dtype or run.config.dtype).upper()]
-    if kind is Kind.FLOAT32:
+    model, kind = run.model, WeightType[(dtype or run.config.dtype).upper()]
+    if kind is WeightType.FLOAT32:
         return
     if problem := _problem(model, torch.device(device)):
         if dtype is not None:
@@ -69,7 +69,7 @@ def _problem(model: Model, device: torch.device) -> str | None:
     return None
 
 
-def _adopt(path: Path, config: RunConfig, model: Model, kind: Kind) -> None:
+def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:
     """Map the packed weights of a run folder, if they were written of the weights that it has now."""
     file, parts = path / packed_file(kind), transformer_packing.parts(model)
     weights, own = config.digests.get(MODEL), config.digests.get(packed_file(kind))
@@ -108,9 +108,9 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
         ArgumentError: the model cannot be computed in this type here.
         RunError: the folder cannot be written.
     """
-    kind, config, size = Kind[dtype.upper()], run.config, 0
-    digests = {name: value for name, value in config.digests.items() if name not in map(packed_file, Kind)}
-    if kind is not Kind.FLOAT32:
+    kind, config, size = WeightType[dtype.upper()], run.config, 0
+    digests = {name: value for name, value in config.digests.items() if name not in map(packed_file, WeightType)}
+    if kind is not WeightType.FLOAT32:
         if problem := _problem(run.model, torch.device("cpu")):
             raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
         packed_linear.set_kind(run.model, kind)
@@ -123,7 +123,7 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
             _write(tensors, {"format": FORMAT, "weights": digests[MODEL]}, file)
         digests[packed_file(kind)], size = digest(path / packed_file(kind)), (path / packed_file(kind)).stat().st_size
     write_config(config.model_copy(update={"dtype": dtype, "digests": digests}), path)
-    for stale in Kind:
+    for stale in WeightType:
         if stale is not kind:
             (path / packed_file(stale)).unlink(missing_ok=True)
     return size

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHan
 from attent.errors import ArgumentError
 from attent.text.readers import STANDARD_INPUT
 
-Kind = Literal["char", "word", "bpe", "unigram"]
+TokenizerKind = Literal["char", "word", "bpe", "unigram"]
 Size = Literal["auto"] | int
 # An empty name would be that of the working directory.
 File = Annotated[str, Field(min_length=1)]
@@ -52,7 +52,7 @@ class LinesSettings(FilesSettings, frozen=True):
     valid: File | None = Field(
         None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off"
     )
-    tokenizer: Kind = Field(
+    tokenizer: TokenizerKind = Field(
         "word", description="what lines are cut into: char, word, bpe or unigram; bpe for text generation unless given"
     )
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
@@ -99,9 +99,9 @@ class TextSettings(FilesSettings, frozen=True):
     replay_share: float = Field(
         0.5, gt=0.0, lt=1.0, description="the share of the replayed pairs among all; the fewer are repeated"
     )
-    tokenizer: Kind = Field("bpe", description="what both sides are cut into: char, word, bpe or unigram")
-    source_tokenizer: Kind | None = Field(None, description="what the source is cut into, where it differs")
-    target_tokenizer: Kind | None = Field(None, description="what the target is cut into, where it differs")
+    tokenizer: TokenizerKind = Field("bpe", description="what both sides are cut into: char, word, bpe or unigram")
+    source_tokenizer: TokenizerKind | None = Field(None, description="what the source is cut into, where it differs")
+    target_tokenizer: TokenizerKind | None = Field(None, description="what the target is cut into, where it differs")
     shared: bool = Field(False, description="whether both sides have one tokenizer, learnt from both")
     vocabulary: Size = Field("auto", description='ids of each tokenizer, or "auto": by the size of the text')
     source_vocabulary: Size | None = Field(None, description="ids of the source's tokenizer, where they differ")
@@ -149,7 +149,7 @@ class TextSettings(FilesSettings, frozen=True):
             raise ArgumentError("a shared tokenizer is set by tokenizer and vocabulary alone, not by side")
         return self
 
-    def tokenizer_of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:
+    def tokenizer_of(self, side: Literal["source", "target"]) -> tuple[TokenizerKind, int | None]:
         """Return the kind of a side's tokenizer, and the number of its ids unless that is automatic."""
         kind, size = (
             (self.source_tokenizer, self.source_vocabulary)

@@ -20,7 +20,7 @@ from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.views.labels import cut
 
-Kind = Literal["embedding", "attention", "norm", "feed_forward", "recurrent", "output"]
+BlockKind = Literal["embedding", "attention", "norm", "feed_forward", "recurrent", "output"]
 # Sides of a model by the name of their module, with the tokens that they read.
 SIDES = {"encoder": "source", "decoder": "target"}
 
@@ -60,7 +60,7 @@ class Box:
 
     title: str
     detail: str
-    kind: Kind
+    kind: BlockKind
     parameters: int = 0
     is_shared: bool = False
     skip: int = 0
@@ -96,7 +96,7 @@ class ParameterCounter:
         self._ids: set[int] = set()
 
     def box(
-        self, title: str, detail: str, kind: Kind, *modules: nn.Module, skip: int = 0, reads_memory: bool = False
+        self, title: str, detail: str, kind: BlockKind, *modules: nn.Module, skip: int = 0, reads_memory: bool = False
     ) -> Box:
         """Return the box of modules."""
         parameters = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}

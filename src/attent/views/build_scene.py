@@ -15,12 +15,12 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError, check_index
 from attent.views.scene import LayerGroup, LayerWeights, Measure, Picture, Scene
-from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds
+from attent.views.scene_labels import TITLES, About, AttentionKind, SceneLabels, kinds
 
 Weights = AttentionMap | Tensor
 Map = TypeVar("Map")
 # The order of groups.
-ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
+ORDER: tuple[AttentionKind, ...] = ("cross", "encoder", "self", "decoder")
 # The names that watch() gives to the second call of a module, and to those after it.
 LATER_CALL = re.compile(r"^(.*)#\d+$")
 
@@ -85,10 +85,10 @@ def build_scene(
         else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
     )
     is_cross = targets is not None or any(layer.shape[-2] != layer.shape[-1] for layer in unnamed)
-    group_kinds: list[Kind] = [
+    group_kinds: list[AttentionKind] = [
         "cross" if is_cross and kind == "self" else kind for kind in kinds([pattern for pattern, _ in by_group])
     ]
-    groups: list[tuple[Kind, LayerGroup]] = []
+    groups: list[tuple[AttentionKind, LayerGroup]] = []
     for kind, ((pattern, shape), layers) in zip(group_kinds, by_group.items(), strict=True):
         source = selected[layers[0].name]
         if isinstance(source, AttentionMap | Tensor):

@@ -13,7 +13,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, ShapeError, check_index, check_known
 from attent.views.scene import Scene
 
-Kind = Literal["cross", "encoder", "decoder"]
+PanelKind = Literal["cross", "encoder", "decoder"]
 # The subject of a row, which depends on the kind of attention.
 READING: dict[str, str] = {
     "cross": "a row is about the token produced · columns: the source",
@@ -107,7 +107,7 @@ def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
     return dense if dense.dim() == 3 else dense[None]
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> PanelKind:
     """Return the kind of attention, from the name under which `watch` has a map."""
     if name.startswith("encoder"):
         return "encoder"
@@ -126,7 +126,7 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
         UnknownNameError: there is no such kind.
         ArgumentError: the model has no attention of this kind, or not so many layers.
     """
-    check_known("kind of attention", kind, get_args(Kind))
+    check_known("kind of attention", kind, get_args(PanelKind))
     names = [name for name in maps if kind_of(name) == kind]
     if not names:
         raise ArgumentError(f"this model has no {kind} attention; it has {', '.join(maps) or 'none at all'}")

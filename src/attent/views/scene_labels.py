@@ -11,16 +11,16 @@ from torch import Tensor
 from attent.errors import ShapeError
 from attent.views.scene import PRODUCED, READ, Picture, Text
 
-Kind = Literal["cross", "encoder", "self", "decoder"]
+AttentionKind = Literal["cross", "encoder", "self", "decoder"]
 About = Literal["produced", "read"]
-TITLES: dict[Kind, str] = {
+TITLES: dict[AttentionKind, str] = {
     "cross": "cross-attention",
     "encoder": "encoder self-attention",
     "self": "self-attention",
     "decoder": "decoder self-attention",
 }
 # The text ids of the rows and columns of a map that brings its own labels.
-TEXT_IDS: dict[Kind, tuple[str, str]] = {
+TEXT_IDS: dict[AttentionKind, tuple[str, str]] = {
     "cross": ("target", "source"),
     "encoder": ("source", "source"),
     "self": ("tokens", "tokens"),
@@ -31,7 +31,7 @@ CROSS = re.compile(r"cross|enc(oder)?_?(dec(oder)?)?_?att|encdec|decoder\..*mult
 CLS = "CLS"
 
 
-def kinds(paths: Sequence[str]) -> list[Kind]:
+def kinds(paths: Sequence[str]) -> list[AttentionKind]:
     """Return the kind of attention of each module of a model, judged from all their paths together."""
     # only the last names, or every module of "encoder_attention.layers.0" would count as cross-attention
     is_cross = [
@@ -74,7 +74,7 @@ class SceneLabels:
         self._misfits: dict[str, list[str]] = {}
         self._fits: set[str] = set()
 
-    def of_shape(self, kind: Kind, queries: int, keys: int) -> tuple[str, str, str]:
+    def of_shape(self, kind: AttentionKind, queries: int, keys: int) -> tuple[str, str, str]:
         """Return the text ids of rows and columns, and the subject of a row."""
         if kind in ("cross", "decoder"):
             rows, about = self._decoder_rows(queries)
@@ -88,7 +88,7 @@ class SceneLabels:
         name, _ = TEXT_IDS[kind]
         return self._add_part(name, "tokens", queries), self._add_part(name, "tokens", keys), READ
 
-    def of_labels(self, kind: Kind, rows: Sequence[str], columns: Sequence[str]) -> tuple[str, str, str]:
+    def of_labels(self, kind: AttentionKind, rows: Sequence[str], columns: Sequence[str]) -> tuple[str, str, str]:
         """Return the text ids and the subject of a row for a map that brings its own labels."""
         row, column = TEXT_IDS[kind]
         return self._add(row, rows), self._add(column, columns), PRODUCED if kind in ("cross", "decoder") else READ

@@ -93,7 +93,7 @@ def ablate(
     from attent.alignment.ablation import Ablation, head_summaries
     from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
     from attent.ops import packed_linear
-    from attent.ops.packed_linear import Kind
+    from attent.ops.packed_linear import WeightType
     from attent.runs.folder import MODEL
     from attent.runs.weights import digest
     from attent.tasks.translation.metrics import bleu_tokenizer
@@ -115,7 +115,7 @@ def ablate(
         "metric": metric,
         "change": change.value,
     }
-    if (kind := packed_linear.kind_of(tool.model)) is not Kind.FLOAT32:
+    if (kind := packed_linear.kind_of(tool.model)) is not WeightType.FLOAT32:
         # layers are judged in float32, but not embeddings and logits
         header["dtype"] = kind.name.lower()
     with AblationFile(out, header | ({"beam": settings.beam} if metric == "bleu" else {})) as results:

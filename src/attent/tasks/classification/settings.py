@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from attent.errors import ArgumentError
 from attent.tasks.classification.pictures import Augmentation, Colours
-from attent.text.settings import File, FilesSettings, Kind, Size
+from attent.text.settings import File, FilesSettings, Size, TokenizerKind
 
 DIGITS = "digits"
 # Settings that name files of labelled texts.
@@ -84,7 +84,7 @@ class LabelledSettings(FilesSettings, frozen=True):
     )
     test: File | None = Field(None, description="texts that the trained model is judged on")
     validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
-    tokenizer: Kind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
+    tokenizer: TokenizerKind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     maximum_length: int = Field(
         256, ge=1, description="tokens: texts that are longer are neither trained nor validated on"

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.questions import Kind, ask
+from attent.tasks.stories.questions import QuestionKind, ask
 from attent.tasks.stories.settings import StoriesSettings
 from attent.tasks.stories.world import Draw, happen, is_held_out
 
@@ -34,7 +34,7 @@ class Story:
         support: the sentences from which the answer follows, counted from 0.
     """
 
-    kind: Kind
+    kind: QuestionKind
     sentences: tuple[str, ...]
     question: str
     answer: str
@@ -120,7 +120,7 @@ def _names(sentence: str, words: Sequence[str]) -> bool:
     return person in words or noun in words
 
 
-def _draw(kind: Kind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
+def _draw(kind: QuestionKind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
     """Draw a story that is not in `texts`, and add it.
 
     The length is drawn once, so that rejection leaves lengths as they are.

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, get_args
 
 from attent.tasks.stories.world import Draw, World, choose
 
-Kind = Literal["one", "two", "three", "yes-no", "count", "list"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+QuestionKind = Literal["one", "two", "three", "yes-no", "count", "list"]
+KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
 NUMBERS = ("none", "one", "two", "three")
 
 
@@ -26,7 +26,7 @@ class Question(NamedTuple):
     support: frozenset[int]
 
 
-def ask(kind: Kind, world: World, draw: Draw) -> Question | None:
+def ask(kind: QuestionKind, world: World, draw: Draw) -> Question | None:
     """Ask a question of this kind about a world; None if nothing in it can be asked."""
     questions = [*QUESTIONS[kind](world)]
     if not questions:
@@ -76,7 +76,7 @@ def _list(world: World) -> Iterator[Question]:
         )
 
 
-QUESTIONS: dict[Kind, Callable[[World], Iterator[Question]]] = {
+QUESTIONS: dict[QuestionKind, Callable[[World], Iterator[Question]]] = {
     "one": _one,
     "two": _two,
     "three": _three,

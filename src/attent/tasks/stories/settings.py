@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.questions import KINDS, Kind
+from attent.tasks.stories.questions import KINDS, QuestionKind
 
 
 class StoriesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of generated stories."""
 
-    kinds: tuple[Kind, ...] = Field(KINDS, description="of questions, each asked equally often")
+    kinds: tuple[QuestionKind, ...] = Field(KINDS, description="of questions, each asked equally often")
     training_stories: int = Field(
         20_000, ge=1, le=10_000_000, description="stories to train on, each with one question"
     )
@@ -23,7 +23,7 @@ class StoriesSettings(BaseModel, extra="forbid", frozen=True):
 
     @field_validator("kinds")
     @classmethod
-    def _distinct(cls, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    def _distinct(cls, kinds: tuple[QuestionKind, ...]) -> tuple[QuestionKind, ...]:
         if not kinds or len(set(kinds)) != len(kinds):
             raise ArgumentError(f"kinds must be distinct and at least one, got {list(kinds)}")
         return kinds
