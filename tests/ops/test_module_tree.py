@@ -4,7 +4,7 @@ import weakref
 import torch
 from torch import nn
 
-from attent.ops.module_tree import module_tree
+from attent.ops.packed_linear import module_tree
 
 
 def make() -> nn.Sequential:

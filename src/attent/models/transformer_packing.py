@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +38,7 @@ from attent.models.transformer_layers import (
     EncoderLayer,
 )
 from attent.ops import packed_linear, transformer
-from attent.ops.module_tree import ModuleTree, module_tree
+from attent.ops.module_tree import ModuleTree
 from attent.ops.packed_linear import Piece, WeightType
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
@@ -65,9 +64,8 @@ def has_packed_form(stack: Stack) -> bool:
     """Return whether the packed stack computes what the modules do now: none was replaced, and none has hooks."""
     if stack.training or is_watched():
         return False
-    tree = module_tree(stack)
-    if (parts := _parts.get(tree)) is None:
-        parts = _parts[tree] = _packed_parts(stack, tree)
+    tree = packed_linear.module_tree(stack)
+    parts = tree.derive(_packed_parts, stack, tree)
     is_softmax = all(
         type(attention.normalizer) is Softmax and attention.soft_cap is None for attention in parts.attentions
     )
@@ -82,9 +80,6 @@ class _Parts(NamedTuple):
     attentions: list[MultiHeadAttention]
     positions: list[Rotary]
     feed_forwards: list[FeedForward]
-
-
-_parts: WeakKeyDictionary[ModuleTree, _Parts] = WeakKeyDictionary()
 
 
 def _packed_parts(stack: Stack, tree: ModuleTree) -> _Parts:

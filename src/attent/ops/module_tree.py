@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from operator import attrgetter, is_
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+T = TypeVar("T")
 _versions, _shapes = attrgetter("_version"), attrgetter("shape")
 
 
@@ -28,6 +29,7 @@ class ModuleTree:
         self._entries = [*chain.from_iterable(map(dict.values, self._tables))]
         self._hooks = [hooks for module in nodes for hooks in (module._forward_hooks, module._forward_pre_hooks)]
         self.parameters = [entry for entry in self._entries if isinstance(entry, Tensor)]
+        self._derived: dict[Callable[..., Any], Any] = {}
 
     @property
     def is_current(self) -> bool:
@@ -52,16 +54,11 @@ class ModuleTree:
             return None
         return [*map(Tensor.data_ptr, self.parameters), *counters, *map(_shapes, self.parameters)]
 
-
-_trees: WeakKeyDictionary[nn.Module, ModuleTree] = WeakKeyDictionary()
-
-
-def module_tree(root: nn.Module) -> ModuleTree:
-    """Return the tree of a module as it is now."""
-    tree = _trees.get(root)
-    if tree is None or not tree.is_current:
-        tree = _trees[root] = ModuleTree(root)
-    return tree
+    def derive(self, find: Callable[..., T], *arguments: Any) -> T:
+        """Return what a function finds out about these modules, which is asked once and must not refer to the root."""
+        if find not in self._derived:
+            self._derived[find] = find(*arguments)
+        return self._derived[find]
 
 
 def _descendants(module: nn.Module) -> Iterator[nn.Module]:

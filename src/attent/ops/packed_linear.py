@@ -6,6 +6,7 @@ PyTorch's products sum in another order for another number of rows, and take lon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from threading import Lock
 from typing import NamedTuple, cast
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 from attent.ops.mapped import give_back, is_mapped
-from attent.ops.module_tree import module_tree
+from attent.ops.module_tree import ModuleTree
 
 # Columns of a panel, whose weights lie side by side.
 PANEL = 64
@@ -49,11 +50,40 @@ class _Packed(NamedTuple):
     weights: Tensor
 
 
-_cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
+@dataclass(eq=False)
+class _Packing:
+    """All that is kept of a module while it lives; it must not refer to the module.
+
+    Args:
+        tree: the modules below it when they were last read.
+        kind: the type of its packed weights.
+        layer: of an embedding, the layer with the same weight.
+        packed: its weights, once they were packed.
+    """
+
+    tree: ModuleTree | None = None
+    kind: WeightType = WeightType.FLOAT32
+    layer: nn.Linear | None = None
+    packed: _Packed | None = None
+
+
 _lock = Lock()
-_kinds: WeakKeyDictionary[nn.Module, WeightType] = WeakKeyDictionary()
-# Of an embedding, the layer with the same weight.
-_layers: WeakKeyDictionary[nn.Module, nn.Linear] = WeakKeyDictionary()
+_packings: WeakKeyDictionary[nn.Module, _Packing] = WeakKeyDictionary()
+
+
+def _packing_of(module: nn.Module) -> _Packing:
+    packing = _packings.get(module)
+    # several threads may ask at once
+    return _packings.setdefault(module, _Packing()) if packing is None else packing
+
+
+def module_tree(root: nn.Module) -> ModuleTree:
+    """Return the tree of a module as it is now."""
+    packing = _packing_of(root)
+    tree = packing.tree
+    if tree is None or not tree.is_current:
+        tree = packing.tree = ModuleTree(root)
+    return tree
 
 
 def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> Tensor:
@@ -69,13 +99,13 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
     versions = tree.versions()
     if versions is None:
         return _pack(pieces())
-    if (packed := _cache.get(module)) is None or packed.versions != versions:
+    packing = _packing_of(module)
+    if (packed := packing.packed) is None or packed.versions != versions:
         # several threads may search at once
         with _lock:
-            if (packed := _cache.get(module)) is None or packed.versions != versions:
-                packed = _cache[module] = _Packed(
-                    [parameter.detach() for parameter in tree.parameters], versions, _pack(pieces())
-                )
+            if (packed := packing.packed) is None or packed.versions != versions:
+                parameters = [parameter.detach() for parameter in tree.parameters]
+                packed = packing.packed = _Packed(parameters, versions, _pack(pieces()))
     return packed.weights
 
 
@@ -88,7 +118,8 @@ def adopt(module: nn.Module, weights: Tensor) -> None:
     """Have the pieces of a module, as `packed_weights` would return them, until a parameter changes."""
     tree = module_tree(module)
     if (versions := tree.versions()) is not None:
-        _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, weights)
+        parameters = [parameter.detach() for parameter in tree.parameters]
+        _packing_of(module).packed = _Packed(parameters, versions, weights)
 
 
 def _pack(pieces: Iterable[Piece]) -> Tensor:
@@ -103,7 +134,8 @@ def _pack(pieces: Iterable[Piece]) -> Tensor:
 def forget(model: nn.Module) -> None:
     """Pack every module of a model again at its next use."""
     for module in model.modules():
-        _cache.pop(module, None)
+        if (packing := _packings.get(module)) is not None:
+            packing.packed = None
 
 
 def vector(numbers: Tensor, size: int) -> Piece:
@@ -189,23 +221,26 @@ def _write_int8(weight: Tensor, out: Tensor) -> None:
 
 
 def set_kind(model: nn.Module, kind: WeightType) -> None:
-    """Have a model's packed weights stored, and multiplied, in a type from now on."""
+    """Set the storage type of a model's packed weights."""
     forget(model)
     layers = {id(module.weight): module for module in model.modules() if isinstance(module, nn.Linear)}
     for module in model.modules():
-        _kinds[module] = kind
-        if not isinstance(module, nn.Linear) and (layer := layers.get(id(getattr(module, "weight", None)))) is not None:
-            _layers[module] = layer
+        packing = _packing_of(module)
+        packing.kind = kind
+        if not isinstance(module, nn.Linear):
+            packing.layer = layers.get(id(getattr(module, "weight", None)))
 
 
 def kind_of(module: nn.Module) -> WeightType:
     """Return the type of a module's packed weights."""
-    return _kinds.get(module, WeightType.FLOAT32)
+    packing = _packings.get(module)
+    return WeightType.FLOAT32 if packing is None else packing.kind
 
 
 def layer_of(embedding: nn.Module) -> nn.Linear | None:
     """Return the layer that shares an embedding's weight, whose packed columns are its rows too."""
-    layer = _layers.get(embedding)
+    packing = _packings.get(embedding)
+    layer = None if packing is None else packing.layer
     return layer if layer is not None and layer.weight is embedding.weight else None
 
 
