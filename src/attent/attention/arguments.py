@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
@@ -56,20 +56,20 @@ def prepare(
         with_four_axes = [as_four_axes(tensor) for tensor in (query, features, value)]
         _check_axes(query, value if lowered else features, value)
         query, features, value = with_four_axes
-    required = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
+    inputs = _Inputs(query.shape, features.shape, value.shape, query.dtype, query.device, axes, lowered)
     has_options = lowered or not (
         bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0
     )
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
-        call = _cached_call(*required)
+        call = _cached_call(inputs, score, normalizer, mask)
         # a remembered call would keep the key range from one call to the next, where it may be an inference or a fake
         # tensor
         call = call if call.mask is None else copy(call)
         return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
     position = choices.position(position)
     call = _build_call(
-        *required, lowered=lowered, bias=bias, soft_cap=soft_cap, position=position,
+        inputs, score, normalizer, mask, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     if position is not None and position.rotates:
@@ -104,18 +104,24 @@ def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     return call if score is call.score else replace(call, score=score)
 
 
+class _Inputs(NamedTuple):
+    """What a call depends on of its tensors: the shapes with four axes, the number of axes that the caller's had."""
+
+    query: torch.Size
+    key: torch.Size
+    value: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    axes: int
+    lowered: bool
+
+
 def _build_call(
-    query: torch.Size,
-    key: torch.Size,
-    value: torch.Size,
-    dtype: torch.dtype,
-    device: torch.device,
-    axes: int,
+    inputs: _Inputs,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor],
     normalizer: str | Normalizer,
     mask: str | Mask | Tensor | None,
     *,
-    lowered: bool = False,
     bias: Tensor | None = None,
     soft_cap: float | None = None,
     position: Position | None = None,
@@ -126,6 +132,7 @@ def _build_call(
     seed: int | Tensor | None = None,
 ) -> Call:
     """Check the arguments for tensors of these shapes and build the call."""
+    query, key, value, dtype, device, axes, lowered = inputs
     _check_shapes(query, key, value)
     _check_numbers(dropout, seed, soft_cap)
     score = choices.score(score)

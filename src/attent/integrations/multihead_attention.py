@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,6 +11,7 @@ from torch.nn import functional as F
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.base import Mask
+from attent.attention.call import Prepared
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_tensor import LazyTensor
@@ -85,17 +88,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             mask, bias = Causal(), None
         else:
             mask, bias = _merge_masks(attn_mask, key_padding_mask, (batch, self.num_heads, queries, keys), added)
-        dropout = self.dropout if self.training else 0.0
-        prepared = prepare(
-            parts[0],
-            self._with_added_keys(parts[1], self.bias_k),
-            self._with_added_keys(parts[2], self.bias_v),
-            mask=mask,
-            bias=bias,
-            query_start=None if mask is None else 0,
-            dropout=dropout,
-            seed=torch.randint(2**31 - 1, ()) if dropout else None,
-        )
+        prepared = self._prepare(parts, mask, bias)
         context = run(prepared)
         if is_watched():
             report(self, AttentionMap.of(prepared), prepared.value, context)
@@ -104,9 +97,21 @@ class MultiheadAttention(nn.MultiheadAttention):
         output = linear(context if is_batched else context[0], self.out_proj.weight, self.out_proj.bias)
         if not need_weights:
             return output, None
-        weights = AttentionMap.of(prepared)
-        return output, LazyTensor(
-            weights, prepared.query.dtype, is_averaged=average_attn_weights, is_batched=is_batched
+        weights, dtype = AttentionMap.of(prepared), prepared.query.dtype
+        return output, LazyTensor(weights, dtype, is_averaged=average_attn_weights, is_batched=is_batched)
+
+    def _prepare(self, parts: Sequence[Tensor], mask: Mask | None, bias: Tensor | None) -> Prepared:
+        """Return the call of queries, keys and values with heads, (B, H, T, D)."""
+        dropout = self.dropout if self.training else 0.0
+        return prepare(
+            parts[0],
+            self._with_added_keys(parts[1], self.bias_k),
+            self._with_added_keys(parts[2], self.bias_v),
+            mask=mask,
+            bias=bias,
+            query_start=None if mask is None else 0,
+            dropout=dropout,
+            seed=torch.randint(2**31 - 1, ()) if dropout else None,
         )
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:

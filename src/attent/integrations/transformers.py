@@ -130,37 +130,26 @@ def attention(
 
     Returns:
         The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk), computed when they are read; None
-        if nobody asked for `output_attentions`.
+        without `output_attentions`.
 
     Raises:
         ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
     """
-    for name, feature in UNSUPPORTED.items():
-        if options.get(name) is not None:
-            raise ImplementationError(
-                f"attn_implementation {NAME!r} has no {feature}, which {type(module).__name__} needs: "
-                'load the model with attn_implementation="eager"'
-            )
-    keys = key.shape[2]
-    is_boolean = attention_mask is not None and attention_mask.dtype == torch.bool
-    is_masked_causally = (
-        attention_mask is None
-        and query.shape[2] > 1
-        and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    )
-    bias = None if is_boolean else attention_mask
-    if position_bias is not None:
-        bias = position_bias if bias is None else position_bias + bias
+    _check_options(module, options)
+    queries, keys = query.shape[2], key.shape[2]
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    is_masked_causally = is_causal and attention_mask is None and queries > 1
+    mask, bias = _mask_and_bias(attention_mask, position_bias)
     if is_masked_causally:
         # the queries align with the first keys; a cache of fixed length has further ones, not yet written
-        key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
-        bias = bias if bias is None else bias[..., : query.shape[2]]
+        key, value = key[:, :, :queries], value[:, :, :queries]
+        mask, bias = "causal", None if bias is None else bias[..., :queries]
     prepared = prepare(
         query,
         key,
         value,
         score=ScaledDot(scaling),
-        mask="causal" if is_masked_causally else attention_mask if is_boolean else None,
+        mask=mask,
         bias=bias,
         soft_cap=softcap,
         query_start=0 if is_masked_causally else None,
@@ -170,8 +159,26 @@ def attention(
     context = run(prepared)
     if is_watched():
         report(module, AttentionMap.of(prepared), prepared.value, context)
-    weights = _weights(prepared, keys) if _needs_weights(options) else None
-    return context.transpose(1, 2).contiguous(), weights
+    return context.transpose(1, 2).contiguous(), _weights(prepared, keys) if _needs_weights(options) else None
+
+
+def _check_options(module: nn.Module, options: dict[str, Any]) -> None:
+    """Refuse what a model asks for that attend does not have."""
+    for name, feature in UNSUPPORTED.items():
+        if options.get(name) is not None:
+            raise ImplementationError(
+                f"attn_implementation {NAME!r} has no {feature}, which {type(module).__name__} needs: "
+                'load the model with attn_implementation="eager"'
+            )
+
+
+def _mask_and_bias(attention_mask: Tensor | None, position_bias: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return the boolean mask, and the sum of the float terms; None where there is none."""
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        return attention_mask, position_bias
+    if position_bias is None or attention_mask is None:
+        return None, attention_mask if position_bias is None else position_bias
+    return None, position_bias + attention_mask
 
 
 def _needs_weights(options: dict[str, Any]) -> bool:

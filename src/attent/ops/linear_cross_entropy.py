@@ -69,6 +69,13 @@ def linear_cross_entropy(
     return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, r_drop, *ways)
 
 
+def _chunk_size(vocabulary: int, dtype: torch.dtype, *, is_native: bool) -> int:
+    """Return the number of tokens whose logits are computed at a time."""
+    if is_native:
+        return max(NATIVE_BYTES // (dtype.itemsize * vocabulary) // TILE * TILE, MIN_NATIVE_TOKENS)
+    return max(CHUNK // vocabulary, MIN_TOKENS)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -92,20 +99,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             ctx.scale = 1.0
             return loss
         chunk_loss = _native_loss if is_native else reference_loss
-        size = max(CHUNK // len(weight), MIN_TOKENS)
-        if is_native:
-            size = max(NATIVE_BYTES // (dtype.itemsize * len(weight)) // TILE * TILE, MIN_NATIVE_TOKENS)
+        size = _chunk_size(len(weight), dtype, is_native=is_native)
         # Two rows of one token are in one chunk.
         size += size % 2 if r_drop else 0
         matrix, accumulation_dtype = weight.to(dtype), torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=accumulation_dtype, device=features.device)
         dfeatures = torch.empty_like(features) if needs_grad else None
         dweight = torch.zeros(weight.shape, dtype=accumulation_dtype, device=weight.device) if needs_grad else None
-        dbias = (
-            torch.zeros(len(weight), dtype=accumulation_dtype, device=weight.device)
-            if needs_grad and bias is not None
-            else None
-        )
+        dbias = weight.new_zeros(len(weight), dtype=accumulation_dtype) if needs_grad and bias is not None else None
         if dweight is not None and is_onednn:
             # As the products come.
             dweight = weight.new_zeros(weight.shape[::-1]).T

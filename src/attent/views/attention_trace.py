@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -61,16 +61,8 @@ class AttentionTrace:
             # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
             call, key = replace(call, lowered=False), key if call.score.lowers_exactly else LoweredSide(raw_key)
         keys = call.repeat_kv(raw_key if call.lowered else key.features)
-        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
         steps = [
-            vectors(
-                "X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows
-            )
-        ]
-        if memory is not inputs:
-            equation = "M = what the encoder made of the source"
-            steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
-        steps += [
+            *self._given(rows, columns),
             self._projected(
                 "Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation
             ),
@@ -107,6 +99,14 @@ class AttentionTrace:
                 vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows)
             )
         return {step.name: step for step in steps}
+
+    def _given(self, rows: Sequence[str], columns: Sequence[str]) -> Iterator[WalkStep]:
+        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
+        equation = "X = what the attention is given"
+        yield vectors("X", equation, "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)
+        if memory is not inputs:
+            equation = "M = what the encoder made of the source"
+            yield vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns)
 
     def _projected(
         self, letter: str, values: Tensor, labels: Sequence[str], axes: str, meaning: str, *, has_rotation: bool = False

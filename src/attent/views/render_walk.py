@@ -170,12 +170,7 @@ def table(
     """
     row_labels = [cut(visible(label), MAX_LABEL) for label in rows]
     headings = [cut(visible(label), MAX_LABEL) for label in columns]
-    cells = [[format_number(value, digits) for value in row] for row in matrix.tolist()]
-    if words:
-        cells = [
-            [f"{cut(visible(word), MAX_LABEL)} {cell}" for word, cell in zip(*row, strict=True)]
-            for row in zip(words, cells, strict=True)
-        ]
+    cells = _cells(matrix, digits, words)
     totals = [] if sums is None else [format_number(value, 3) for value in sums.tolist()]
     margin = max(map(width, row_labels), default=0)
     cell_width = max(map(width, [*headings, *(cell for row in cells for cell in row)]), default=0) + 2
@@ -207,6 +202,16 @@ def table(
         f"{len(headings) - len(column_index)} of {len(headings)} columns" if has_gap else "",
     ]
     return [*lines, f"({' and '.join(filter(None, omitted))} left out)"] if any(omitted) else lines
+
+
+def _cells(matrix: Tensor, digits: int, words: Sequence[Sequence[str]]) -> list[list[str]]:
+    cells = [[format_number(value, digits) for value in row] for row in matrix.tolist()]
+    if not words:
+        return cells
+    return [
+        [f"{cut(visible(word), MAX_LABEL)} {cell}" for word, cell in zip(*row, strict=True)]
+        for row in zip(words, cells, strict=True)
+    ]
 
 
 def format_number(value: float, digits: int) -> str:

@@ -21,7 +21,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, AttentError
 from attent.views.build_scene import Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
-from attent.views.pages.payload import build_payload
+from attent.views.pages.payload import Payload, build_payload
 from attent.views.scene import Picture, Scene
 from attent.views.scene_labels import About
 
@@ -127,9 +127,14 @@ def page(
         raise ArgumentError(
             f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
         )
-    payload = build_payload(maps, room)
+    html = _fill(maps.title or "attention", style, build_payload(maps, room), script)
+    # a lone surrogate, which a token may be cut to, cannot be encoded
+    return Page(html.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _fill(title: str, style: str, payload: Payload, script: str) -> str:
     parts = {
-        "title": escape(maps.title or "attention"),
+        "title": escape(title),
         "style": style,
         "packs": "\n".join(
             f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items()
@@ -138,9 +143,7 @@ def page(
         "description": payload.description.replace("<", "\\u003c"),
         "script": script,
     }
-    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file("page.html"))
-    # a lone surrogate, which a token may be cut to, cannot be encoded
-    return Page(html.encode("utf-8", "replace").decode("utf-8"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file("page.html"))
 
 
 def load_ipython_extension(shell: Any) -> None:
