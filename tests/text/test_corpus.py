@@ -11,7 +11,7 @@ import pytest
 from attent.errors import ArgumentError, DataError
 from attent.text.batches import BatchSize
 from attent.text.corpus import INDEX, encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_lines, pair_corpus
-from attent.text.index import DiskBitext
+from attent.text.disk_texts import DiskBitext
 from attent.text.settings import LinesSettings, TextSettings
 from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer

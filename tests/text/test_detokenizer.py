@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from attent.errors import ArgumentError
-from attent.text.detokenizer import Detokenizer
+from attent.text.units import Detokenizer
 
 
 @pytest.mark.parametrize(

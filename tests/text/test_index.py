@@ -5,8 +5,7 @@ import pytest
 
 from attent.errors import DataError
 from attent.text.batches import BatchSize, Bitext
-from attent.text.disk_texts import DiskTexts, TemporaryFolder, write_pairs
-from attent.text.index import DiskBitext, index, save_bitext
+from attent.text.disk_texts import DiskBitext, DiskTexts, TemporaryFolder, index, save_bitext, write_pairs
 from attent.text.report import ReadReport
 from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer
@@ -20,8 +19,8 @@ def stored(pairs: list[Pair]) -> DiskTexts[Pair]:
 
 
 def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.text.index.BLOCK_SIZE", 7)
-    monkeypatch.setattr("attent.text.index.OFFSET_INTERVAL", 4)
+    monkeypatch.setattr("attent.text.disk_texts.BLOCK_SIZE", 7)
+    monkeypatch.setattr("attent.text.disk_texts.OFFSET_INTERVAL", 4)
     in_memory, size = Bitext(PAIRS, TOKENIZER, TOKENIZER), BatchSize(tokens=97)
     on_disk = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path / "index", maximum_length=99)
     save_bitext(in_memory, tmp_path / "put")

@@ -8,6 +8,7 @@ import pytest
 
 from attent.errors import ArgumentError, DataError
 from attent.text import readers
+from attent.text.corpus import drop_shared_texts
 from attent.text.readers import (
     LabelledText,
     limited_lines,
@@ -19,7 +20,6 @@ from attent.text.readers import (
 )
 from attent.text.report import ReadReport
 from attent.text.text import Pair
-from attent.text.train_valid_split import drop_shared_texts
 
 
 def written(path: Path, content: str | bytes) -> Path:

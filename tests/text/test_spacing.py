@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attent.text.spacing import SpacingCheck, count_gaps, spacing
+from attent.text.units import SpacingCheck, count_gaps, spacing
 
 SEGMENTED = [
     "我 爱 北京 天安门 。",

@@ -115,7 +115,7 @@ class RunConfig(BaseModel, extra="forbid"):
         digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal
             a corpus that has changed; and the SHA-256 of a finished run's weights, by the name of their file.
         spacing: the share of places that have a space by convention alone in the sources of a translator's training
-            text, see `attent.text.spacing`; None if unknown.
+            text, see `attent.text.units`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
         dtype: the type of weights in which the model computes unless another is asked for.

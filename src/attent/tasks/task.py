@@ -40,7 +40,7 @@ class Vocabularies:
         files: further files by name, such as the names of classes.
         sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the
             sizes of the first and of the last tokenizer.
-        spacing: of a translator's sources, see `attent.text.spacing`; None if unknown.
+        spacing: of a translator's sources, see `attent.text.units`; None if unknown.
         longest: the most positions of a sequence that the model can read; None if unknown or without limit.
     """
 

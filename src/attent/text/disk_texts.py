@@ -1,4 +1,7 @@
-"""Texts on disk in columns, so that a corpus may be larger than memory: lines have one column, pairs have two."""
+"""Texts on disk in columns, so that a corpus may be larger than memory: lines have one column, pairs have two.
+
+Encoded, they are the sequences from which batches are read as they are needed.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,18 @@ import shutil
 import tempfile
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from attent.errors import ArgumentError
-from attent.text.readers import Fields
+from attent.errors import ArgumentError, DataError
+from attent.text.batches import KEY_MULTIPLE, Bitext, Sequences
+from attent.text.readers import OVER_LONG, Fields
+from attent.text.report import ReadReport
 from attent.text.text import Pair
+from attent.text.tokenizer import BOS, EOS, Tokenizer
 
 # Rows that iteration reads at a time.
 BLOCK_SIZE = 1024
@@ -136,3 +142,197 @@ def write_texts(
 def write_pairs(numbered: Iterable[tuple[int, Pair]], folder: TemporaryFolder, name: str) -> DiskTexts[Pair]:
     """Write pairs to a file as they come, without alignments; arguments and errors as for `write_texts`."""
     return write_texts(((number, (pair.source, pair.target)) for number, pair in numbered), folder, name, Pair)
+
+
+# Sequences between two whose offset is stored.
+OFFSET_INTERVAL = 256
+SIDES = "source", "target"
+ROWS = "rows.npy"
+
+
+class DiskSequences(Sequences):
+    """Token sequences whose tokens are read from a file on demand; see `write_index`.
+
+    The file is read, not mapped into memory, where every page that was ever touched would count.
+
+    Args:
+        folder: of the files.
+        name: with which the files' names begin.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.lengths = np.load(folder / f"{name}.lengths.npy")
+        # offsets between these are sums of lengths
+        sums = (
+            np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), OFFSET_INTERVAL), dtype=np.int64)
+            if len(self.lengths)
+            else []
+        )
+        self._offsets = np.concatenate(([0], np.cumsum(sums, dtype=np.int64)))
+        self._file = (folder / f"{name}.tokens.npy").open("rb", buffering=0)
+        self._finalizer = weakref.finalize(self, self._file.close)
+        np.lib.format.read_magic(self._file)
+        _, _, self._dtype = np.lib.format.read_array_header_1_0(self._file)
+        self._data_begin = self._file.tell()
+
+    def concatenate(self, rows: np.ndarray) -> np.ndarray:
+        """Return the tokens of these sequences, end to end."""
+        parts = [np.frombuffer(self._read(int(row)), self._dtype) for row in rows]
+        return np.concatenate(parts) if parts else np.zeros(0, self._dtype)
+
+    def _read(self, row: int) -> bytes:
+        block = row // OFFSET_INTERVAL
+        offset = int(self._offsets[block]) + int(self.lengths[block * OFFSET_INTERVAL : row].sum(dtype=np.int64))
+        self._file.seek(self._data_begin + offset * self._dtype.itemsize)
+        return self._file.read(int(self.lengths[row]) * self._dtype.itemsize)
+
+
+class DiskBitext(Bitext):
+    """Encoded pairs on disk, from which batches are cut as from those in memory.
+
+    Args:
+        folder: of the index.
+        length_multiple: pad lengths to a multiple of this.
+
+    Attributes:
+        rows: of the indexed pairs, without those that were too long, (N,).
+    """
+
+    def __init__(self, folder: Path | str, *, length_multiple: int = KEY_MULTIPLE) -> None:
+        self.source, self.target = (DiskSequences(Path(folder), side) for side in SIDES)
+        self.length_multiple = length_multiple
+        self.rows = np.load(Path(folder) / ROWS)
+
+
+def index(
+    pairs: DiskTexts[Pair],
+    source: Tokenizer,
+    target: Tokenizer,
+    folder: Path | str,
+    *,
+    maximum_length: int,
+    report: ReadReport | None = None,
+    length_multiple: int = KEY_MULTIPLE,
+) -> DiskBitext:
+    """Encode pairs and write them to disk, without those that are too long.
+
+    Args:
+        pairs: to encode.
+        source: tokenizer of the sources.
+        target: tokenizer of the targets.
+        folder: for the index; created if it does not exist.
+        maximum_length: tokens of either side, without BOS and EOS.
+        report: records the pairs that are longer.
+        length_multiple: pad lengths to a multiple of this.
+
+    Raises:
+        DataError: no pair is short enough.
+    """
+    write_index(
+        pairs, dict(zip(SIDES, (source, target), strict=True)), folder, maximum_length=maximum_length, report=report
+    )
+    return DiskBitext(folder, length_multiple=length_multiple)
+
+
+def write_index(
+    texts: DiskTexts[Any],
+    tokenizers: Mapping[str, Tokenizer],
+    folder: Path | str,
+    *,
+    maximum_length: int,
+    report: ReadReport | None = None,
+    row_name: str = "pair",
+) -> None:
+    """Encode rows of texts and write their sequences to disk, without those that are too long.
+
+    Args:
+        texts: to encode.
+        tokenizers: of each column, by the name of its sequences; those of "target" get BOS and EOS.
+        folder: for the index; created if it does not exist.
+        maximum_length: tokens of each text, without BOS and EOS.
+        report: records the rows that are longer.
+        row_name: of a row in messages.
+
+    Raises:
+        DataError: no row is short enough.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    writers = [_SequenceWriter(folder, name, tokenizer.size) for name, tokenizer in tokenizers.items()]
+    rows, fields = array("q"), enumerate(texts.fields())
+    try:
+        while block := list(itertools.islice(fields, BLOCK_SIZE)):
+            encoded_rows: list[list[list[int]]] = []
+            for row, columns in block:
+                encoded = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers.values(), columns, strict=True)]
+                if max(map(len, encoded)) <= maximum_length:
+                    encoded_rows.append(encoded)
+                    rows.append(row)
+                elif report is not None:
+                    report.drop(OVER_LONG, texts.line_number(row))
+            for name, writer, sequences in zip(tokenizers, writers, zip(*encoded_rows, strict=True), strict=False):
+                writer.write([[BOS, *tokens, EOS] for tokens in sequences] if name == "target" else sequences)
+    finally:
+        for writer in writers:
+            writer.close()
+    if not rows:
+        raise DataError(
+            f"every one of the {len(texts):,} {row_name}s is longer than the maximum length of {maximum_length} tokens"
+        )
+    np.save(folder / ROWS, np.asarray(rows, np.int32 if len(texts) < 2**31 else np.int64))
+
+
+def save_bitext(bitext: Bitext, folder: Path | str) -> None:
+    """Write pairs that are encoded in memory as an index, for another process to open.
+
+    Args:
+        bitext: the pairs.
+        folder: for the index; created if it does not exist.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, sequences in zip(SIDES, (bitext.source, bitext.target), strict=True):
+        np.save(folder / f"{side}.tokens.npy", sequences.tokens.astype(np.int32))
+        np.save(folder / f"{side}.lengths.npy", sequences.lengths.astype(np.int32))
+    np.save(folder / ROWS, np.arange(len(bitext), dtype=np.int32))
+
+
+class _SequenceWriter:
+    """Writes sequences to two .npy files, whose lengths are known only at the end."""
+
+    def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
+        self._tokens = _ArrayWriter(folder / f"{name}.tokens.npy", np.uint16 if vocabulary_size <= 2**16 else np.int32)
+        self._lengths = _ArrayWriter(folder / f"{name}.lengths.npy", np.int32)
+
+    def write(self, sequences: Sequence[Sequence[int]]) -> None:
+        self._lengths.append([len(sequence) for sequence in sequences])
+        self._tokens.append(list(itertools.chain.from_iterable(sequences)))
+
+    def close(self) -> None:
+        self._tokens.close()
+        self._lengths.close()
+
+
+class _ArrayWriter:
+    """Writes a one-dimensional .npy file that grows.
+
+    `close` writes its header again, which has room for every length.
+    """
+
+    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
+        self._dtype, self._length = np.dtype(dtype), 0
+        self._file = path.open("wb")
+        self._write_header()
+
+    def append(self, values: Sequence[int]) -> None:
+        self._length += len(values)
+        self._file.write(np.asarray(values, self._dtype).tobytes())
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from attent.runs.config import RunConfig
     from attent.search.search import Translation
     from attent.tasks.translation.translator import Engine, Translator
-    from attent.text.detokenizer import Detokenizer
+    from attent.text.units import Detokenizer
 
 # Line numbers named in a message.
 NAMED = 5
@@ -187,8 +187,8 @@ def translate(
     from attent.tasks.translation.links import glossary_search
     from attent.tasks.translation.translator import BATCH
     from attent.text.batches import BatchSize
-    from attent.text.spacing import SpacingCheck
     from attent.text.tokenizer import respell
+    from attent.text.units import SpacingCheck
 
     if out is not None and resume and is_there(out):
         say(f"{out} is there already: nothing is left to do")
@@ -294,7 +294,7 @@ def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[s
 
 def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -> Detokenizer:
     """Return the detokenizer of the target's language, which the command or the run names."""
-    from attent.text.detokenizer import Detokenizer
+    from attent.text.units import Detokenizer
 
     language = known_language(language) or config.target_language
     if language is None:

@@ -17,10 +17,10 @@ from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs
 from attent.tasks.classification.pictures import Pictures, load_digits, picture_files, read_folder
 from attent.tasks.classification.settings import DIGITS, ImagesSettings, LabelledSettings
 from attent.text.batches import Sequences
+from attent.text.corpus import MAX_VALIDATION, drop_shared_texts, split_by_class
 from attent.text.readers import OVER_LONG, LabelledText, display_name, read_labelled
 from attent.text.report import LineTally, ReadReport
 from attent.text.tokenizer import Tokenizer
-from attent.text.train_valid_split import MAX_VALIDATION, drop_shared_texts, split_by_class
 
 UNITS = "tokens, vectors or patches that this model can read"
 # Settings of pictures whose size and colours are what they are.

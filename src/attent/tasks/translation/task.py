@@ -22,13 +22,12 @@ from attent.tasks.translation.translator import Translator
 from attent.text import corpus as files
 from attent.text.batches import BatchSize, Bitext
 from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
-from attent.text.disk_texts import TemporaryFolder
-from attent.text.index import DiskBitext, save_bitext
+from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
 from attent.text.report import ReadReport
 from attent.text.settings import TextSettings, limit_length
-from attent.text.spacing import spacing
 from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer, Tokenizer
+from attent.text.units import spacing
 from attent.training.loss import LossFunction, mean_loss, translation_cross_entropy
 from attent.training.settings import TrainingSettings
 
@@ -56,7 +55,7 @@ class DatesCorpus:
         validation: pairs to validate on.
         held_out: test sets by name.
         kinds: of the source's and the target's tokenizer.
-        spacing: of the training sources, see `attent.text.spacing`; None if it does not matter.
+        spacing: of the training sources, see `attent.text.units`; None if it does not matter.
         translated: number of validation pairs to translate each time, spread over all of them.
     """
 
