@@ -24,7 +24,6 @@ from attent.text.batches import Batch, BatchSize, BatchStream, Bitext
 from attent.training.autotune import ComputeConfig, Precision
 from attent.training.distributed import Processes
 from attent.training.loop import Training
-from attent.training.memory import limit_heap_fragmentation
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 

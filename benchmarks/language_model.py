@@ -37,7 +37,6 @@ from attent.text.tokenizer import PAD
 from attent.text.tokenizers import learn
 from attent.training.distributed import Processes
 from attent.training.loop import Training
-from attent.training.memory import limit_heap_fragmentation
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 

@@ -26,7 +26,6 @@ from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers
 from attent.text.batches import BatchSize
 from attent.training.autotune import ComputeConfig
-from attent.training.memory import limit_heap_fragmentation
 
 # Default sizes, while one of them grows; lengths are spread as those of captions are.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14

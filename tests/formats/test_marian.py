@@ -17,8 +17,7 @@ from attent.runs.folder import Run, read
 from attent.runs.hugging_face import importing
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import of_run
-from attent.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from attent.text.subword_tokenizer import BpeTokenizer, UnigramTokenizer
+from attent.text.subword_tokenizer import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
 from attent.text.tokenizer import BOS
 
 pytest.importorskip("transformers", reason="transformers is not installed")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError
-from attent.training.loggers import LOGGERS, MODULES, TITLES, check_installed, open_loggers, read_id, write_id
+from attent.training.progress import LOGGERS, MODULES, TITLES, check_installed, open_loggers, read_id, write_id
 from attent.training.settings import TrainingSettings
 
 RECORDS: list[Mapping[str, object]] = [
@@ -174,7 +174,7 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="what TensorBoard reads needs TensorBoard")
     code = """
 import sys
-from attent.training.loggers import open_loggers
+from attent.training.progress import open_loggers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 for update, losses in ((0, (3.0, 2.0, 9.0)), (2, (1.0,))):
     with open_loggers(["tensorboard"], sys.argv[1], update) as write:

@@ -5,7 +5,7 @@ import platform
 
 import pytest
 
-from attent.training.memory import limit_heap_fragmentation
+from attent.devices import limit_heap_fragmentation
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")

@@ -29,8 +29,7 @@ from attent.runs.hugging_face.layout import (
     stream_axes,
 )
 from attent.runs.weights import write_tensors
-from attent.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from attent.text.subword_tokenizer import SubwordTokenizer
+from attent.text.subword_tokenizer import SentencePieceTokenizer, SubwordTokenizer
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 
 NAMES = {UNK: "<unk>", EOS: "</s>"}

@@ -25,13 +25,12 @@ from attent.tasks.task import Results, Say, Vocabularies, task_of
 from attent.tasks.translation.task import without_intervals
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
-from attent.training.budget import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
-from attent.training.loggers import check_installed, open_loggers
 from attent.training.loop import train
-from attent.training.progress import Progress
+from attent.training.progress import Progress, check_installed, open_loggers
 from attent.training.settings import CHANGEABLE_ON_RESUME
+from attent.training.stopping import Budget
 
 
 def follow(

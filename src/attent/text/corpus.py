@@ -38,6 +38,11 @@ VALIDATION_SHARE = 0.05
 MAX_VALIDATION = 1_000
 # Reasons for which a report drops a row of training.
 IN_VALIDATION, TEXT_IN_VALIDATION = "also in validation", "the text is also in validation"
+# Files in the folder of a corpus: the texts to train and to validate on, and the index.
+TRAIN, VALIDATION, REPLAY, MIXTURE, INDEX = "train.txt", "validation.txt", "replay.txt", "mixture.txt", "index"
+# Name of a line, in messages and of its sequences in an index.
+LINE = "line"
+SOURCE, TARGET = 0, 1
 
 
 def split(
@@ -150,13 +155,6 @@ def split_by_class(
     is_held_out = np.zeros(len(classes), bool)
     is_held_out[rows] = True
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
-
-
-# Files in the folder of a corpus: the texts to train and to validate on, and the index.
-TRAIN, VALIDATION, REPLAY, MIXTURE, INDEX = "train.txt", "validation.txt", "replay.txt", "mixture.txt", "index"
-# Name of a line, in messages and of its sequences in an index.
-LINE = "line"
-SOURCE, TARGET = 0, 1
 
 
 @dataclass(frozen=True)

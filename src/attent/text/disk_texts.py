@@ -27,6 +27,10 @@ from attent.text.tokenizer import BOS, EOS, Tokenizer
 BLOCK_SIZE = 1024
 
 Row = TypeVar("Row")
+# Sequences between two whose offset is stored.
+OFFSET_INTERVAL = 256
+SIDES = "source", "target"
+ROWS = "rows.npy"
 
 
 class TemporaryFolder:
@@ -142,12 +146,6 @@ def write_texts(
 def write_pairs(numbered: Iterable[tuple[int, Pair]], folder: TemporaryFolder, name: str) -> DiskTexts[Pair]:
     """Write pairs to a file as they come, without alignments; arguments and errors as for `write_texts`."""
     return write_texts(((number, (pair.source, pair.target)) for number, pair in numbered), folder, name, Pair)
-
-
-# Sequences between two whose offset is stored.
-OFFSET_INTERVAL = 256
-SIDES = "source", "target"
-ROWS = "rows.npy"
 
 
 class DiskSequences(Sequences):

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 
 from attent.errors import ArgumentError, UnknownNameError
-from attent.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from attent.text.subword_tokenizer import BpeTokenizer, UnigramTokenizer
+from attent.text.subword_tokenizer import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
 from attent.text.tokenizer import SPECIALS, CharTokenizer, Tokenizer, WordTokenizer
 
 LEARNT: dict[str, type[Tokenizer]] = {

@@ -26,6 +26,16 @@ MARGIN = 0.02
 # Shares must differ by this much, and be as unlikely as e to the power of minus this under training's share (Chernoff's
 # bound).
 DIFFERENCE, SURPRISE = 0.4, 7.0
+# A character of a word, in scripts that part words by spaces; marks aside.
+LETTER = rf"[^\W{UNSPACED}]"
+# 2026-03-03 has three words, 3月 two.
+UNIT = re.compile(rf"{LETTER}+|[{UNSPACED}]|[^\w\s]")
+# A letter after a mark, of scripts that part words by spaces: both are of one word.
+AFTER_MARK = re.compile(rf"[^{UNSPACED}]{LETTER}")
+# The zero-width (non-)joiner, which stands within words of Persian and of India's languages.
+JOINERS = "\u200c\u200d"
+# Signs of Chinese and Japanese, which have no space around them.
+SIGNS = re.compile(r" ?([，。！？；：、「」『』（）《》]) ?")
 
 
 def count_gaps(text: str) -> tuple[int, int]:
@@ -77,16 +87,6 @@ def _divergence(share: float, expected: float) -> float:
     return sum(p * math.log(p / q) for p, q in ((share, expected), (1 - share, 1 - expected)) if p > 0)
 
 
-# A character of a word, in scripts that part words by spaces; marks aside.
-LETTER = rf"[^\W{UNSPACED}]"
-# 2026-03-03 has three words, 3月 two.
-UNIT = re.compile(rf"{LETTER}+|[{UNSPACED}]|[^\w\s]")
-# A letter after a mark, of scripts that part words by spaces: both are of one word.
-AFTER_MARK = re.compile(rf"[^{UNSPACED}]{LETTER}")
-# The zero-width (non-)joiner, which stands within words of Persian and of India's languages.
-JOINERS = "\u200c\u200d"
-
-
 class Span(NamedTuple):
     """Characters of a text, from `begin` to before `end`."""
 
@@ -112,10 +112,6 @@ def units(text: str) -> list[Span]:
 def is_mark(character: str) -> bool:
     """Return whether a character belongs to the letter before it: accents, vowel signs, joiners."""
     return unicodedata.category(character).startswith("M") or character in JOINERS
-
-
-# Signs of Chinese and Japanese, which have no space around them.
-SIGNS = re.compile(r" ?([，。！？；：、「」『』（）《》]) ?")
 
 
 class Detokenizer:

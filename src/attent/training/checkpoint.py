@@ -32,9 +32,9 @@ from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_t
 from attent.training.autotune import ComputeConfig
 from attent.training.averaging import WeightAverage
 from attent.training.distributed import SINGLE_PROCESS, Processes, is_peer_loss
-from attent.training.early_stopping import EarlyStoppingState
 from attent.training.optimizer import optimizer_state, restore_optimizer
 from attent.training.settings import TrainingSettings
+from attent.training.stopping import EarlyStoppingState
 
 CHECKPOINTS = "checkpoints"
 OPTIMIZER = "optimizer.safetensors"

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from attent.attention.backends.heuristics import MachineRow, current_row, using_row
-from attent.devices import described
+from attent.devices import described, limit_heap_fragmentation
 from attent.errors import AttentError
 from attent.models.model import Model
 from attent.ops.eligibility import processor_class
@@ -27,15 +27,13 @@ from attent.runs.weights import fill, tensors_of
 from attent.text.batches import BatchSize, Examples
 from attent.training.autotune import ComputeConfig, Precision, autotune, benchmark, candidates
 from attent.training.averaging import WeightAverage
-from attent.training.budget import Budget, rate_fault
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
 from attent.training.distributed import SINGLE_PROCESS, Processes
-from attent.training.early_stopping import EarlyStopping
 from attent.training.loss import LossFunction, translation_cross_entropy
-from attent.training.memory import limit_heap_fragmentation
 from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done, warmup_updates
 from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
+from attent.training.stopping import Budget, EarlyStopping, rate_fault
 
 Validate = Callable[[], Mapping[str, float]]
 Announce = Callable[[Budget], Iterable[str]]

@@ -106,7 +106,7 @@ SCHEDULES: dict[str, Schedule] = {
     "cosine": cosine,
     "linear": linear,
     "constant": constant,
-    # `attent.training.early_stopping` lowers it after validations without an improvement
+    # `attent.training.stopping` lowers it after validations without an improvement
     "plateau": constant,
 }
 

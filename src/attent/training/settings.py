@@ -121,7 +121,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
 
     @property
     def loggers(self) -> tuple[str, ...]:
-        """Return the names of the loggers, see `attent.training.loggers`."""
+        """Return the names of the loggers, see `attent.training.progress`."""
         return () if self.log is None else (self.log,)
 
     @model_serializer(mode="wrap")

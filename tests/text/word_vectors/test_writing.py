@@ -6,7 +6,7 @@ import torch
 
 from attent.errors import ArgumentError, DataError, UnknownNameError
 from attent.text.word_vectors import WordVectors, read, write
-from attent.text.word_vectors.writing import is_writable
+from attent.text.word_vectors.formats import is_writable
 
 FOUND = WordVectors(
     ["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]])

@@ -16,8 +16,7 @@ from attent.models.settings import TransformerSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.layout import SIDES, TranslatorSource, common_settings, sinusoids
 from attent.runs.hugging_face.vocabulary import SpecialIds, Vocabulary
-from attent.text.sentencepiece_tokenizer import EOS_PIECE, SentencePieceTokenizer
-from attent.text.subword_tokenizer import processor_of
+from attent.text.subword_tokenizer import EOS_PIECE, SentencePieceTokenizer, processor_of
 
 # What transformers' Marian ignores, and a model that was trained with it needs.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
