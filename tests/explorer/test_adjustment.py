@@ -8,7 +8,7 @@ import torch
 from starlette.testclient import TestClient
 
 from attent.errors import ArgumentError
-from attent.explorer.adjustment import AdjustedWeights, adjust
+from attent.explorer.pooling import AdjustedWeights, adjust
 from attent.explorer.tiles import HeadView
 from attent.views.scene import Scene
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import attent
-from attent.explorer.adjustment import adjust
+from attent.explorer.pooling import adjust
 from attent.explorer.server import ExploreServer
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from attent.explorer.lru_cache import LRUCache
+from attent.explorer.scheduler import LRUCache
 
 
 def test_beyond_the_bound_what_was_not_asked_for_longest_is_forgotten() -> None:

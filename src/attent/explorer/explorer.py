@@ -14,9 +14,8 @@ from torch import nn
 
 from attent.attention.capture.intervene import Change, intervene
 from attent.errors import ArgumentError, DataError, check_index
-from attent.explorer.adjustment import AdjustedWeights
 from attent.explorer.loaded_run import LoadedRun
-from attent.explorer.lru_cache import LRUCache
+from attent.explorer.pooling import AdjustedWeights
 from attent.explorer.requests import (
     ColumnRequest,
     ExampleRequest,
@@ -27,7 +26,7 @@ from attent.explorer.requests import (
     TileRequest,
     TranslateRequest,
 )
-from attent.explorer.scheduler import Scheduler
+from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.search.settings import SearchSettings
 from attent.tasks.run_scene import scene_of_example

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from attent.explorer.adjustment import TEMPERATURES
+from attent.explorer.pooling import TEMPERATURES
 
 # The page says "mean" for the mean over heads, which is None in Python.
 Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda head: None if head == "mean" else head)]
@@ -28,7 +28,7 @@ class HeadRequest(RequestModel):
         group: its name.
         layer: from 0.
         head: from 0, or "mean".
-        temperature: of what is shown: see `serve.adjustment`.
+        temperature: of what is shown: see `pooling.adjust`.
         top: how many of the largest weights of each row are shown; 0 for all.
     """
 

@@ -1,11 +1,17 @@
-"""Scheduler: one computation at a time, requests before background work."""
+"""The order of computations, and a cache of what they made.
+
+One computation goes at a time, requests before background work.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+
+from torch import Tensor
 
 from attent.errors import AttentError
 
@@ -118,3 +124,34 @@ def _has_ended_after_step(steps: Iterator[None]) -> bool:
     except Exception:
         logging.getLogger(__name__).exception("what was prepared in the background failed")
         return True
+
+
+class LRUCache:
+    """Tensors by key; beyond the bound the least recently used ones are dropped.
+
+    Args:
+        bound: bytes of all tensors, 32 MiB unless given; one that is larger by itself is not stored.
+    """
+
+    def __init__(self, bound: int = 2**25) -> None:
+        self.bound, self.size = bound, 0
+        self._tensors: OrderedDict[Hashable, Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Tensor | None:
+        """Return the tensor stored under a key, or None."""
+        with self._lock:
+            if key in self._tensors:
+                self._tensors.move_to_end(key)
+            return self._tensors.get(key)
+
+    def put(self, key: Hashable, tensor: Tensor) -> None:
+        """Store a tensor, replacing the one under the same key."""
+        with self._lock:
+            if key in self._tensors:
+                self.size -= self._tensors.pop(key).nbytes
+            if tensor.nbytes <= self.bound:
+                self._tensors[key] = tensor
+                self.size += tensor.nbytes
+            while self.size > self.bound:
+                self.size -= self._tensors.popitem(last=False)[1].nbytes

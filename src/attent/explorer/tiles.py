@@ -18,10 +18,8 @@ from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, check_index, check_known
-from attent.explorer.adjustment import AdjustedWeights
-from attent.explorer.lru_cache import LRUCache
-from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
-from attent.explorer.scheduler import Scheduler
+from attent.explorer.pooling import AdjustedWeights, BlockPooler, block_count, mean_over_heads, pool_next_level
+from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
 TILE_SIDE, THUMBNAIL_SIDE = 256, 48
