@@ -39,7 +39,7 @@ RETURNED = (
     ),
     *(
         "attent.tasks.text_generation.text_generator:TextGenerator",
-        "attent.nonparametric.answer:Answer",
+        "attent.nonparametric.lookup:Answer",
         "attent.views.pages.page:Page",
     ),
     "attent.views.attention_trace:AttentionTrace",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attent
-from attent.nonparametric.answer import Answer
+from attent.nonparametric.lookup import Answer
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attent.nonparametric import bandwidth, smoother
-from attent.nonparametric.bandwidth import LeaveOneOut, learn_bandwidth, rule_of_thumb
+from attent.nonparametric import estimator, smoother
+from attent.nonparametric.estimator import LeaveOneOut, learn_bandwidth, rule_of_thumb
 from attent.nonparametric.kernels import KERNELS
 
 
@@ -68,8 +68,8 @@ def test_learning_improves_on_the_rule_of_every_kernel(name: str) -> None:
 
 
 def test_some_points_are_left_out_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bandwidth, "PAIRS", 100)
-    monkeypatch.setattr(bandwidth, "MIN_POINTS", 20)
+    monkeypatch.setattr(estimator, "PAIRS", 100)
+    monkeypatch.setattr(estimator, "MIN_POINTS", 20)
     x, y = data(100, 1)
     some, every = (
         learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0), points)[0] for points in (None, 100)

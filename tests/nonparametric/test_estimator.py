@@ -17,9 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.nonparametric import smoother
-from attent.nonparametric.bandwidth import rule_of_thumb
 from attent.nonparametric.classifier import AttentionClassifier
-from attent.nonparametric.estimator import AttentionRegressor
+from attent.nonparametric.estimator import AttentionRegressor, rule_of_thumb
 from attent.nonparametric.kernels import KERNELS
 from attent.nonparametric.smoother import FLOAT64_WIDTH
 
