@@ -85,8 +85,8 @@ def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
-        differences = comparison.compare(
-            exact, exported(run, "ctranslate2", out), comparison.Sample(texts, None, "FILE")
+        differences = exporting.compare(
+            exact, exported(run, "ctranslate2", out), exporting.Sample(texts, None, "FILE")
         )
     shares = {name: 100 * len(lines) / differences.lines for name, lines in differences.differences.items()}
     return [

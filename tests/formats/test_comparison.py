@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError
-from attent.formats.comparison import LINES, Comparison, Difference, Sample, compare, sample_of
+from attent.formats.exporting import LINES, Comparison, Difference, Sample, compare, sample_of
 from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig
 from attent.search.search import Translation

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, RunError
-from attent.formats.onnx_language_model import GRAPH, export
+from attent.formats.onnx import GRAPH, export
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.runs.folder import RunConfig, RunWriter

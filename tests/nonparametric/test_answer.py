@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from attent.errors import ArgumentError
-from attent.nonparametric import answer
+from attent.nonparametric import lookup as lookup_module
 from attent.nonparametric.lookup import lookup
 
 STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}
@@ -34,7 +34,7 @@ def test_a_date_that_differs_by_its_time_zone_alone_says_so() -> None:
 
 
 def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "TILE", 5)
+    monkeypatch.setattr(lookup_module, "TILE", 5)
     found = lookup([3.5, 3.0, 9.0], [3.0, 3.4, 3.6], ["a", "b", "a"], method="soft", bandwidth=0.2)
     first, second, third = found.votes(0)
     assert (first.key, first.value, second.key, third.key) == (3.4, "b", 3.6, 3.0)

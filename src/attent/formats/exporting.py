@@ -1,23 +1,215 @@
-"""Export of a run to another inference engine, and loading of the engine."""
+"""Export of a run to another inference engine, loading of the engine, and its comparison with our own on some lines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from attent.errors import RunError, check_known
+import numpy as np
+from pydantic import ValidationError
+
+from attent.errors import AttentError, DataError, RunError, check_known
 from attent.formats import manifest as manifests
-from attent.formats.comparison import Comparison, compare, sample_of
 from attent.formats.manifest import EXPORTS, MANIFEST
-from attent.runs.config import must_do, read_config
+from attent.runs.config import RunConfig, must_do, read_config
 from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import read, read_tokenizers
+from attent.search.settings import SearchSettings
+from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.checks import input_check
+from attent.tasks.translation.metrics import bleu, chrf
 from attent.tasks.translation.translator import Engine, Translator
+from attent.text.corpus import drop_long, encode_pairs, pair_corpus
+from attent.text.readers import STANDARD_INPUT, read_lines, read_pairs, read_parallel, read_with_references
+from attent.text.report import ReadReport
+from attent.text.settings import FILES, TextSettings, limit_length
+from attent.text.text import Pair
+from attent.text.tokenizer import SPECIALS, Tokenizer
 
+# Lines to compare: enough to show differences, few enough to take seconds.
+LINES = 64
+# Pairs to compare, by BLEU too.
+PAIRS = 200
+SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
+# The most tokens of a random line, for runs whose own text is not available.
+MAX_RANDOM_TOKENS = 12
 # Modules with `write` and `load`.
 ENGINES = {"ctranslate2": "attent.formats.ctranslate2", "onnx": "attent.formats.onnx"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Lines to compare two engines on.
+
+    Args:
+        lines: the sources.
+        references: as many; None where there are none.
+        origin: of the lines, for the report.
+    """
+
+    lines: Sequence[str]
+    references: Sequence[str] | None
+    origin: str
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[Pair], origin: str) -> Sample:
+        """Return the first pairs as a sample.
+
+        Raises:
+            DataError: there are none.
+        """
+        first = list(islice((pair for pair in pairs if pair.source), PAIRS))
+        if not first:
+            raise DataError(f"{origin} holds no pair")
+        return cls([pair.source for pair in first], [pair.target for pair in first], origin)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A line with different translations: our own and the engine's."""
+
+    source: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Differences between two engines' translations of a sample.
+
+    Args:
+        lines: number of lines.
+        differences: lines that differ, by the name of the search.
+        scores: BLEU and chrF2 of attent's own engine and of the other, by the name of the search; empty without
+            references.
+        origin: of the lines.
+    """
+
+    lines: int
+    differences: dict[str, list[Difference]]
+    scores: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    origin: str = ""
+
+    def report(self, engine: str, limit: int = 3) -> list[str]:
+        """Return a line on the sample, a line for each search, and the first few differences.
+
+        Args:
+            engine: the name of the other engine, and how it computes.
+            limit: of the differences that are shown of each search.
+        """
+        report = [f"compared on {self.lines} lines of {self.origin}"] if self.origin else []
+        for search, differences in self.differences.items():
+            report.append(f"{search}: {len(differences)} of {self.lines} lines differ from attent's own")
+            if search in self.scores:
+                values = zip(("attent", engine), self.scores[search], strict=True)
+                report.append(
+                    "  " + "; ".join(f"{name}: BLEU {score[0]:.2f}, chrF2 {score[1]:.2f}" for name, score in values)
+                )
+            for line in differences[:limit]:
+                report += [f"  {line.source}", f"    attent: {line.expected}", f"    {engine}: {line.actual}"]
+        return report
+
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of lines and of differences, and BLEU and chrF2, for the manifest."""
+        scores = {f"{search} BLEU and chrF2": values for search, values in self.scores.items()}
+        return (
+            {"lines": self.lines}
+            | {search: len(differences) for search, differences in self.differences.items()}
+            | scores
+        )
+
+
+def compare(reference: Engine, engine: Engine, sample: Sample) -> Comparison:
+    """Translate a sample by both engines, greedily and with a beam of 5."""
+    differences: dict[str, list[Difference]] = {}
+    scores: dict[str, list[tuple[float, float]]] = {}
+    for name, settings in SEARCHES.items():
+        expected, actual = (
+            [results[0].text for results in each.search(sample.lines, settings)] for each in (reference, engine)
+        )
+        lines = (Difference(*texts) for texts in zip(sample.lines, expected, actual, strict=True))
+        differences[name] = [line for line in lines if line.expected != line.actual]
+        if references := sample.references:
+            scores[name] = [
+                (bleu(texts, references).score, chrf(texts, references).score) for texts in (expected, actual)
+            ]
+    return Comparison(len(sample.lines), differences, scores, sample.origin)
+
+
+def sample_of(
+    config: RunConfig,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    longest: int | None = None,
+    source: Path | None = None,
+    target: Path | None = None,
+) -> Sample:
+    """Return lines to compare on: those of a file, else the run's validation, else random tokens, which are no text.
+
+    Args:
+        config: of the run.
+        tokenizers: of its sources and targets.
+        longest: the most tokens that its model can read; no limit if None.
+        source: lines of text.
+        target: their references.
+
+    Raises:
+        ArgumentError: lines and references differ in number.
+        DataError: a file that is named here cannot be read.
+    """
+    if source is not None and target is not None:
+        return Sample.of_pairs(map(Pair, *read_with_references(source, target)), f"{source} and {target}")
+    if source is not None:
+        lines = list(islice((line for line in read_lines(source) if line), LINES))
+        return Sample(
+            lines or _random_lines(tokenizers[0]), None, str(source) if lines else f"random tokens: {source} is empty"
+        )
+    try:
+        return Sample.of_pairs(_validation(config, tokenizers, longest), "the run's validation")
+    # the files of a run may have been deleted or changed
+    except (AttentError, ValidationError) as error:
+        reason = str(error) if isinstance(error, AttentError) else "config.json names none"
+        origin = (
+            f"random tokens, which are no text: the run's validation cannot be had ({reason}); --source FILE --target "
+            "FILE names lines"
+        )
+        return Sample(_random_lines(tokenizers[0]), None, origin)
+
+
+def _validation(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], longest: int | None) -> Sequence[Pair]:
+    """Return the pairs that a run was validated on; raise if they cannot be read again, or may have been trained on."""
+    if "dates" in config.corpus:
+        settings = DatesSettings.model_validate(config.corpus["dates"]).model_copy(update={"training_pairs": 1})
+        return dates(settings).validation
+    text = TextSettings.model_validate(config.corpus.get("text", {}))
+    if STANDARD_INPUT in (getattr(text, name) for name in FILES):
+        raise DataError("it was trained on standard input")
+    limited = limit_length(text, longest, reserved=1)
+    if text.valid is not None:
+        pairs = [pair for _, pair in read_pairs(text.valid, ReadReport(text.valid))]
+    elif text.valid_source is not None and text.valid_target is not None:
+        pairs = [pair for _, pair in read_parallel(text.valid_source, text.valid_target, ReadReport(text.valid_source))]
+    else:
+        corpus = pair_corpus(text)
+        pairs = list(corpus.validation)
+        digest = encode_pairs(corpus, limited, *tokenizers, length_multiple=1).digest()
+        if " ".join(map(str, digest)) != config.digests.get("train"):
+            raise DataError("its files have changed, and what would be split off now may have been trained on")
+    return drop_long(pairs, range(len(pairs)), tokenizers, [limited.maximum_length] * 2, ReadReport("validation"))
+
+
+def _random_lines(tokenizer: Tokenizer) -> list[str]:
+    """Return lines of random pieces, the same every time."""
+    generator = np.random.default_rng(0)
+    lines = (
+        generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MAX_RANDOM_TOKENS)).tolist()
+        for _ in range(LINES)
+    )
+    return [line for line in map(tokenizer.decode, lines) if line] if tokenizer.size > SPECIALS else []
 
 
 def export(

@@ -86,7 +86,7 @@ def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
 
 
 def _export_language_model(run: Path, out: Path | None, sample: Path | None, *, trust_code: bool) -> None:
-    from attent.formats.onnx_language_model import export as export_run
+    from attent.formats.onnx import export as export_run
 
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for onnx, and comparing")
