@@ -29,7 +29,6 @@ from _sides import show
 from attent.benchmark.report import Column, ResultTable
 from attent.benchmark.speed import BATCH_SIZES, measure_translation
 from attent.errors import AttentError
-from attent.formats import comparison
 from attent.formats.comparison import SEARCHES
 from attent.formats.exporting import export
 from attent.formats.exporting import load as exported
@@ -85,9 +84,7 @@ def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
-        differences = exporting.compare(
-            exact, exported(run, "ctranslate2", out), exporting.Sample(texts, None, "FILE")
-        )
+        differences = exporting.compare(exact, exported(run, "ctranslate2", out), exporting.Sample(texts, None, "FILE"))
     shares = {name: 100 * len(lines) / differences.lines for name, lines in differences.differences.items()}
     return [
         ResultTable(

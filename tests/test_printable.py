@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from attent.printable import printable
+from attent.errors import printable
 
 
 @pytest.mark.parametrize(

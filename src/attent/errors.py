@@ -1,4 +1,4 @@
-"""Exceptions of attent's public interface.
+"""Exceptions of attent's public interface, checks that raise them, and what a message may quote.
 
 AttentError
 ├── ArgumentError (also ValueError)      a value that cannot be used; the message says what was expected
@@ -21,18 +21,23 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from reprlib import Repr
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# Where the middle of a text is left out.
+GAP = " … "
 # Characters of a message: the names that an UnknownNameError lists take most.
 MAX_MESSAGE = 4000
 # The end of a message often has the remedy.
 END = MAX_MESSAGE // 4
 _VALUES = Repr()
 _VALUES.maxlevel, _VALUES.maxstring, _VALUES.maxother = 2, 200, 200
+# all of C0 but tab and line feed, delete, and C1
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class AttentError(Exception):
@@ -47,7 +52,7 @@ class AttentError(Exception):
 
 
 def _cut(message: str) -> str:
-    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - END - 3]} … {message[-END:]}"
+    return shortened(message, MAX_MESSAGE - END - len(GAP), END)
 
 
 def brief(value: object) -> str:
@@ -208,3 +213,22 @@ def needs(need: str, extra: str, kind: type[AttentError] = MissingExtraError) ->
         yield
     except ImportError as error:
         raise kind(f"{need}: pip install 'attent[{extra}]' ({error})") from error
+
+
+def printable(text: str) -> str:
+    r"""Escape control characters as JSON does, `\u001b`, so that a terminal does not execute them.
+
+    Tabs and line feeds stay.
+    """
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def shortened(message: str, begin: int = 240, end: int = 80) -> str:
+    """Leave out the middle of a message that is long because it repeats what somebody sent.
+
+    Args:
+        message: of any length.
+        begin: characters to keep at its beginning.
+        end: characters to keep at its end.
+    """
+    return message if len(message) <= begin + len(GAP) + end else f"{message[:begin]}{GAP}{message[-end:]}"

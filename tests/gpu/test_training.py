@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attent.runs.config import read_config
-from attent.runs.folder import LOG
+from attent.runs.durable import LOG
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings
 from attent.training.checkpoint import latest_checkpoint, read_state

@@ -13,8 +13,8 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs import folder
 from attent.runs.config import FORMAT, RunConfig, read_config, write_config
-from attent.runs.durable import draft_of
-from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text, without_digest
+from attent.runs.durable import draft_of, held
+from attent.runs.folder import RunWriter, read, tokenizers_as_text, tokenizers_of_text, without_digest
 from attent.runs.snapshot import is_bound
 from attent.runs.weights import tensors_of, write_tensors
 from attent.text.tokenizer import CharTokenizer

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attent.search.repetition import is_repetitive
+from attent.search.constraints import is_repetitive
 
 
 @pytest.mark.parametrize("loop", [[7], [7, 8], [4, 5, 6, 7, 8]])

@@ -11,10 +11,9 @@ from starlette.testclient import TestClient
 
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.server.app import application
+from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
-from attent.server.metrics import Metrics
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles

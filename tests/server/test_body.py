@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 import pytest
 from starlette.testclient import TestClient
 
-from attent.printable import BEGIN, END
+from attent.errors import BEGIN, END
 from attent.server import body
 from attent.server.body import MAX_KIND, SPARE_FIELDS, count_of, flag_of, texts_of
 from attent.server.errors import RequestError

@@ -13,12 +13,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from attent.server import document_translator
-from attent.server.app import application
+from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.connections import BoundedProtocol
 from attent.server.engines import RunCatalog
 from attent.server.limits import AddressLimits
-from attent.server.metrics import Metrics
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 

@@ -15,11 +15,10 @@ from contextlib import aclosing
 import pytest
 from starlette.testclient import TestClient
 
-from attent.server.app import application
+from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
 from attent.server.errors import RequestError
-from attent.server.metrics import Metrics
 from attent.server.service import TextPiece, TranslationService
 from attent.server.settings import ServerSettings
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from attent.server.app import application
+from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
-from attent.server.metrics import Metrics
 from attent.server.server import listen
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings

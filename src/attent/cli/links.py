@@ -23,7 +23,7 @@ from attent.cli.inputs import TextPair, check_file, chunks
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 from attent.runs.config import AlignmentHead, read_config, write_config
-from attent.runs.folder import held
+from attent.runs.durable import held
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import display_name

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from attent.printable import printable
+from attent.errors import printable
 
 
 def say(line: str) -> None:

@@ -20,8 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from attent import bounded
 from attent.cli.output import say
-from attent.errors import ArgumentError, DataError, RunError, first_fault
-from attent.printable import printable
+from attent.errors import ArgumentError, DataError, RunError, first_fault, printable
 from attent.runs.durable import PART, check_links, claim, said_clearly, sync, write_text
 
 # Bytes that the file of the progress may have.

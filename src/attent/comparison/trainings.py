@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from attent.devices import limit_threads
 from attent.errors import ArgumentError, RunError, check_known, first_fault
 from attent.runs.config import CONFIG, read_config
-from attent.runs.durable import said_clearly, write_text
-from attent.runs.folder import LOG, MODEL
+from attent.runs.durable import LOG, said_clearly, write_text
+from attent.runs.folder import MODEL
 from attent.runs.weights import digest
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.recipe import follow, resume

@@ -1,21 +1,30 @@
-"""Atomic writes of files and folders, under a temporary name, synced and renamed; and locks of open files."""
+"""Atomic writes of files and folders, under a temporary name, synced and renamed; and locks of run folders."""
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from safetensors import SafetensorError
 
-from attent.errors import RunError
+from attent.bounded import regular
+from attent.errors import DataError, RunError
 
 # The first and the last characters of temporary names, by which the drafts of a killed process are recognized.
 HIDDEN, PART = ".", ".part"
+# The log of a run, whose lock is the run's.
+LOG = "log.jsonl"
+# Windows has no such flag: links need a permission there.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+# Seconds until a new draft is locked at the latest.
+LOCK_DELAY = 10.0
 # Windows lets no other process read a locked byte: lock one that no log reaches, at the largest offset that its locks
 # can name.
 LOCK_OFFSET = 2**31 - 2
@@ -193,3 +202,57 @@ def _lock_on_windows(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     finally:
         os.lseek(descriptor, position, os.SEEK_SET)
+
+
+@contextmanager
+def held(path: Path | str) -> Iterator[None]:
+    """Lock a run for other processes until the block ends.
+
+    Raises:
+        RunError: another process trains it, or the folder cannot be written.
+    """
+    with lock_run(Path(path)):
+        yield
+
+
+def sweep_drafts(path: Path) -> None:
+    """Remove the drafts of a run folder whose processes ended before training began, so that logs are not locked."""
+    for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
+        # OSError: another process has moved or removed it in the meantime
+        with suppress(OSError, RunError):
+            if (
+                draft.is_symlink()
+                or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < LOCK_DELAY
+            ):
+                continue
+            if not log.is_file():
+                draft.rmdir()  # killed before it had a log; rmdir removes it only if it is empty
+                continue
+            with _log_in(draft) as file:
+                if claim(file, draft):
+                    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _log_in(folder: Path) -> IO[str]:
+    check_links(file := folder / LOG)
+    with said_clearly(file):
+        try:
+            return open(
+                file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK)
+            )
+        except DataError as error:
+            raise RunError(f"{file} cannot be written: {error}") from error
+
+
+def lock_run(path: Path) -> IO[str]:
+    """Open a run's log to append, and lock it, which locks the run; check that the run contains no links."""
+    log = _log_in(path)
+    try:
+        claim(log, path)
+        # from now on no other training adds or removes files
+        with said_clearly(path):
+            check_links(*path.rglob("*"))
+    except RunError:
+        log.close()
+        raise
+    return log

@@ -11,22 +11,20 @@ Their files:
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import torch
 
-from attent.bounded import read_text, regular
+from attent.bounded import read_text
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
 from attent.runs.config import (
@@ -40,7 +38,7 @@ from attent.runs.config import (
     tokenizer_file,
     write_config,
 )
-from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.durable import LOG, draft_of, held, lock_run, new_file, said_clearly, settle, sweep, sweep_drafts, sync
 from attent.runs.weights import (
     check_files,
     check_sizes,
@@ -55,15 +53,11 @@ from attent.runs.weights import (
 from attent.text.tokenizer import MAX_FILE, Tokenizer
 from attent.text.tokenizers import KINDS
 
-MODEL, LOG = "model.safetensors", "log.jsonl"
+MODEL = "model.safetensors"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
-# Windows has no such flag: links need a permission there.
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Bytes of weights up to which reading a run compares their digest, in less than a second.
 MAX_HASHED = 2**28
-# Seconds until a new draft is locked at the latest.
-LOCK_DELAY = 10.0
 
 
 @dataclass(frozen=True)
@@ -116,9 +110,9 @@ class RunWriter:
         self.path, self._replace = Path(path), replace
         self._check_room()
         with said_clearly(self.path):
-            _sweep_drafts(self.path)
+            sweep_drafts(self.path)
             self._draft: Path | None = draft_of(self.path)
-            self._log = _lock_run(self._draft)
+            self._log = lock_run(self._draft)
 
     @classmethod
     def again(cls, path: Path | str) -> Self:
@@ -130,8 +124,8 @@ class RunWriter:
         run = cls.__new__(cls)
         run.path, run._draft = Path(path), None
         read_config(path)
-        run._log = _lock_run(run.path)
-        _sweep_drafts(run.path)
+        run._log = lock_run(run.path)
+        sweep_drafts(run.path)
         with said_clearly(run.path):
             sweep(run.path)
         return run
@@ -198,7 +192,7 @@ class RunWriter:
             settle(self._draft, self.path)
             self._draft = None
             self._log.close()
-        self._log = _lock_run(self.path)
+        self._log = lock_run(self.path)
 
     def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer) -> None:
         """Write the weights, sync everything, and mark the folder as finished.
@@ -221,60 +215,6 @@ class RunWriter:
             self._log.close()
         if self._draft is not None:
             shutil.rmtree(self._draft, ignore_errors=True)
-
-
-@contextmanager
-def held(path: Path | str) -> Iterator[None]:
-    """Lock a run for other processes until the block ends.
-
-    Raises:
-        RunError: another process trains it, or the folder cannot be written.
-    """
-    with _lock_run(Path(path)):
-        yield
-
-
-def _sweep_drafts(path: Path) -> None:
-    """Remove the drafts of a run folder whose processes ended before training began, so that logs are not locked."""
-    for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
-        # OSError: another process has moved or removed it in the meantime
-        with suppress(OSError, RunError):
-            if (
-                draft.is_symlink()
-                or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < LOCK_DELAY
-            ):
-                continue
-            if not log.is_file():
-                draft.rmdir()  # killed before it had a log; rmdir removes it only if it is empty
-                continue
-            with _log_in(draft) as file:
-                if claim(file, draft):
-                    shutil.rmtree(draft, ignore_errors=True)
-
-
-def _log_in(folder: Path) -> IO[str]:
-    check_links(file := folder / LOG)
-    with said_clearly(file):
-        try:
-            return open(
-                file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK)
-            )
-        except DataError as error:
-            raise RunError(f"{file} cannot be written: {error}") from error
-
-
-def _lock_run(path: Path) -> IO[str]:
-    """Open a run's log to append, and lock it, which locks the run; check that the run contains no links."""
-    log = _log_in(path)
-    try:
-        claim(log, path)
-        # from now on no other training adds or removes files
-        with said_clearly(path):
-            check_links(*path.rglob("*"))
-    except RunError:
-        log.close()
-        raise
-    return log
 
 
 def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -> Run:

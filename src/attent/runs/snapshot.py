@@ -20,8 +20,8 @@ from typing import IO, Any
 from attent.bounded import open_regular
 from attent.errors import DataError, RunError
 from attent.runs.config import CONFIG, read_config
-from attent.runs.durable import HIDDEN
-from attent.runs.folder import LOG, MAX_HASHED, MODEL
+from attent.runs.durable import HIDDEN, LOG
+from attent.runs.folder import MAX_HASHED, MODEL
 from attent.runs.weights import FILES, metadata_of
 from attent.text.tokenizer import MAX_FILE
 

@@ -1,4 +1,7 @@
-"""Constraints on a translation: the log-probabilities of forbidden tokens become −∞."""
+"""Constraints on a translation: the log-probabilities of forbidden tokens become −∞.
+
+A translation that was not constrained enough shows by its repetition.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from torch import Tensor
 
 from attent.text.batches import Sequences
 from attent.text.tokenizer import BOS, EOS, PAD
+
+# Tokens of an n-gram, how many n-grams a text needs to be judged, and how often each comes on average in a loop.
+ORDER, MIN_NGRAMS, TIMES = 4, 12, 3
 
 
 @dataclass(frozen=True)
@@ -109,3 +115,9 @@ def _forbid_ngram_repeats_(log_probs: Tensor, tokens: Tensor, ngram_size: int) -
     beginning = tokens[:, tokens.shape[1] - ngram_size + 1 :]  # (B, n - 1)
     rows, positions = (ngrams[..., :-1] == beginning[:, None]).all(-1).nonzero(as_tuple=True)
     log_probs[rows, ngrams[rows, positions, -1]] = -torch.inf
+
+
+def is_repetitive(tokens: Sequence[int]) -> bool:
+    """Return whether a text consists of few n-grams that come again and again, as that of a decoder in a loop does."""
+    ngrams = [tuple(tokens[begin : begin + ORDER]) for begin in range(len(tokens) - ORDER + 1)]
+    return len(ngrams) >= MIN_NGRAMS and TIMES * len(set(ngrams)) <= len(ngrams)

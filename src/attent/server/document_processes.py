@@ -19,8 +19,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from attent.errors import AttentError, DataError
-from attent.printable import printable
+from attent.errors import AttentError, DataError, printable
 from attent.server.document_frames import (
     BATCH,
     CHUNK,

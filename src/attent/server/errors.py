@@ -1,18 +1,27 @@
-"""Errors that a request is answered with, in the words that LibreTranslate's clients know."""
+"""Errors that a request is answered with, in the words that LibreTranslate's clients know, and streams of events.
+
+Events are server-sent, a JSON object each; an error after the first event is the last event.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 
-from attent.errors import AttentError
-from attent.printable import shortened
+from attent.errors import AttentError, shortened
 
 # Errors of paths that begin so are objects, for clients that speak as OpenAI's do.
 OBJECTS = "/v1/"
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+EVENT_TYPE = "text/event-stream"
+# Proxies must not collect events.
+EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+Event = Mapping[str, Any]
 
 
 class RequestError(AttentError):
@@ -70,3 +79,30 @@ def error_body(path: str, error: RequestError) -> dict[str, Any]:
         return {"error": error.message}
     kind = TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
     return {"error": {"message": error.message, "type": kind, "param": None, "code": None}}
+
+
+async def event_stream(
+    events: AsyncGenerator[Event, None], error_event: Callable[[RequestError], Event]
+) -> StreamingResponse:
+    """Return the response that sends events.
+
+    Args:
+        events: at least one. An error before the first is raised, and so has its own status.
+        error_event: builds the last event from an error after that, when the status was sent already.
+    """
+    first = await anext(events)
+
+    async def lines() -> AsyncIterator[bytes]:
+        async with aclosing(events):
+            yield _line(first)
+            try:
+                async for event in events:
+                    yield _line(event)
+            except Exception as error:
+                yield _line(error_event(as_request_error(error)))
+
+    return StreamingResponse(lines(), media_type=EVENT_TYPE, headers=EVENT_HEADERS)
+
+
+def _line(event: Event) -> bytes:
+    return b"data: " + json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"

@@ -18,10 +18,9 @@ from functools import partial
 import torch
 
 from attent.errors import ArgumentError
-from attent.server.app import application
+from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
-from attent.server.metrics import Metrics
 from attent.server.preparation import wait_until_idle
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings

@@ -11,7 +11,7 @@ import torch
 from attent.devices import device_of
 from attent.errors import RunError
 from attent.runs.config import DType, Task, read_config
-from attent.runs.hugging_face import importing
+from attent.runs.hugging_face import families
 from attent.runs.packed import use_dtype
 from attent.tasks.classification import classifier
 from attent.tasks.fill_mask import fill_mask
@@ -55,8 +55,8 @@ def load(
         RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted; or
             attent cannot express the model; or a language is missing, or given for a run.
     """
-    if importing.is_translator(path):
-        run = importing.read(path, source_language, target_language)
+    if families.is_translator(path):
+        run = families.read(path, source_language, target_language)
         result = translator.of_run(run, device_of(device))
         use_dtype(path, run, device_of(device), dtype)
         return result

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from attent import bounded
-from attent.errors import ArgumentError, AttentError, DataError, needs
-from attent.printable import printable
+from attent.errors import ArgumentError, AttentError, DataError, needs, printable
 from attent.runs import durable
 
 # Seconds between records; reading the loss for a record synchronizes with an accelerator.

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from attent.errors import RunError
 from attent.runs.hugging_face import folder
+from attent.runs.hugging_face.families import import_run, read
 from attent.runs.hugging_face.folder import SourceFolder
-from attent.runs.hugging_face.importing import import_run, read
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 Change = Callable[[Path], object]

@@ -17,11 +17,9 @@ from torch import Tensor
 import attent
 from attent.attention.positions.sinusoidal import waves
 from attent.runs.config import read_config
-from attent.runs.hugging_face.families import m2m100_positions
+from attent.runs.hugging_face.families import FAMILIES, import_run, is_translator, m2m100_positions, read
 from attent.runs.hugging_face.folder import SourceFolder
-from attent.runs.hugging_face.importing import FAMILIES, import_run, is_translator, read
-from attent.runs.hugging_face.layout import interleaved, sines_first
-from attent.runs.hugging_face.vocabulary import SpecialIds, Vocabulary
+from attent.runs.hugging_face.layout import SpecialIds, Vocabulary, interleaved, sines_first
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator, of_run
 from attent.text.tokenizer import EOS, prompt_of

@@ -28,7 +28,8 @@ def average(
         raise ArgumentError("take the last checkpoints or the best ones: --last or --best")
 
     from attent.runs.config import read_config, write_config
-    from attent.runs.folder import held, read, without_digest, write_weights
+    from attent.runs.durable import held
+    from attent.runs.folder import read, without_digest, write_weights
     from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
 
     # refuses what is no run folder before its lock is written into it

@@ -12,8 +12,7 @@ import typer
 from attent.cli.inputs import decode_lines, open_source
 from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, generation_settings, loaded
 from attent.cli.output import say, write
-from attent.errors import DataError
-from attent.printable import printable
+from attent.errors import DataError, printable
 
 if TYPE_CHECKING:
     from attent.search.settings import GenerationSettings

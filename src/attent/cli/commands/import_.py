@@ -26,7 +26,7 @@ def import_(
     are not read. M2M100 and NLLB translate between many languages: --source-language and --target-language choose two.
     What attent cannot express is refused with the reason. Licence and origin are kept in the run's config.json.
     """
-    from attent.runs.hugging_face.importing import import_run
+    from attent.runs.hugging_face.families import import_run
 
     config = import_run(folder, out, source_language, target_language, replace=force)
     origin = config.origin

@@ -22,7 +22,8 @@ def quantize(
     the model computes in float32.
     """
     from attent.runs.config import read_config
-    from attent.runs.folder import MODEL, held, read
+    from attent.runs.durable import held
+    from attent.runs.folder import MODEL, read
     from attent.runs.packed import write_packed
 
     # refuses what is no run folder before its lock is written into it

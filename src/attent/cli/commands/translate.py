@@ -182,7 +182,7 @@ def translate(
     from attent.cli.documents import translate_documents
     from attent.cli.results import ResultFile, Results, is_there
     from attent.runs.config import read_config
-    from attent.search.repetition import is_repetitive
+    from attent.search.constraints import is_repetitive
     from attent.tasks.dates.generated import output_check
     from attent.tasks.translation.links import glossary_search
     from attent.tasks.translation.translator import BATCH

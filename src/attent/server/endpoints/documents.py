@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,15 +17,38 @@ from attent.documents import FORMATS
 from attent.server.body import read_parameters, text_of
 from attent.server.document_translator import DocumentTranslator
 from attent.server.errors import RequestError, invalid
-from attent.server.public_address import public_address
 from attent.server.service import TranslationService
 from attent.server.translated_files import TranslatedFiles, storage_error
 
+# A name or an address, and a port: nothing that could end a link or begin another one.
+HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]{1,100}){0,8}")
+SCHEMES = ("http", "https")
 DOWNLOAD = "/download_file"
 # Nothing in a document may run as if it were the server's own.
 HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "Cache-Control": "private, no-store"}
 # Admits a request by its parameters and texts, or counts further texts of one that was admitted.
 Admit = Callable[..., None]
+
+
+def public_address(request: Request, trusted_proxies: Collection[str]) -> str:
+    """Return scheme, host and root path, such as http://localhost:5000, without a slash at the end.
+
+    What the Host header says is taken where it is a host; X-Forwarded-Proto, -Host and -Prefix are believed of a
+    trusted proxy alone.
+    """
+    scheme, hosts, prefix = request.url.scheme, [request.headers.get("host", "")], ""
+    if request.client is not None and request.client.host in trusted_proxies:
+        forwarded = request.headers.get("x-forwarded-proto", "").lower()
+        scheme = forwarded if forwarded in SCHEMES else scheme
+        hosts.insert(0, request.headers.get("x-forwarded-host", ""))
+        forwarded = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+        # a path that goes up leads elsewhere
+        prefix = forwarded if PREFIX.fullmatch(forwarded) and ".." not in forwarded else ""
+    address, port = request.scope.get("server") or ("localhost", None)
+    own = f"[{address}]" if ":" in address else address
+    host = next((host for host in hosts if HOST.fullmatch(host)), own if port is None else f"{own}:{port}")
+    return f"{scheme}://{host}{prefix}"
 
 
 class DocumentEndpoints:

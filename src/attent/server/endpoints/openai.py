@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from attent.server.body import flag_of, read_parameters, text_of, texts_of
 from attent.server.engines import ServedRun
-from attent.server.errors import OBJECTS, RequestError, error_body, invalid
-from attent.server.events import Event, event_stream
+from attent.server.errors import OBJECTS, Event, RequestError, error_body, event_stream, invalid
 from attent.server.service import AUTO, TextPiece, TranslatedText, TranslationService, check_size
 
 
