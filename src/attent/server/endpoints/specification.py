@@ -90,265 +90,268 @@ def _post(summary: str, body: Schema, responses: Schema, *, kinds: tuple[str, ..
     return {"post": {"tags": ["translation"], "summary": summary, "requestBody": request, "responses": responses}}
 
 
-def schemas(settings: ServerSettings) -> dict[str, Schema]:
-    """Return the named schemas, with the limits of a server."""
-    limit = {"maxLength": settings.char_limit} if settings.char_limit >= 0 else {}
-    return {
-        "Error": _object("error", error=_text("The reason.", "Invalid request: missing q parameter")),
-        "ErrorObject": _object(
-            "error",
-            error=_object(
-                "message type",
-                message=_text("The reason."),
-                type=_text("Its kind.", "invalid_request_error"),
-                param={"type": "null"},
-                code={"type": "null"},
-            ),
+# The named schemas of answers.
+SCHEMAS: dict[str, Schema] = {
+    "Error": _object("error", error=_text("The reason.", "Invalid request: missing q parameter")),
+    "ErrorObject": _object(
+        "error",
+        error=_object(
+            "message type",
+            message=_text("The reason."),
+            type=_text("Its kind.", "invalid_request_error"),
+            param={"type": "null"},
+            code={"type": "null"},
         ),
-        "Translate": _object(
-            "q source target",
-            q=_one_or_list(
-                {"type": "string", **limit},
-                "A text, or a list of texts.",
-                settings.batch_limit,
-                examples=["Two men are talking. It rains."],
-            ),
-            source=_text("The language of the texts; auto detects it for each of them.", "en"),
+    ),
+    "Translated": _object(
+        "translatedText",
+        translatedText=_one_or_list(PLAIN, "A text for a text, a list for a list; so are the others."),
+        detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
+        alternatives={"description": "Where some were asked for.", "oneOf": [_list(PLAIN), _list(_list(PLAIN))]},
+        alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
+    ),
+    "Event": _object(
+        "kind",
+        kind={"enum": ["growing", "piece", "done", "error"], "description": "done has Translated's members too."},
+        text={"type": "integer", "description": "Which of the texts."},
+        sentence={"type": "integer", "description": "Which of its sentences."},
+        piece=_text("The translated sentence with the spaces around it; where it is growing, its beginning."),
+        error=PLAIN,
+        status={"type": "integer", "description": "The status that the error would have had."},
+    ),
+    "Translations": _object(
+        "object data target_language",
+        object={"const": "list"},
+        data=_list(
+            _object(
+                "object index text",
+                object={"const": "translation"},
+                index={"type": "integer"},
+                text=PLAIN,
+                source_language=LANGUAGE,
+                model={"type": ["string", "null"]},
+            )
+        ),
+        target_language=LANGUAGE,
+    ),
+    "DeltaEvent": _object(
+        "type",
+        type={
+            "enum": ["translation.text.delta", "translation.done", "error"],
+            "description": "done has Translations' members too.",
+        },
+        index={"type": "integer", "description": "Which of the texts."},
+        sentence={"type": "integer", "description": "Which of its sentences."},
+        delta=_text("The translated sentence with the spaces around it."),
+        error={"type": "object"},
+    ),
+}
+
+# Statuses of an endpoint that translates.
+USUAL = 400, 403, 413, 429, 500, 503
+PAGE = _content(PLAIN, "text/html")
+CODED = _object("code name", code=LANGUAGE, name=_text("In English.", "German"))
+NAME = {"name": "name", "in": "path", "required": True, "schema": PLAIN}
+# The endpoints by their paths.
+PATHS: dict[str, Schema] = {
+    "/translate": _post(
+        "Translate texts",
+        _ref("Translate"),
+        _answers(
+            f"The translations. {EVENTS}",
+            _content(_ref("Translated")) | _content(_ref("Event"), "text/event-stream"),
+            *USUAL,
+        ),
+    ),
+    "/detect": _post(
+        "Detect the language of a text",
+        _object("q", q=PLAIN, api_key=API_KEY),
+        _answers(
+            "Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500
+        ),
+    ),
+    "/translate_file": _post(
+        "Translate a document",
+        _object(
+            "file source target",
+            file={
+                "type": "string",
+                "format": "binary",
+                "description": f"A document: {', '.join(DOCUMENT_FORMATS)}.",
+            },
+            source=_text("The language of the document, or auto.", "en"),
             target=_text("The language to translate to.", "de"),
-            format={
-                "enum": ["text", "html"],
-                "default": "text",
-                "description": "HTML keeps its tags, around their words.",
-            },
-            alternatives={
-                "type": "integer",
-                "minimum": 0,
-                "maximum": settings.alternatives_limit,
-                "default": 0,
-                "description": "Further translations of each text.",
-            },
-            alignment=_flag("Whether to link the words of both texts."),
-            glossary={
-                "type": ["array", "object"],
-                "maxItems": MAX_TERMS,
-                "maxProperties": MAX_TERMS,
-                "description": "Terms that are translated as told: pairs of source and target, or an object of them.",
-            },
-            stream={
-                "enum": [False, True, "tokens"],
-                "default": False,
-                "description": "Whether to send sentences as they are translated, and a single one token by token.",
-            },
             api_key=API_KEY,
         ),
-        "Translated": _object(
-            "translatedText",
-            translatedText=_one_or_list(PLAIN, "A text for a text, a list for a list; so are the others."),
-            detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
-            alternatives={"description": "Where some were asked for.", "oneOf": [_list(PLAIN), _list(_list(PLAIN))]},
-            alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
+        _answers(
+            "The address of the translation.",
+            _content(_object("translatedFileUrl", translatedFileUrl=_text("To be fetched soon."))),
+            *USUAL,
+            507,
         ),
-        "Event": _object(
-            "kind",
-            kind={"enum": ["growing", "piece", "done", "error"], "description": "done has Translated's members too."},
-            text={"type": "integer", "description": "Which of the texts."},
-            sentence={"type": "integer", "description": "Which of its sentences."},
-            piece=_text("The translated sentence with the spaces around it; where it is growing, its beginning."),
-            error=PLAIN,
-            status={"type": "integer", "description": "The status that the error would have had."},
+        kinds=("multipart/form-data",),
+    ),
+    "/download_file/{name}": _get(
+        "A translated document",
+        "The document.",
+        _content({"type": "string", "format": "binary"}, "application/octet-stream"),
+        "translation",
+        parameters=[NAME],
+    ),
+    "/suggest": _post(
+        "Suggest a better translation",
+        _object("q s source target", q=PLAIN, s=_text("The suggestion."), source=LANGUAGE, target=LANGUAGE),
+        {"403": {"description": "Suggestions are not collected.", "content": _content(_ref("Error"))}},
+    ),
+    "/v1/translations": _post(
+        "Translate texts, for clients that speak as OpenAI's do",
+        _object(
+            "input target_language",
+            model=_text("A run by its languages; chosen by them if left out.", "en-de"),
+            input=_one_or_list(PLAIN, "A text, or a list of texts.", examples=["Two men are talking."]),
+            target_language=_text("The language to translate to.", "de"),
+            source_language=_text("The language of the texts: the model's, or detected, if left out.", "en"),
+            stream=_flag("Whether to send sentences as they are translated."),
         ),
-        "Translations": _object(
-            "object data target_language",
-            object={"const": "list"},
-            data=_list(
-                _object(
-                    "object index text",
-                    object={"const": "translation"},
-                    index={"type": "integer"},
-                    text=PLAIN,
-                    source_language=LANGUAGE,
-                    model={"type": ["string", "null"]},
-                )
-            ),
-            target_language=LANGUAGE,
-        ),
-        "DeltaEvent": _object(
-            "type",
-            type={
-                "enum": ["translation.text.delta", "translation.done", "error"],
-                "description": "done has Translations' members too.",
-            },
-            index={"type": "integer", "description": "Which of the texts."},
-            sentence={"type": "integer", "description": "Which of its sentences."},
-            delta=_text("The translated sentence with the spaces around it."),
-            error={"type": "object"},
-        ),
-    }
-
-
-def _paths() -> dict[str, Schema]:
-    """Return the endpoints by their paths."""
-    usual, page = (400, 403, 413, 429, 500, 503), _content(PLAIN, "text/html")
-    coded = _object("code name", code=LANGUAGE, name=_text("In English.", "German"))
-    name = {"name": "name", "in": "path", "required": True, "schema": PLAIN}
-    return {
-        "/translate": _post(
-            "Translate texts",
-            _ref("Translate"),
-            _answers(
-                f"The translations. {EVENTS}",
-                _content(_ref("Translated")) | _content(_ref("Event"), "text/event-stream"),
-                *usual,
-            ),
-        ),
-        "/detect": _post(
-            "Detect the language of a text",
-            _object("q", q=PLAIN, api_key=API_KEY),
-            _answers(
-                "Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500
-            ),
-        ),
-        "/translate_file": _post(
-            "Translate a document",
+        _answers(
+            "The translations. With stream: server-sent events, the last of type translation.done or error.",
+            _content(_ref("Translations")) | _content(_ref("DeltaEvent"), "text/event-stream"),
+            *USUAL,
+            error="ErrorObject",
+        )
+        | {"404": {"description": "There is no such model.", "content": _content(_ref("ErrorObject"))}},
+        kinds=("application/json",),
+    ),
+    "/v1/models": _get(
+        "The runs, each named by its languages",
+        "The models.",
+        _content(
             _object(
-                "file source target",
-                file={
-                    "type": "string",
-                    "format": "binary",
-                    "description": f"A document: {', '.join(DOCUMENT_FORMATS)}.",
-                },
-                source=_text("The language of the document, or auto.", "en"),
-                target=_text("The language to translate to.", "de"),
-                api_key=API_KEY,
-            ),
-            _answers(
-                "The address of the translation.",
-                _content(_object("translatedFileUrl", translatedFileUrl=_text("To be fetched soon."))),
-                *usual,
-                507,
-            ),
-            kinds=("multipart/form-data",),
-        ),
-        "/download_file/{name}": _get(
-            "A translated document",
-            "The document.",
-            _content({"type": "string", "format": "binary"}, "application/octet-stream"),
-            "translation",
-            parameters=[name],
-        ),
-        "/suggest": _post(
-            "Suggest a better translation",
-            _object("q s source target", q=PLAIN, s=_text("The suggestion."), source=LANGUAGE, target=LANGUAGE),
-            {"403": {"description": "Suggestions are not collected.", "content": _content(_ref("Error"))}},
-        ),
-        "/v1/translations": _post(
-            "Translate texts, for clients that speak as OpenAI's do",
-            _object(
-                "input target_language",
-                model=_text("A run by its languages; chosen by them if left out.", "en-de"),
-                input=_one_or_list(PLAIN, "A text, or a list of texts.", examples=["Two men are talking."]),
-                target_language=_text("The language to translate to.", "de"),
-                source_language=_text("The language of the texts: the model's, or detected, if left out.", "en"),
-                stream=_flag("Whether to send sentences as they are translated."),
-            ),
-            _answers(
-                "The translations. With stream: server-sent events, the last of type translation.done or error.",
-                _content(_ref("Translations")) | _content(_ref("DeltaEvent"), "text/event-stream"),
-                *usual,
-                error="ErrorObject",
-            )
-            | {"404": {"description": "There is no such model.", "content": _content(_ref("ErrorObject"))}},
-            kinds=("application/json",),
-        ),
-        "/v1/models": _get(
-            "The runs, each named by its languages",
-            "The models.",
-            _content(
-                _object(
-                    "object data",
-                    object={"const": "list"},
-                    data=_list(
-                        _object(
-                            "id object",
-                            id=_text("Its name.", "en-de"),
-                            object={"const": "model"},
-                            created={"type": "integer", "description": "When it was written, in seconds since 1970."},
-                            owned_by=PLAIN,
-                            source_language=LANGUAGE,
-                            target_language=LANGUAGE,
-                        )
-                    ),
-                )
-            ),
-            "translation",
-        ),
-        "/languages": _get(
-            "The languages that are served",
-            "Each with those that it is translated to.",
-            _content(
-                _list(
+                "object data",
+                object={"const": "list"},
+                data=_list(
                     _object(
-                        "code name targets",
-                        code=LANGUAGE,
-                        name=_text("In English.", "English"),
-                        targets=_list(LANGUAGE),
+                        "id object",
+                        id=_text("Its name.", "en-de"),
+                        object={"const": "model"},
+                        created={"type": "integer", "description": "When it was written, in seconds since 1970."},
+                        owned_by=PLAIN,
+                        source_language=LANGUAGE,
+                        target_language=LANGUAGE,
                     )
-                )
-            ),
-            "translation",
+                ),
+            )
         ),
-        "/frontend/settings": _get(
-            "The settings that a page needs",
-            "The settings.",
-            _content(
+        "translation",
+    ),
+    "/languages": _get(
+        "The languages that are served",
+        "Each with those that it is translated to.",
+        _content(
+            _list(
                 _object(
-                    charLimit={"type": "integer", "description": "Characters of a text; -1 without a limit."},
-                    frontendTimeout={
-                        "type": "integer",
-                        "description": "Milliseconds between requests of a page that types.",
-                    },
-                    apiKeys={"type": "boolean"},
-                    keyRequired={"type": "boolean"},
-                    suggestions={"type": "boolean"},
-                    filesTranslation={"type": "boolean"},
-                    supportedFilesFormat=_list(_text("The ending of a document.", ".txt")),
-                    language=_object(source=coded, target=coded),
+                    "code name targets",
+                    code=LANGUAGE,
+                    name=_text("In English.", "English"),
+                    targets=_list(LANGUAGE),
                 )
-            ),
+            )
         ),
-        "/health": _get("Whether the server is alive", "It is.", _content(_object("status", status={"const": "ok"}))),
-        "/ready": {
-            "get": {
-                "tags": ["server"],
-                "summary": "Whether the server takes requests now",
-                "responses": {
-                    status: {"description": description, "content": _content(_object("status", status={"const": word}))}
-                    for status, description, word in (
-                        ("200", "It does.", "ready"),
-                        ("503", "The queue is full.", "busy"),
-                    )
+        "translation",
+    ),
+    "/frontend/settings": _get(
+        "The settings that a page needs",
+        "The settings.",
+        _content(
+            _object(
+                charLimit={"type": "integer", "description": "Characters of a text; -1 without a limit."},
+                frontendTimeout={
+                    "type": "integer",
+                    "description": "Milliseconds between requests of a page that types.",
                 },
-            }
-        },
-        "/metrics": {
-            "get": {
-                "tags": ["server"],
-                "summary": "Numbers for Prometheus, without texts and addresses",
-                "security": [{"metricsToken": []}, {}],
-                "responses": _answers("The numbers.", _content(PLAIN, "text/plain"))
-                | {"401": {"description": "A token is needed.", "content": _content(_ref("Error"))}},
-            }
-        },
-        "/spec": _get("This description", "OpenAPI 3.1.", _content({"type": "object"})),
-        "/docs": _get("This description as a page", "The page.", page),
-        "/": _get("A page to translate with", "The page.", page),
-        "/web/{name}": _get(
-            "A script or a style sheet of the pages",
-            "The file.",
-            _content(PLAIN, "text/javascript") | _content(PLAIN, "text/css"),
-            parameters=[name],
+                apiKeys={"type": "boolean"},
+                keyRequired={"type": "boolean"},
+                suggestions={"type": "boolean"},
+                filesTranslation={"type": "boolean"},
+                supportedFilesFormat=_list(_text("The ending of a document.", ".txt")),
+                language=_object(source=CODED, target=CODED),
+            )
         ),
-    }
+    ),
+    "/health": _get("Whether the server is alive", "It is.", _content(_object("status", status={"const": "ok"}))),
+    "/ready": {
+        "get": {
+            "tags": ["server"],
+            "summary": "Whether the server takes requests now",
+            "responses": {
+                status: {"description": description, "content": _content(_object("status", status={"const": word}))}
+                for status, description, word in (
+                    ("200", "It does.", "ready"),
+                    ("503", "The queue is full.", "busy"),
+                )
+            },
+        }
+    },
+    "/metrics": {
+        "get": {
+            "tags": ["server"],
+            "summary": "Numbers for Prometheus, without texts and addresses",
+            "security": [{"metricsToken": []}, {}],
+            "responses": _answers("The numbers.", _content(PLAIN, "text/plain"))
+            | {"401": {"description": "A token is needed.", "content": _content(_ref("Error"))}},
+        }
+    },
+    "/spec": _get("This description", "OpenAPI 3.1.", _content({"type": "object"})),
+    "/docs": _get("This description as a page", "The page.", PAGE),
+    "/": _get("A page to translate with", "The page.", PAGE),
+    "/web/{name}": _get(
+        "A script or a style sheet of the pages",
+        "The file.",
+        _content(PLAIN, "text/javascript") | _content(PLAIN, "text/css"),
+        parameters=[NAME],
+    ),
+}
+
+
+def _translate(settings: ServerSettings) -> Schema:
+    """Return the schema of a request to translate, with the limits of a server."""
+    limit = {"maxLength": settings.char_limit} if settings.char_limit >= 0 else {}
+    return _object(
+        "q source target",
+        q=_one_or_list(
+            {"type": "string", **limit},
+            "A text, or a list of texts.",
+            settings.batch_limit,
+            examples=["Two men are talking. It rains."],
+        ),
+        source=_text("The language of the texts; auto detects it for each of them.", "en"),
+        target=_text("The language to translate to.", "de"),
+        format={
+            "enum": ["text", "html"],
+            "default": "text",
+            "description": "HTML keeps its tags, around their words.",
+        },
+        alternatives={
+            "type": "integer",
+            "minimum": 0,
+            "maximum": settings.alternatives_limit,
+            "default": 0,
+            "description": "Further translations of each text.",
+        },
+        alignment=_flag("Whether to link the words of both texts."),
+        glossary={
+            "type": ["array", "object"],
+            "maxItems": MAX_TERMS,
+            "maxProperties": MAX_TERMS,
+            "description": "Terms that are translated as told: pairs of source and target, or an object of them.",
+        },
+        stream={
+            "enum": [False, True, "tokens"],
+            "default": False,
+            "description": "Whether to send sentences as they are translated, and a single one token by token.",
+        },
+        api_key=API_KEY,
+    )
 
 
 def specification(settings: ServerSettings) -> Mapping[str, Any]:
@@ -371,9 +374,9 @@ def specification(settings: ServerSettings) -> Mapping[str, Any]:
             {"name": "translation", "description": "Texts and documents."},
             {"name": "server", "description": "The server itself, and its pages."},
         ],
-        "paths": _paths(),
+        "paths": PATHS,
         "components": {
-            "schemas": schemas(settings),
+            "schemas": {"Translate": _translate(settings)} | SCHEMAS,
             "securitySchemes": {
                 "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key."},
                 "metricsToken": {"type": "http", "scheme": "bearer", "description": "The token of /metrics."},
