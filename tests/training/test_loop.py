@@ -352,9 +352,9 @@ def as_in_the_foreground() -> Iterator[None]:
 def test_the_first_is_only_noted(number: int) -> None:
     before = signal.getsignal(number)
     with deferred_interrupt() as interruption:
-        assert not interruption.is_requested
+        assert not interruption.is_set()
         signal.raise_signal(number)
-        assert interruption.is_requested
+        assert interruption.is_set()
     assert signal.getsignal(number) is before
 
 
@@ -362,7 +362,7 @@ def test_the_first_is_only_noted(number: int) -> None:
 def test_the_second_acts() -> None:
     with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interruption:
         signal.raise_signal(signal.SIGINT)
-        assert interruption.is_requested
+        assert interruption.is_set()
         signal.raise_signal(signal.SIGINT)
 
 
@@ -371,7 +371,7 @@ def test_other_threads_hold_nothing_back() -> None:
 
     def run() -> None:
         with deferred_interrupt() as interruption:
-            seen.append(interruption.is_requested)
+            seen.append(interruption.is_set())
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -258,29 +258,40 @@ def lookup(
     kind = common_kind(query_entries, key_entries)
     _check_options(method, kind, bandwidth, score, temperature)
     numbers = numeric_values(values)
-    mask = Equal.of(query_entries.items, key_entries.items) if method == "exact" else None
-    if mask is not None:
-        query, key, score = *_zeros(query_entries, key_entries), "dot"
-    elif kind == "strings":
-        query, key, score = _strings(query_entries, key_entries, method, score, temperature)
-    else:
-        query, key, score = _vectors(query_entries, key_entries, bandwidth, score)
+    query, key, score, mask = _comparison(query_entries, key_entries, kind, method, bandwidth, score, temperature)
     has_match = torch.full((len(query_entries),), len(key_entries) > 0) if mask is None else mask.has_match
     options: dict[str, Any] = {"score": score, "normalizer": "hard" if method == "nearest" else "softmax", "mask": mask}
-    if numbers is None:
-        mean, weights = None, AttentionMap.of(prepare(query, key, key, **options))
-    else:
-        shape = numbers.shape[1:]
-        mean, weights = attend(
-            query,
-            key,
-            numbers.reshape(len(numbers), math.prod(shape)),
-            **options,
-            implementation="tiled",
-            return_map=True,
-        )
-        mean = mean.masked_fill(~has_match[:, None], torch.nan).reshape(len(query_entries), *shape)
+    mean, weights = _mean(query, key, numbers, has_match, options)
     return Answer(query_entries.items, key_entries.items, tuple(map(to_hashable, values)), weights, has_match, mean)
+
+
+def _comparison(
+    queries: Entries,
+    keys: Entries,
+    kind: str | None,
+    method: Method,
+    bandwidth: float | Sequence[float] | None,
+    score: Any,
+    temperature: float | None,
+) -> tuple[Tensor, Tensor, AnyScore, Equal | None]:
+    """Return queries and keys as vectors, their score, and the mask of equal ones if nothing else counts."""
+    if method == "exact":
+        return *_zeros(queries, keys), "dot", Equal.of(queries.items, keys.items)
+    if kind == "strings":
+        return *_strings(queries, keys, method, score, temperature), None
+    return *_vectors(queries, keys, bandwidth, score), None
+
+
+def _mean(
+    query: Tensor, key: Tensor, numbers: Tensor | None, has_match: Tensor, options: dict[str, Any]
+) -> tuple[Tensor | None, AttentionMap]:
+    """Return the mean of each query's numbers, (Tq, …), NaN where missing, if values are numbers; and the weights."""
+    if numbers is None:
+        return None, AttentionMap.of(prepare(query, key, key, **options))
+    shape = numbers.shape[1:]
+    values = numbers.reshape(len(numbers), math.prod(shape))
+    mean, weights = attend(query, key, values, **options, implementation="tiled", return_map=True)
+    return mean.masked_fill(~has_match[:, None], torch.nan).reshape(len(query), *shape), weights
 
 
 def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:

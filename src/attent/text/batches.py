@@ -87,19 +87,6 @@ class Batch(TensorBatch):
         target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
         return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
 
-    def shard(self, index: int, count: int) -> Batch:
-        """Return every `count`-th pair from `index` on; if there is none, the first with no token counted."""
-        rows = slice(index, None, count) if index < len(self.source) else slice(1)
-        source, target = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
-        return Batch(
-            source=self.source[rows, : max(source, 1)],
-            source_lengths=self.source_lengths[rows],
-            target_in=self.target_in[rows, :target],
-            target_out=self.target_out[rows, :target],
-            target_lengths=self.target_lengths[rows],
-            tokens=int(self.target_lengths[rows].sum()) if index < len(self.source) else 0,
-        )
-
 
 @dataclass(frozen=True)
 class BatchSize:
@@ -347,9 +334,9 @@ class BatchStream(Iterator[B]):
         return self._augmented(self.next_rows())
 
     def next_shard(self, index: int, count: int) -> tuple[B, int]:
-        """Return a shard of the next batch, see `Batch.shard`, and the tokens of the full batch.
+        """Return a shard of the next batch, every `count`-th row from `index` on, and the tokens of the full batch.
 
-        Other shards are not read.
+        Other shards are not read. A shard without a row has the first one, with no token counted.
 
         Args:
             index: of the shard, from 0.

@@ -70,13 +70,6 @@ class TrainingResult:
     epochs: float = 0.0
 
 
-@dataclass
-class Interruption:
-    """A request to stop training."""
-
-    is_requested: bool = False
-
-
 def train(
     model: Model,
     data: Examples[Any],
@@ -121,7 +114,7 @@ def train(
     training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss, announce)
     # attention is computed the same way on whatever machine the run goes on
     with using_row(training.state.machine), deferred_interrupt() as interruption:
-        while training.should_continue(interruption.is_requested):
+        while training.should_continue(interruption.is_set()):
             training.train_step()
             if training.meter.is_due:
                 training.log_progress()
@@ -186,9 +179,20 @@ class Training:
             processes.is_rank0 or processes.sharded
         )
         self.batch_loss = processes.batch_loss(self.module, loss)
-        config = ComputeConfig("float32", 1)
+        self.state = state = self._begin(state, data, size, announce)
+        torch.set_num_threads(state.pace.threads)
+        self.early_stopping = EarlyStopping(settings, state.verdict)
+        self.batches = data.stream(size, settings.seed, state.place)
+        self.meter = Meter(self.device, state.seconds)
+        self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
+
+    def _begin(
+        self, state: TrainingState | None, data: Examples[Any], size: BatchSize, announce: Announce
+    ) -> TrainingState:
+        """Return the state of a new run, or of a resumed one on this machine, and show how it begins."""
+        processes = self.processes
         initial = TrainingState(
-            pace=config,
+            pace=ComputeConfig("float32", 1),
             device=self.device.type,
             processes=processes.world_size,
             sharded=processes.sharded,
@@ -196,19 +200,13 @@ class Training:
             processor=processor_class(),
         )
         if state is None:
-            state = initial
-            state.pace, budget = self._autotune(data, size)
-            for line in announce(budget):
-                progress.say(line)
+            initial.pace, budget = self._autotune(data, size)
+            lines = announce(budget)
         else:
-            for line in resume_messages(state, initial, settings):
-                progress.say(line)
-        self.state = state
-        torch.set_num_threads(state.pace.threads)
-        self.early_stopping = EarlyStopping(settings, state.verdict)
-        self.batches = data.stream(size, settings.seed, state.place)
-        self.meter = Meter(self.device, state.seconds)
-        self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
+            lines = resume_messages(state, initial, self.settings)
+        for line in lines:
+            self._progress.say(line)
+        return initial if state is None else state
 
     def _autotune(self, data: Examples[Any], size: BatchSize) -> tuple[ComputeConfig, Budget]:
         """Return the fastest precision and threads for the first batch of a new run, and what its limits then allow."""
@@ -369,19 +367,19 @@ class Training:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[Interruption]:
-    """Turn the first Ctrl-C within the block into a request to stop; a second one acts as usual.
+def deferred_interrupt() -> Iterator[threading.Event]:
+    """Have the first Ctrl-C within the block set an event, a request to stop; a second one acts as usual.
 
     Only a process' main thread receives signals; in other threads this has no effect.
     """
-    interruption = Interruption()
+    interruption = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
 
     def request_stop(number: int, frame: object) -> None:
-        interruption.is_requested = True
+        interruption.set()
         restore_handlers()
 
     def restore_handlers() -> None:
