@@ -2,7 +2,7 @@
 
 import pytest
 
-from attent.text.language_detection import LanguageDetector
+from attent.text.sentences import LanguageDetector
 
 TEXTS = {
     "en": "The children are playing in the street with a dog.",

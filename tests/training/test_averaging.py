@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from attent.training.averaging import WeightAverage
+from attent.training.optimizer import WeightAverage
 from attent.training.settings import TrainingSettings
 
 

@@ -12,11 +12,10 @@ from torch.distributed.tensor import DTensor
 
 from attent.errors import RunError
 from attent.runs.weights import tensors_of
-from attent.training.averaging import WeightAverage
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.distributed import process_group
 from attent.training.loop import Training
-from attent.training.optimizer import optimizer_state
+from attent.training.optimizer import WeightAverage, optimizer_state
 from attent.training.progress import SilentProgress
 from attent.training.sharding import Sharded
 

@@ -21,8 +21,7 @@ from attent.server.preparation import prepare
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.glossary import Glossary
 from attent.tasks.translation.term_search import check_terms
-from attent.text.language_detection import Detection, LanguageDetector
-from attent.text.sentences import SplitText, split_sentences
+from attent.text.sentences import Detection, LanguageDetector, SplitText, split_sentences
 from attent.text.text import Link
 
 AUTO = "auto"

@@ -26,11 +26,10 @@ from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.text.batches import BatchSize, Examples
 from attent.training.autotune import ComputeConfig, Precision, autotune, benchmark, candidates
-from attent.training.averaging import WeightAverage
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.loss import LossFunction, translation_cross_entropy
-from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done, warmup_updates
+from attent.training.optimizer import SCHEDULES, WeightAverage, build_optimizer, fraction_done, warmup_updates
 from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
 from attent.training.stopping import Budget, EarlyStopping, rate_fault
