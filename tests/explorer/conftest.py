@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ import attent
 from attent.explorer.app import application
 from attent.explorer.explorer import Explorer
 from attent.explorer.loaded_run import LoadedRun
+from attent.explorer.server import ExploreServer
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.fill_mask.fill_mask import FillMask
@@ -62,3 +65,21 @@ def client(explorer: Explorer) -> TestClient:
 
 
 Post = Callable[..., object]
+
+
+@pytest.fixture
+def served(translator: Translator) -> Iterator[ExploreServer]:
+    # a model of its own: what the test's thread runs would be heard by who watches the server's
+    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
+    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
+        yield exploring
+
+
+@pytest.fixture
+def long() -> Iterator[tuple[ExploreServer, Any]]:
+    """Two heads that look from 3,000 places to 3,000, and the map itself."""
+    torch.manual_seed(7)
+    query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
+    weights = attent.attend(query, key, key, return_map=True)[1]
+    with attent.explore(weights, [f"t{place}" for place in range(3000)], title="3,000 places") as exploring:
+        yield exploring, weights

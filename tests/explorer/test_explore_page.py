@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import torch
 
-import attent
 from attent.explorer.explorer import Explorer
 from attent.explorer.loaded_run import LoadedRun
 from attent.explorer.server import ExploreServer
@@ -23,24 +21,6 @@ from attent.views.scene import Text
 pytestmark = pytest.mark.slow
 
 SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
-
-
-@pytest.fixture
-def served(translator: Translator) -> Iterator[ExploreServer]:
-    # a model of its own: what the test's thread runs would be heard by who watches the server's
-    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
-    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
-        yield exploring
-
-
-@pytest.fixture
-def long() -> Iterator[tuple[ExploreServer, Any]]:
-    """Two heads that look from 3,000 places to 3,000, and the map itself."""
-    torch.manual_seed(7)
-    query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
-    weights = attent.attend(query, key, key, return_map=True)[1]
-    with attent.explore(weights, [f"t{place}" for place in range(3000)], title="3,000 places") as exploring:
-        yield exploring, weights
 
 
 def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tuple[list[int], str]:

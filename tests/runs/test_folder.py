@@ -107,9 +107,19 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         RunWriter(tmp_path / "file" / "run")
 
 
+DAMAGED_SETTINGS = {
+    "uneven heads": {"heads": 3},
+    "unknown score": {"score": "dott"},
+    "larger than memory": {"width": 10**12},
+    "unknown setting": {"colour": "red"},
+    "other shape": {"feed_forward": 7},
+    "more layers": {"encoder_layers": 2},
+    "no output bias": {"encoder_layers": 1, "share_embeddings": "none"},
+}
+
+
 def damaged(folder: Path, what: str) -> None:
-    config = folder / "config.json"
-    weights = folder / "model.safetensors"
+    config, weights = folder / "config.json", folder / "model.safetensors"
     content = json.loads(config.read_text())
     match what:
         case "no folder":
@@ -124,28 +134,8 @@ def damaged(folder: Path, what: str) -> None:
             config.write_text("[]")
         case "format of truth":
             config.write_text(json.dumps(content | {"format": True}))
-        case "uneven heads":
-            content["model"]["heads"] = 3
-            config.write_text(json.dumps(content))
-        case "unknown score":
-            content["model"]["score"] = "dott"
-            config.write_text(json.dumps(content))
-        case "larger than memory":
-            content["model"]["width"] = 10**12
-            config.write_text(json.dumps(content))
-        case "unknown setting":
-            content["model"]["colour"] = "red"
-            config.write_text(json.dumps(content))
-        case "other shape":
-            content["model"]["feed_forward"] = 7
-            config.write_text(json.dumps(content))
-        case "more layers":
-            content["model"]["encoder_layers"] = 2
-            config.write_text(json.dumps(content))
-        case "no output bias":
-            content["model"]["encoder_layers"] = 1
-            content["model"]["share_embeddings"] = "none"
-            config.write_text(json.dumps(content))
+        case _ if what in DAMAGED_SETTINGS:
+            config.write_text(json.dumps(content | {"model": content["model"] | DAMAGED_SETTINGS[what]}))
         case "unknown tokenizer":
             config.write_text(json.dumps(content | {"tokenizers": {"source": "char", "target": "rune"}}))
         case "truncated":
@@ -332,8 +322,7 @@ def test_a_run_that_goes_on_has_no_digest_until_it_is_finished(tmp_path: Path) -
 
 def test_tokenizers_travel_as_text(tmp_path: Path) -> None:
     write(tmp_path / "run")
-    config = read_config(tmp_path / "run")
-    source, target = tokenizers_of_text(tokenizers_as_text(tmp_path / "run"), config)
+    source, target = tokenizers_of_text(tokenizers_as_text(tmp_path / "run"), read_config(tmp_path / "run"))
     assert (source.encode("cab"), target.encode("10")) == (SOURCE.encode("cab"), TARGET.encode("10"))
     assert (source.size, target.size) == (SOURCE.size, TARGET.size)
 

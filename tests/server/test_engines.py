@@ -29,10 +29,7 @@ from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import MODEL, RunWriter, read, without_digest
 from attent.runs.packed import write_packed
 from attent.server import engines
-from attent.server import server as translation_server
 from attent.server.engines import RunCatalog
-from attent.server.server import TranslationServer
-from attent.server.settings import ServerSettings
 from attent.tasks.translation.translator import Translator, load
 from attent.text.tokenizer import CharTokenizer
 
@@ -130,30 +127,6 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
     change(tmp_path)
     catalog.reload(lines.append)
     assert catalog.runs != [served] and lines[2:] == [f"{tmp_path} has changed, and was loaded again"]
-
-
-def test_looks_at_runs_and_documents_go_on_after_a_failure(
-    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
-    server = TranslationServer(catalog, ServerSettings(), lambda line: None)
-    looks, has_ended = list[str](), threading.Event()
-
-    def fail(name: str) -> None:
-        looks.append(name)
-        raise RuntimeError(name)
-
-    monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
-    monkeypatch.setattr(server.files, "delete_expired", lambda: fail("documents"))
-    thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
-    thread.start()
-    deadline = time.monotonic() + 20
-    while len(looks) < 6 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    has_ended.set()
-    thread.join()
-    server.close()
-    assert looks[:6] == ["runs", "documents"] * 3
 
 
 def test_a_run_that_is_written_in_any_order_is_loaded_once_all_of_it_is_there(
@@ -273,20 +246,8 @@ def test_the_memory_of_a_run_that_was_replaced_is_given_back(tmp_path: Path) -> 
 @contextmanager
 def served(run: Path, log: Path, *options: str) -> Iterator[str]:
     """Serve a run in a process, which must end well and without a traceback; yield its address."""
-    words = [
-        sys.executable,
-        "-m",
-        "attent",
-        "serve",
-        str(run),
-        "--port",
-        "0",
-        "--threads",
-        "1",
-        "--queue-limit",
-        "64",
-        *options,
-    ]
+    command = [sys.executable, "-m", "attent", "serve", str(run)]
+    words = [*command, *["--port", "0", "--threads", "1", "--queue-limit", "64"], *options]
     with log.open("w") as errors, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
         try:
             yield process.stdout.readline().strip()

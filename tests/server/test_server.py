@@ -22,6 +22,10 @@ from pathlib import Path
 import pytest
 
 from attent.cli.app import run as command
+from attent.server import server as translation_server
+from attent.server.engines import RunCatalog
+from attent.server.server import TranslationServer
+from attent.server.settings import ServerSettings
 
 TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
 
@@ -372,3 +376,27 @@ def test_a_forwarded_address_is_believed_of_trusted_proxies_alone(run: Path) -> 
     process, address = start(run, "--req-limit", "1")
     assert [ask_from(address, f"198.51.100.{number}") for number in range(2)] == [200, 429]
     stop(process)
+
+
+def test_looks_at_runs_and_documents_go_on_after_a_failure(
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
+    server = TranslationServer(catalog, ServerSettings(), lambda line: None)
+    looks, has_ended = list[str](), threading.Event()
+
+    def fail(name: str) -> None:
+        looks.append(name)
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
+    monkeypatch.setattr(server.files, "delete_expired", lambda: fail("documents"))
+    thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while len(looks) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    has_ended.set()
+    thread.join()
+    server.close()
+    assert looks[:6] == ["runs", "documents"] * 3
