@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from attent.server import engines
 from attent.server.engines import RunCatalog
 from attent.server.service import TranslationService, WordCount
-from attent.text.language_detection import Detection
+from attent.text.sentences import Detection
 
 Serve = Callable[..., TestClient]
 
