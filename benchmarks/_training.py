@@ -16,7 +16,7 @@ from _plain_pytorch import PlainRnn, PlainTransformer, training_update
 from torch import nn
 
 from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
-from attent.devices import limit_threads, synchronize
+from attent.devices import limit_heap_fragmentation, limit_threads, synchronize
 from attent.errors import check_known
 from attent.models.build import build
 from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, TransformerSettings

@@ -27,6 +27,7 @@ from _sides import head, table
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent.devices import limit_heap_fragmentation
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.tasks.text_generation.examples import LanguageModelBatch, LanguageModelExamples, RunningText, TextLines

@@ -19,8 +19,7 @@ from _sides import head, run, table
 from statsmodels import __version__
 from statsmodels.nonparametric.kernel_regression import KernelReg
 
-from attent.nonparametric.bandwidth import rule_of_thumb
-from attent.nonparametric.estimator import AttentionRegressor
+from attent.nonparametric.estimator import AttentionRegressor, rule_of_thumb
 
 QUERIES, KEYS, SAMPLE, ROUNDS = 10_000, 100_000, 50, 5
 

@@ -22,6 +22,7 @@ import _training
 import torch
 
 from attent.benchmark.report import Column, Report, ResultTable, Row, machine_info
+from attent.devices import limit_heap_fragmentation
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.text import tokenizers
 from attent.text.batches import BatchSize

@@ -29,8 +29,7 @@ from _sides import show
 from attent.benchmark.report import Column, ResultTable
 from attent.benchmark.speed import BATCH_SIZES, measure_translation
 from attent.errors import AttentError
-from attent.formats.comparison import SEARCHES
-from attent.formats.exporting import export
+from attent.formats.exporting import SEARCHES, export
 from attent.formats.exporting import load as exported
 from attent.runs.config import DType, read_config
 from attent.tasks.translation.translator import load

@@ -18,7 +18,7 @@ import torch
 from attent.benchmark.report import CPU, Column, Report, ResultTable, Row, machine_info
 from attent.errors import ArgumentError, AttentError
 from attent.formats import exporting
-from attent.formats.comparison import SEARCHES, sample_of
+from attent.formats.exporting import SEARCHES, sample_of
 from attent.runs.config import DType, read_config
 from attent.search.settings import GenerationSettings, SearchSettings
 from attent.tasks.loading import load
