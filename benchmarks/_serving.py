@@ -224,7 +224,7 @@ def serve_engine(run: Path, engine: str) -> None:
     catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]
     listener = listen("127.0.0.1", 0)
     server = TranslationServer(
-        catalog, ServerSettings(threads=torch.get_num_threads(), logs_requests=False), lambda line: None
+        catalog, ServerSettings(threads=torch.get_num_threads(), log_requests=False), lambda line: None
     )
     server.run(listener, lambda: print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True))
 

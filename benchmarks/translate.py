@@ -29,6 +29,7 @@ from _sides import show
 from attent.benchmark.report import Column, ResultTable
 from attent.benchmark.speed import BATCH_SIZES, measure_translation
 from attent.errors import AttentError
+from attent.formats import exporting
 from attent.formats.exporting import SEARCHES, export
 from attent.formats.exporting import load as exported
 from attent.runs.config import DType, read_config

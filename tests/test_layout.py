@@ -16,7 +16,7 @@ import pytest
 # A room may import from the lines above it and from those left of it ("·") on its own.
 # Those on two sides of "|" know nothing of each other.
 HOUSE = """
-errors · types · registry · bounded · devices
+errors · types · registry · bounded · devices · requirements · setting
 ops
 attention
 layers · testing · mask_text

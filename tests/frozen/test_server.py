@@ -178,7 +178,7 @@ def test_what_is_answered(golden, internals, serve, name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(golden, internals, serve, name: str) -> None:
-    client = serve(internals, char_limit=100, batch_limit=3, max_file=30_000, metrics_token="secret")
+    client = serve(internals, char_limit=100, batch_limit=3, max_file=30_000, metrics_auth_token="secret")
     method, path, request = REFUSED[name]
     golden.check(f"refused: {name}", answer_of(client.request(method, path, **request)))
 
@@ -205,7 +205,7 @@ def test_keys_and_limits(golden, internals, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("few 2\nblocked 0\n", encoding="utf-8")
     runs = [Path(__file__).parent / "runs" / "pairs"]
     with internals.server(
-        runs, [("en", "fr")], keys_file=tmp_path / "keys", requires_key=True, has_files=False
+        runs, [("en", "fr")], api_keys_file=tmp_path / "keys", require_api_key=True, disable_files_translation=True
     ) as client:
         for number, key in enumerate((None, "wrong", "blocked", "few", "few", "few")):
             golden.check(

@@ -158,7 +158,7 @@ def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
 
     async def run() -> None:
         app, clients = (
-            serve(has_files=False, body_limit=3 * most, address_body_limit=most + most // 2).app,
+            serve(disable_files_translation=True, body_limit=3 * most, address_body_limit=most + most // 2).app,
             list[Client](),
         )
 

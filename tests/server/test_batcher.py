@@ -39,7 +39,7 @@ def work() -> Iterator[Upper]:
 
 
 def batcher(**settings: object) -> Batcher:
-    return Batcher(ServerSettings(**{"window": 0.05} | settings))
+    return Batcher(ServerSettings(**{"window": 50.0} | settings))
 
 
 async def begun(work: Upper) -> None:

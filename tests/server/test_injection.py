@@ -72,7 +72,7 @@ def test_a_key_is_compared_with_all_keys_in_constant_time(
 ) -> None:
     file = tmp_path / "keys"
     file.write_text("first\nsecond\nthird\n")
-    client, compared = serve(keys_file=file, requires_key=True), list[int]()
+    client, compared = serve(api_keys_file=file, require_api_key=True), list[int]()
 
     def compare_digest(one: bytes, other: bytes) -> bool:
         compared.append(len(one) + len(other))
@@ -88,7 +88,7 @@ def test_a_key_is_compared_with_all_keys_in_constant_time(
 def test_a_limit_holds_for_requests_at_the_same_time(serve: Serve) -> None:
     async def ask_all() -> Counter[int]:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(serve(request_limit=5).app), base_url="http://a"
+            transport=httpx.ASGITransport(serve(req_limit=5).app), base_url="http://a"
         ) as client:
             return Counter(
                 answer.status_code
@@ -100,7 +100,7 @@ def test_a_limit_holds_for_requests_at_the_same_time(serve: Serve) -> None:
 
 def test_a_queue_takes_no_more_than_its_limit_at_the_same_time(serve: Serve) -> None:
     async def ask_all() -> Counter[int]:
-        app = serve(queue_limit=3, window=0.3, batch=64).app
+        app = serve(queue_limit=3, window=300.0, batch=64).app
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
             return Counter(
                 answer.status_code

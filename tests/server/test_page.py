@@ -121,7 +121,7 @@ def test_text_is_never_markup_and_runs_its_own_way(catalog: RunCatalog, window: 
 
 def test_errors_are_said_in_plain_words(catalog: RunCatalog, translators: dict, window: Any, tmp_path: Any) -> None:
     (tmp_path / "keys").write_text("secret\n")
-    with serving(catalog, keys_file=tmp_path / "keys", requires_key=True, char_limit=20) as address:
+    with serving(catalog, api_keys_file=tmp_path / "keys", require_api_key=True, char_limit=20) as address:
         page = window.open(address)
         page.select_option("#source", "fr")
         page.fill("#text", "zebra")

@@ -17,41 +17,56 @@ MAX_HYPOTHESES = 10_000
 class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of a search for translations; the defaults are greedy search.
 
-    Args:
-        beam: number of hypotheses, K. With 1 every step takes the most probable token and the first EOS ends the
-            sentence, whatever the length penalty; with more the search ends when no running hypothesis can become one
-            of the best.
-        n_best: translations of each source; at most the beam, any number of samples.
-        length_penalty: α, to which `length_form` is raised; 0 ranks by log-probability alone.
-        length_form: of |Y| tokens, EOS included: (5 + |Y|) / 6 of Wu et al. (2016), arXiv 1609.08144, equation 14
-            ("wu"), or |Y|, as Marian and Hugging Face's `generate` have it ("length").
-        minimum_length: tokens that a translation must have, EOS not counted; a token of the language that it begins
-            with is counted.
-        maximum_length: tokens that it may have, counted alike (None: no bound of this kind).
-        maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either
-            bound the translation of Tk tokens may have 2 Tk + 32; with both the smaller one holds.
-        no_repeat_ngram: n-grams of this length do not come twice in a translation; 0 forbids nothing.
-        sample: draw each token at random instead; n_best translations are drawn independently.
-        temperature: divides the log-probabilities before drawing.
-        top_k: draw among the k most probable tokens only (None: all). Fan et al. (2018), §5.1, arXiv 1805.04833.
-        top_p: draw among the fewest most probable tokens that together have at least this probability. Holtzman et al.
-            (2020), §3.1, arXiv 1904.09751.
-        seed: of the draws; a source's draws are a function of it and of the source alone.
+    With a beam of 1 every step takes the most probable token and the first EOS ends the sentence, whatever the length
+    penalty; with a larger one the search ends when no running hypothesis can become one of the best. Without
+    `maximum_length` and `maximum_factor` the translation of Tk tokens may have 2 Tk + 32; with both the smaller limit
+    holds. Lengths do not count EOS, but a language token that a translation begins with.
     """
 
-    beam: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
-    n_best: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
-    length_penalty: float = Field(default=0.6, ge=0)
-    length_form: LengthForm = "wu"
-    minimum_length: int = Field(default=0, ge=0, le=MAX_TOKENS)
-    maximum_length: int | None = Field(default=None, ge=1, le=MAX_TOKENS)
-    maximum_factor: float | None = Field(default=None, gt=0)
-    no_repeat_ngram: int = Field(default=0, ge=0)
-    sample: bool = False
-    temperature: float = Field(default=1.0, gt=0)
-    top_k: int | None = Field(default=None, ge=1)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    seed: int = Field(default=0, ge=0)
+    beam: int = Field(
+        default=1, ge=1, le=MAX_HYPOTHESES, description="Beam size: hypotheses kept at each step; 1 is greedy."
+    )
+    n_best: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_HYPOTHESES,
+        description="Translations of each source: at most the beam, any number of samples.",
+    )
+    length_penalty: float = Field(
+        default=0.6, ge=0, description="Exponent of the length penalty; 0 ranks by log-probability alone."
+    )
+    length_form: LengthForm = Field(
+        default="wu",
+        description="Length in the penalty: wu is (5 + length) / 6, EOS included, of Wu et al. (2016), arXiv "
+        "1609.08144, equation 14; length is the length itself, as in Marian and Hugging Face's generate.",
+    )
+    minimum_length: int = Field(default=0, ge=0, le=MAX_TOKENS, description="Minimum tokens of a translation.")
+    maximum_length: int | None = Field(
+        default=None, ge=1, le=MAX_TOKENS, description="Maximum tokens of a translation; 2 x source + 32 unless given."
+    )
+    maximum_factor: float | None = Field(
+        default=None, gt=0, description="Maximum tokens of a translation for each token of the source."
+    )
+    no_repeat_ngram: int = Field(default=0, ge=0, description="Never repeat an n-gram of this length; 0 allows all.")
+    sample: bool = Field(
+        default=False, description="Sample each token instead of searching for the most probable translation."
+    )
+    temperature: float = Field(
+        default=1.0,
+        gt=0,
+        description="Divide log-probabilities by this before sampling: below 1 is sharper, above 1 flatter.",
+    )
+    top_k: int | None = Field(
+        default=None, ge=1, description="Sample from the k most probable tokens. Fan et al. (2018), arXiv 1805.04833."
+    )
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Sample from the fewest tokens that together have this probability. Holtzman et al. (2020), arXiv "
+        "1904.09751.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of samples; each source has its own random numbers.")
 
     @model_validator(mode="after")
     def _check_combinations(self) -> SearchSettings:
@@ -84,23 +99,23 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
 
 
 class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
-    """Settings of text generation; the defaults are greedy decoding, which takes the most probable token at every step.
+    """Settings of text generation; the defaults are greedy decoding: the most probable token at every step."""
 
-    Args:
-        max_new_tokens: tokens after the prompt, at most.
-        sample: draw each token at random instead.
-        temperature, top_k, top_p: as in `SearchSettings`.
-        seed: of the draws; a text's draws are a function of it, of the prompt and of the copy alone.
-        copies: texts drawn for each prompt.
-    """
-
-    max_new_tokens: int = Field(default=64, ge=1, le=MAX_TOKENS)
-    sample: bool = False
-    temperature: float = Field(default=1.0, gt=0)
-    top_k: int | None = Field(default=None, ge=1)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    seed: int = Field(default=0, ge=0)
-    copies: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
+    max_new_tokens: int = Field(default=64, ge=1, le=MAX_TOKENS, description="Maximum tokens after the prompt.")
+    sample: bool = Field(default=False, description="Sample each token instead of taking the most probable one.")
+    temperature: float = Field(
+        default=1.0,
+        gt=0,
+        description="Divide log-probabilities by this before sampling: below 1 is sharper, above 1 flatter.",
+    )
+    top_k: int | None = Field(default=None, ge=1, description="Sample from the k most probable tokens.")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Sample from the fewest tokens that together have this probability."
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of samples; each copy of each prompt has its own random numbers."
+    )
+    copies: int = Field(default=1, ge=1, le=MAX_HYPOTHESES, description="Texts sampled for each prompt.")
 
     @model_validator(mode="after")
     def _check_combinations(self) -> GenerationSettings:

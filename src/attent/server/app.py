@@ -129,7 +129,9 @@ def application(
     """
     settings = service.settings
     gatekeeper = Gatekeeper(settings)
-    endpoints = LibreTranslateEndpoints(service, gatekeeper, tuple(FORMATS) if settings.has_files else ())
+    endpoints = LibreTranslateEndpoints(
+        service, gatekeeper, tuple(FORMATS) if not settings.disable_files_translation else ()
+    )
     documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), endpoints.admit)
     openai, pages = OpenAIEndpoints(service, endpoints.admit), Pages(settings)
 
@@ -146,7 +148,7 @@ def application(
         return JSONResponse({"status": "ready" if is_ready else "busy"}, 200 if is_ready else 503)
 
     async def numbers(request: Request) -> Response:
-        token = settings.metrics_token
+        token = settings.metrics_auth_token
         if token is not None and not secrets.compare_digest(
             request.headers.get("authorization", "").encode(), f"Bearer {token}".encode()
         ):
@@ -247,14 +249,14 @@ class Frame:
         settings, self._gatekeeper = service.settings, gatekeeper
         text, texts = settings.max_text + SPARE, settings.max_texts
         self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | (
-            {DOCUMENT: settings.max_document} if settings.has_files else {}
+            {DOCUMENT: settings.max_document} if not settings.disable_files_translation else {}
         )
         # the largest body comes in where there is no other
         largest = max(self._bounds.values())
         limits = max(settings.body_limit, largest), max(settings.address_body_limit, largest)
-        self._bodies = AddressLimits(*limits, settings.trusted_proxies)
+        self._bodies = AddressLimits(*limits, settings.trusted_proxy)
         headers = {
-            "Access-Control-Allow-Origin": self._settings.origin,
+            "Access-Control-Allow-Origin": self._settings.allow_origin,
             "Access-Control-Allow-Headers": "Authorization, Content-Type",
             "Access-Control-Allow-Methods": "GET, POST",
             "Access-Control-Max-Age": MAX_AGE,
@@ -332,7 +334,7 @@ class Frame:
                 self._bodies.release(address, admitted)
             seconds = time.monotonic() - begin
             self._metrics.observe_request(endpoint, status, seconds)
-            if self._settings.logs_requests and endpoint not in QUIET:
+            if self._settings.log_requests and endpoint not in QUIET:
                 self._say(f"{scope['method']} {endpoint} {status} {1000 * seconds:.1f} ms")
 
 

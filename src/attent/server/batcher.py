@@ -91,7 +91,7 @@ class Batcher:
         # a server that cannot start must end without waiting for them; `close` ends them in order
         self._threads = [
             threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True)
-            for number in range(settings.threads)
+            for number in range(settings.workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -122,7 +122,7 @@ class Batcher:
 
     def refusal(self) -> RequestError:
         """Return the refusal of a full queue, with the seconds that it takes at the pace of the last batches."""
-        return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.threads)
+        return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.workers)
 
     async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:
         """Return the result of each sentence, once their batches are done.
@@ -239,7 +239,7 @@ class Batcher:
                     if self._is_closing:
                         return []
                     self._condition.wait()
-                wait = self._queue[0].queued + self._settings.window - time.monotonic()
+                wait = self._queue[0].queued + self._settings.window / 1000 - time.monotonic()
                 if len(self._queue) >= size or wait <= 0 or self._is_closing:
                     break
                 self._condition.wait(wait)

@@ -108,7 +108,9 @@ class Gatekeeper:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._keys: Mapping[bytes, int | None] = {} if settings.keys_file is None else read_keys(settings.keys_file)
+        self._keys: Mapping[bytes, int | None] = (
+            {} if settings.api_keys_file is None else read_keys(settings.api_keys_file)
+        )
         self._clients: OrderedDict[str, Client] = OrderedDict()
 
     @property
@@ -129,7 +131,7 @@ class Gatekeeper:
             RequestError: the key is unknown.
         """
         key = key_of(request, values)
-        if self._settings.requires_key and key and not self._find(key)[0]:
+        if self._settings.require_api_key and key and not self._find(key)[0]:
             raise RequestError(403, "Invalid API key")
 
     def admit(self, request: Request, key: str, texts: int, *, is_admitted: bool = False) -> None:
@@ -144,16 +146,16 @@ class Gatekeeper:
         Raises:
             RequestError: the key is unknown or missing, or there are too many texts.
         """
-        limit, name = self._settings.request_limit, ""
-        if key or self._settings.requires_key:
+        limit, name = self._settings.req_limit, ""
+        if key or self._settings.require_api_key:
             is_valid, own_limit = self._find(key)
             if is_valid:
                 limit, name = limit if own_limit is None else own_limit, f"key {_digest(key).hex()}"
-            elif self._settings.requires_key and not key:
+            elif self._settings.require_api_key and not key:
                 raise RequestError(400, "Please contact the server operator to get an API key")
-            elif self._keys or self._settings.requires_key:
+            elif self._keys or self._settings.require_api_key:
                 raise RequestError(403, "Invalid API key")
-        if limit is not None:
+        if limit >= 0:
             self._count(self._client(name or self.address(request)), limit, max(texts, 1), is_admitted=is_admitted)
 
     def address(self, request: Request) -> str:
@@ -162,7 +164,7 @@ class Gatekeeper:
         Behind trusted proxies the last one in X-Forwarded-For that is none of them.
         """
         address = request.client.host if request.client else ""
-        trusted = self._settings.trusted_proxies
+        trusted = self._settings.trusted_proxy
         if address not in trusted:
             return address
         forwarded = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
@@ -184,16 +186,16 @@ class Gatekeeper:
         return client
 
     def _count(self, client: Client, limit: int, texts: int, *, is_admitted: bool) -> None:
-        now, ban_after = time.monotonic(), self._settings.ban_after
+        now, threshold = time.monotonic(), self._settings.req_flood_threshold
         while client.spent and client.spent[0][0] <= now - MINUTE:
             client.texts -= client.spent.popleft()[1]
         while client.violations and client.violations[0] <= now - HOUR:
             client.violations.popleft()
         if not is_admitted:
-            if ban_after is not None and len(client.violations) >= ban_after:
+            if 0 <= threshold <= len(client.violations):
                 raise RequestError(403, "Too many request limits violations")
             if client.texts + texts > limit:
-                if ban_after is not None:
+                if threshold >= 0:
                     client.violations.append(now)
                 wait = client.spent[0][0] + MINUTE - now if client.spent else MINUTE
                 raise RequestError(429, f"Slowdown: {limit} per 1 minute", {"Retry-After": str(max(round(wait), 1))})

@@ -125,7 +125,7 @@ class TranslationServer:
 
         settings = self.settings
         limits = AddressLimits(
-            _connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxies
+            _connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxy
         )
         sys.setswitchinterval(SWITCH_INTERVAL)
         # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for

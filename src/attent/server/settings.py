@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
+
+from attent.setting import Bound, Help
 
 MINUTE = 60.0
 # Bytes of a body beside its texts or its document: the other parameters, and what frames them.
@@ -14,62 +17,67 @@ MAX_TEXTS = 2**24
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The limits of the server, and how it computes.
+    """The limits of the server, and how it computes; the names are LibreTranslate's where it has one.
 
     Args:
-        char_limit: characters of a request; no limit if negative.
-        batch_limit: texts of a request; no limit if negative.
-        alternatives_limit: further translations that a request may ask for.
-        request_limit: texts a minute for each address or key that has no limit of its own; no limit if None.
-        ban_after: refusals for too many requests within an hour after which an address is refused altogether; never if
-            None.
-        requires_key: whether a request needs an API key.
-        keys_file: lines of an API key and, after a space, its texts a minute; None without keys.
-        trusted_proxies: addresses whose X-Forwarded-For is believed.
-        origin: the web pages that may ask, "*" for all.
-        beam: hypotheses of the search.
-        window: seconds that a sentence waits for others of its batch.
-        batch: sentences of a batch.
-        queue_limit: sentences that may wait; a request beyond it is refused at once.
-        threads: batches that are translated at the same time, each on a processor core.
-        timeout: seconds after which a request is given up.
-        connection_limit: connections of all clients; fewer where the system gives fewer descriptors.
-        address_limit: connections from one address; trusted proxies have no limit of their own.
         body_limit: bytes of the bodies of all requests under way, or of the largest one if that is more.
         address_body_limit: those of one address.
-        has_files: whether documents are translated.
         max_file: bytes of a document.
         file_lifetime: seconds after which a translated document is deleted.
-        logs_requests: whether the log has a line for each request: endpoint, status and time.
-        logs_texts: whether the log has the texts of requests too.
-        metrics_token: what a reader of /metrics must send; anybody may read them if None.
+        log_texts: whether the log has the texts of requests too.
     """
 
-    char_limit: int = 5_000
-    batch_limit: int = 50
-    alternatives_limit: int = 5
-    request_limit: int | None = None
-    ban_after: int | None = None
-    requires_key: bool = False
-    keys_file: Path | None = None
-    trusted_proxies: frozenset[str] = field(default_factory=frozenset)
-    origin: str = "*"
-    beam: int = 1
-    window: float = 0.003
-    batch: int = 64
-    queue_limit: int = 2_048
-    threads: int = 1
-    timeout: float = 60.0
-    connection_limit: int = 4_096
-    address_limit: int = 512
+    # of the environment, as LibreTranslate calls them
+    variables: ClassVar[str] = "LT_"
+
+    host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1"
+    port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = 5000
+    char_limit: Annotated[int, Bound(-1), Help("Maximum characters of a request; -1 for no limit.")] = 5_000
+    batch_limit: Annotated[int, Bound(-1), Help("Maximum texts of a request; -1 for no limit.")] = 50
+    alternatives_limit: Annotated[int, Bound(0, 100), Help("Maximum alternatives that a request may ask for.")] = 5
+    req_limit: Annotated[
+        int, Bound(-1), Help("Maximum texts per minute for each address or key; -1 for no limit.")
+    ] = -1
+    req_flood_threshold: Annotated[
+        int, Bound(-1), Help("Block an address after this many refusals within an hour; -1 for never.")
+    ] = -1
+    api_keys_file: Annotated[
+        Path | None, Help("File of API keys: a key, a space and its texts per minute in a line; 0 blocks the key.")
+    ] = None
+    require_api_key: Annotated[bool, Help("Refuse requests without a key of --api-keys-file.")] = False
+    trusted_proxy: Annotated[
+        tuple[str, ...], Help("Proxy whose X-Forwarded-For is trusted; repeatable.", "ADDRESS")
+    ] = ()
+    allow_origin: Annotated[str, Help("Origin of web pages that may send requests; * for all.")] = "*"
+    beam: Annotated[int, Bound(1, 100), Help("Beam size of the search.")] = 1
+    threads: Annotated[
+        int | None, Bound(1), Help("Batches computed at once, one core each; all cores unless given, or 1 on a GPU.")
+    ] = None
+    batch: Annotated[int, Bound(1), Help("Maximum sentences in a batch.")] = 64
+    window: Annotated[float, Bound(0, 1000), Help("Milliseconds that a sentence waits for others of its batch.")] = 3.0
+    queue_limit: Annotated[int, Bound(1), Help("Maximum sentences that wait; further requests are refused.")] = 2_048
+    timeout: Annotated[float, Bound(0.1), Help("Seconds after which a request is abandoned.")] = 60.0
+    connection_limit: Annotated[
+        int, Bound(1), Help("Maximum connections; fewer if the system has fewer descriptors.")
+    ] = 4_096
+    address_limit: Annotated[
+        int, Bound(1), Help("Maximum connections from one address; trusted proxies have no such limit.")
+    ] = 512
+    disable_files_translation: Annotated[bool, Help("Translate no documents: refuse POST /translate_file.")] = False
+    metrics_auth_token: Annotated[
+        str | None, Help("Bearer token that readers of /metrics must send; anybody may read them unless given.")
+    ] = None
+    log_requests: Annotated[bool, Help("Log a line for each request: endpoint, status and time, but no texts.")] = False
     body_limit: int = 2**27
     address_body_limit: int = 2**25
-    has_files: bool = True
     max_file: int = 10 * 2**20
     file_lifetime: float = 30 * MINUTE
-    logs_requests: bool = True
-    logs_texts: bool = False
-    metrics_token: str | None = None
+    log_texts: bool = False
+
+    @property
+    def workers(self) -> int:
+        """Number of threads that compute batches."""
+        return self.threads or 1
 
     @property
     def max_text(self) -> int:

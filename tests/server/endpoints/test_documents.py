@@ -90,7 +90,7 @@ def test_settings_name_the_formats(serve: Serve) -> None:
     settings = serve().get("/frontend/settings").json()
     assert settings["filesTranslation"] is True
     assert settings["supportedFilesFormat"] == [".txt", ".html", ".md", ".srt", ".docx", ".odt"] == [*FORMATS]
-    client = serve(has_files=False)
+    client = serve(disable_files_translation=True)
     settings = client.get("/frontend/settings").json()
     assert (settings["filesTranslation"], settings["supportedFilesFormat"]) == (False, [])
     answer = send(client)
@@ -245,7 +245,7 @@ def test_a_disk_that_is_full_of_the_upload_is_said_too(serve: Serve, monkeypatch
 
 def test_keys_and_limits_hold(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("free\n")
-    client = serve(keys_file=tmp_path / "keys", requires_key=True, request_limit=3, char_limit=10)
+    client = serve(api_keys_file=tmp_path / "keys", require_api_key=True, req_limit=3, char_limit=10)
     assert send(client, b"...").json() == {"error": "Please contact the server operator to get an API key"}
     assert send(client, b"...", api_key="wrong").json() == {"error": "Invalid API key"}
     # a document counts as texts of the largest size

@@ -213,14 +213,14 @@ def test_web_pages_may_ask(serve: Serve) -> None:
 
 
 def test_too_large_a_body_is_not_read(serve: Serve) -> None:
-    client = serve(char_limit=10, has_files=False)
+    client = serve(char_limit=10, disable_files_translation=True)
     answer = client.post("/translate", json=ASK | {"q": "a" * 200_000})
     assert answer.status_code == 413
     assert answer.json()["error"].startswith("Invalid request: a request may have at most")
 
 
 def test_numbers_name_no_texts(serve: Serve) -> None:
-    client = serve(metrics_token="secret")
+    client = serve(metrics_auth_token="secret")
     client.post("/translate", json=ASK)
     assert client.get("/metrics").status_code == 401
     text = client.get("/metrics", headers={"authorization": "Bearer secret"}).text

@@ -96,7 +96,7 @@ def test_errors_are_objects(serve: Serve, change: dict, status: int, kind: str, 
 
 def test_a_bearer_token_is_an_api_key(serve: Serve, tmp_path) -> None:
     (tmp_path / "keys").write_text("secret 2\n")
-    client = serve(keys_file=tmp_path / "keys", requires_key=True)
+    client = serve(api_keys_file=tmp_path / "keys", require_api_key=True)
     assert client.post("/v1/translations", json=ASK).json()["error"]["type"] == "invalid_request_error"
     wrong = client.post("/v1/translations", json=ASK, headers={"authorization": "Bearer wrong"})
     assert (wrong.status_code, wrong.json()["error"]["type"]) == (403, "permission_error")

@@ -14,6 +14,8 @@ from typing import Any
 import typer
 from typer.main import get_group
 
+from attent.cli.settings_options import expanded
+
 # The order of the help, in which a person needs them; other commands follow by name.
 ORDER = (
     *(
@@ -54,7 +56,10 @@ class CommandFolder(Mapping[str, Any]):
         module, app = import_module(f"{__name__}.{self._modules[name]}"), typer.Typer(rich_markup_mode=None)
         command = getattr(module, self._modules[name])
         if isinstance(command, typer.Typer):
+            for subcommand in command.registered_commands:
+                assert subcommand.callback is not None
+                subcommand.callback = expanded(subcommand.callback)
             app.add_typer(command, name=name)
         else:
-            app.command(name, cls=getattr(module, "Command", None))(command)
+            app.command(name, cls=getattr(module, "Command", None))(expanded(command))
         return get_group(app).commands[name]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.inputs import check_file
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded, search_settings
+from attent.cli.options import Beam, Json, Loading, RunFolder
 from attent.cli.output import say, write
 from attent.errors import refuse
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,31 +36,22 @@ class HeadChanges(StrEnum):
 
 def ablate(
     run: RunFolder,
-    file: Annotated[
-        str, typer.Argument(help="Lines to translate or of text, also .gz; or examples with their labels.")
-    ],
-    target: Annotated[str | None, typer.Option(help="The references of lines to translate.")] = None,
+    file: Annotated[str, typer.Argument(help="Lines to translate, lines of text, or labelled examples; also .gz.")],
+    search: Beam,
+    loading: Loading,
+    target: Annotated[str | None, Help("References of the lines to translate.")] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
-            metavar="loss|bleu|accuracy|perplexity", help="What heads are judged by; the first that the run has."
-        ),
+        Help("Metric that heads are ranked by; the first of the run's unless given.", "loss|bleu|accuracy|perplexity"),
     ] = None,
-    change: Annotated[
-        HeadChanges, typer.Option(help="What a head becomes, as for attent.intervene.")
-    ] = HeadChanges.zero,
-    limit: Annotated[int | None, typer.Option(min=1, help="The most examples to judge on; all unless given.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Keep the heads judged in this file; a command that was killed goes on with it.")
-    ] = None,
+    change: Annotated[HeadChanges, Help("Replacement of a head's weights, as in attent.intervene.")] = HeadChanges.zero,
+    limit: Annotated[int | None, Bound(1), Help("Maximum number of examples; all unless given.")] = None,
+    out: Annotated[Path | None, Help("Save each head's result in this file; the same command resumes from it.")] = None,
     validate: Annotated[
-        str | None, typer.Option(metavar="FILE2", help="Other examples, to judge the five costliest heads on.")
+        str | None, Help("Other examples, on which the five costliest heads are checked.", "FILE2")
     ] = None,
-    validate_target: Annotated[str | None, typer.Option(metavar="TARGET2", help="Their references.")] = None,
-    beam: Annotated[int | None, typer.Option(help="As for translate, with --metric bleu.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    validate_target: Annotated[str | None, Help("References of --validate.", "TARGET2")] = None,
+    as_json: Json = False,
 ) -> None:
     """Rank the heads of a run by what it loses when one of them is switched off.
 
@@ -69,7 +61,7 @@ def ablate(
     the head; intervals are of a paired bootstrap over the examples. Beside it stand the mean entropy of the head's
     weights and the mean distance of what it looks at. That a head is cheap does not mean that several cheap ones are.
     """
-    settings = search_settings(beam=beam)
+    settings = search.settings()
     from attent.runs.config import read_config
 
     task = read_config(run).task
@@ -88,7 +80,7 @@ def ablate(
             not is_translator and (target or validate_target),
             "--target and --validate-target are for a run that translates",
         ),
-        (beam is not None and metric != "bleu", "--beam is for --metric bleu"),
+        ("beam" in search.values and metric != "bleu", "--beam is for --metric bleu"),
     )
     from attent.alignment.ablation import Ablation, head_summaries
     from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
@@ -102,7 +94,7 @@ def ablate(
     if task != "classify":
         for name in files:
             check_file(name)
-    tool = loaded(run, device_of(device), task, trust_code=trust_code)
+    tool = loading.tool(run, task)
     tokenize = bleu_tokenizer(read_config(run).target_language)
     judge_of = partial(head_judge, tool, metric=metric, limit=limit, tokenize=tokenize, settings=settings)
     judge = judge_of(file, target)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.inputs import display_name, read_text_pairs
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, head_number, loaded
+from attent.cli.options import Loading, RunFolder, head_number
 from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError, refuse
+from attent.setting import Bound, Flag, Help
 
 if TYPE_CHECKING:
     from attent.alignment.forced_decoding import AttentionSelector
@@ -22,41 +24,57 @@ SYMMETRIZATION = "grow-diag"
 INTERVAL = 10.0
 
 
-def align(
-    run: RunFolder,
-    pairs: Annotated[
-        str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - reads them.")
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="The sources, a line each, also .gz; with --target.")] = None,
-    target: Annotated[str | None, typer.Option(help="Their translations.")] = None,
-    layer: Annotated[
-        int | None, typer.Option(min=0, help="Of those that look at the source, from 0; the last unless given.")
-    ] = None,
-    head: Annotated[str | None, typer.Option(help="From 0; or mean, over all heads.")] = None,
+@dataclass(frozen=True)
+class Selection:
+    """The attention that links are read from."""
+
+    layer: Annotated[int | None, Bound(0), Help("Layer of cross-attention, from 0; the last unless given.")] = None
+    head: Annotated[str | None, Help("Head, from 0; or mean for the mean of all heads.")] = None
     about: Annotated[
-        str | None, typer.Option(help="Whether a row is about the token produced or read; produced unless given.")
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Link all above this weight, not the largest alone.")
-    ] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Link the run's tokens, not words.")] = False,
-    reverse: Annotated[
-        Path | None, typer.Option(help="A run for the other direction, whose links are joined to these.")
-    ] = None,
+        str | None, Help("Token that a row of weights belongs to: produced or read; produced unless given.")
+    ] = None
+    choose: Annotated[
+        bool, Flag("--best-head"), Help("Choose layer, head and --about, by --gold or by the pairs alone.")
+    ] = False
+    best: Annotated[bool, Help("Choose them in the same way, and save the choice with the run.")] = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the command names the attention."""
+        return any(value is not None for value in (self.layer, self.head, self.about))
+
+
+@dataclass(frozen=True)
+class Links:
+    """Which links are made of the weights, and what they are compared with."""
+
+    threshold: Annotated[float | None, Bound(0, 1), Help("Link all words above this weight, not only the largest.")] = (
+        None
+    )
+    tokens: Annotated[bool, Help("Link the run's tokens instead of words.")] = False
+    reverse: Annotated[Path | None, Help("Run for the opposite direction, whose links are combined with these.")] = None
     symmetrization: Annotated[
         str | None,
-        typer.Option(help="How: intersection, union, grow-diag (so unless given), -final, -final-and.", metavar="WAY"),
+        Help(
+            "How links are combined: intersection, union, grow-diag (the default), grow-diag-final or "
+            "grow-diag-final-and.",
+            "WAY",
+        ),
+    ] = None
+    gold: Annotated[str | None, Help("Evaluate against the links of this file, or, for a run on dates, dates.")] = None
+    one_based: Annotated[bool, Help("Words in the file of --gold are counted from 1.")] = False
+
+
+def align(
+    run: RunFolder,
+    selection: Selection,
+    links: Links,
+    loading: Loading,
+    pairs: Annotated[
+        str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - for standard input.")
     ] = None,
-    gold: Annotated[
-        str | None, typer.Option(help="Judge by the links of this file; or, of a run on dates: dates.")
-    ] = None,
-    one_based: Annotated[bool, typer.Option("--one-based", help="Words are counted from 1 in that file.")] = False,
-    choose: Annotated[
-        bool, typer.Option("--best-head", help="Choose layer, head and what rows are about, by --gold or without.")
-    ] = False,
-    best: Annotated[bool, typer.Option("--best", help="The same, and keep the choice with the run.")] = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    source: Annotated[str | None, Help("Sources, one per line, also .gz; with --target.")] = None,
+    target: Annotated[str | None, Help("Targets of --source, line by line.")] = None,
 ) -> None:
     """Align given translations: one pair in, one line of links out, in order, such as 0-0 1-2, source-target from 0.
 
@@ -78,6 +96,7 @@ def align(
     from attent.runs.config import read_config
     from attent.tasks.dates.generated import GENERATED, generated_name
 
+    gold, reverse, threshold, best = links.gold, links.reverse, links.threshold, selection.best
     if best and gold is pairs is source is target is None:
         gold = generated_name(read_config(run).corpus)
         if gold is None:
@@ -85,12 +104,12 @@ def align(
                 "--best chooses by known links, which the corpus of this run has not: --gold FILE names some; or by "
                 "pairs: name a file of them"
             )
-    option, choose = "--best" if best else "--best-head", choose or best
+    option, choose = "--best" if best else "--best-head", selection.choose or best
     is_generated = gold in GENERATED
     inputs = (source, target) if source is not None else (pairs or "-",)
     refuse(
         (
-            choose and any(value is not None for value in (layer, head, about)),
+            choose and selection.is_given,
             f"{option} chooses layer, head and what rows are about: give none of them",
         ),
         (
@@ -102,26 +121,25 @@ def align(
             f"{option} without --gold chooses by the largest weights: give no --threshold",
         ),
         (
-            symmetrization is not None and reverse is None,
+            links.symmetrization is not None and reverse is None,
             "--symmetrization joins the links of two runs: --reverse names the other one",
         ),
-        (tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
+        (links.tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
         (
-            one_based and (gold is None or is_generated),
+            links.one_based and (gold is None or is_generated),
             "--one-based says how a file of links is written: give it by --gold",
         ),
         (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
     )
-    method = symmetrization or SYMMETRIZATION
+    method = links.symmetrization or SYMMETRIZATION
     # refuses an unknown method before anything is read
     symmetrize((), (), method)
     from attent.cli.links import PairLinker, choose_unlabelled, judge_file, judge_generated, keep_choice
 
-    selector = None if layer is head is about is None else parse_selector(layer, head, about)
-    torch_device = device_of(device)
-    translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)
+    selector = parse_selector(selection.layer, selection.head, selection.about) if selection.is_given else None
+    translator: Translator = loading.tool(run, "translate")
     if is_generated:
-        if any(value is not None for value in (pairs, source, target, reverse)) or tokens:
+        if any(value is not None for value in (pairs, source, target, reverse)) or links.tokens:
             raise ArgumentError(
                 f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens"
             )
@@ -129,11 +147,11 @@ def align(
         if best:
             keep_choice(run, selector)
         return
-    backward = None if reverse is None else loaded(reverse, torch_device, "translate", trust_code=trust_code)
-    linker = PairLinker(translator, backward, selector, threshold, "tokens" if tokens else "words", method)
+    backward = None if reverse is None else loading.tool(reverse, "translate")
+    linker = PairLinker(translator, backward, selector, threshold, "tokens" if links.tokens else "words", method)
     read = read_text_pairs(pairs, source, target)
     if gold is not None:
-        selector, is_complete = judge_file(linker, read, gold, first=int(one_based), choose=choose)
+        selector, is_complete = judge_file(linker, read, gold, first=int(links.one_based), choose=choose)
         if best:
             keep_choice(run, selector)
         if not is_complete:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import typer
-
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
+from attent.setting import Bound, Help
 
 
 def average(
     run: RunFolder,
-    last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
+    last: Annotated[int | None, Bound(1), Help("Average the last N checkpoints.")] = None,
     best: Annotated[
-        int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")
+        int | None, Bound(1), Help("Average the best N checkpoints; all that were kept unless given.")
     ] = None,
     trust_code: TrustCode = False,
 ) -> None:

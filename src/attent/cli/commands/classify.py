@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import read_examples
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
+from attent.cli.options import JsonLines, Loading, RunFolder
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from attent.tasks.classification.classifier import Classifier, Prediction
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 def classify(
     run: RunFolder,
+    loading: Loading,
     source: Annotated[
         str,
         typer.Argument(
@@ -29,23 +31,17 @@ def classify(
             "of pictures.",
         ),
     ] = "-",
-    top_k: Annotated[int, typer.Option(min=1, help="How many of the likeliest classes to name.")] = 1,
-    attention: Annotated[
-        Path | None, typer.Option(help="Draw where it looked into this file, PNG or SVG; HTML is a page.")
-    ] = None,
-    row: Annotated[int | None, typer.Option(min=0, help="Classify this example alone, from 0.")] = None,
-    invert: Annotated[bool, typer.Option("--invert", help="Take dark for light: for ink on paper.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")
-    ] = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    top_k: Annotated[int, Bound(1), Help("Number of most probable classes to print.")] = 1,
+    attention: Annotated[Path | None, Help("Draw the attention into this file: PNG, SVG, or HTML for a page.")] = None,
+    row: Annotated[int | None, Bound(0), Help("Classify this example alone, from 0.")] = None,
+    invert: Annotated[bool, Help("Invert the brightness of pictures, for dark ink on light paper.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Tell classes: a line for each example, its label, a tab and its probability; further classes behind.
 
     An empty line stays empty, and so does one that is longer than the model can read, which is named on standard error.
     """
-    classifier: Classifier = loaded(run, device_of(device), "classify", trust_code=trust_code)
+    classifier: Classifier = loading.tool(run, "classify")
     names, data = read_examples(classifier, source, invert=invert)
     if row is not None:
         if row >= len(names):

@@ -13,13 +13,12 @@ import typer
 
 from attent.cli.options import (
     AUTO,
+    BeamSearch,
     Device,
-    LengthForm,
     TargetLanguage,
     TrustCode,
     device_of,
     known_language,
-    search_settings,
 )
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
@@ -134,27 +133,24 @@ def runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
     source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
     target: Annotated[Path, typer.Option(help="Their references.")],
+    search: BeamSearch,
     tokenize: Annotated[
         str | None, typer.Option(help="How sacreBLEU cuts these; by the target's language unless given.")
     ] = None,
     target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
-    beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
-    length_form: LengthForm = None,
     out: Out = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
     """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
-    settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
     from attent.comparison.runs import compare
     from attent.runs.config import read_config
     from attent.tasks.translation.metrics import bleu_tokenizer
 
     language = known_language(target_language) or read_config(runs[0]).target_language
     options: dict[str, Any] = {
-        "settings": settings,
+        "settings": search.settings(),
         "tokenize": tokenize or bleu_tokenizer(language),
         "lowercase": lowercase,
         "device": device_of(device),

@@ -9,15 +9,18 @@ import typer
 
 from attent.cli.output import say
 from attent.errors import ArgumentError, check_known
+from attent.setting import Bound, Flag, Help
+
+Folder = Annotated[Path, Help("Output folder.")]
 
 data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
 
 
 @data.command()
 def multi30k(
-    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
+    out: Folder,
     source: Annotated[
-        Path | None, typer.Option("--from", help="A folder that has the files, instead of downloading them.")
+        Path | None, Flag("--from"), Help("Folder that has the files already, instead of downloading them.")
     ] = None,
 ) -> None:
     """Multi30k: image captions in English, German, French and Czech, raw and tokenized, each file checked."""
@@ -29,11 +32,11 @@ def multi30k(
 
 @data.command()
 def date_languages(
-    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
-    locales: Annotated[str, typer.Option(help="demo, full, or Babel's names of locales with commas between.")] = "full",
-    texts: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 100_000,
-    held_out: Annotated[int, typer.Option(min=1, help="How many to judge by.")] = 5_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same texts.")] = 0,
+    out: Folder,
+    locales: Annotated[str, Help("demo, full, or Babel's names of locales separated by commas.")] = "full",
+    texts: Annotated[int, Bound(1), Help("Number of training texts.")] = 100_000,
+    held_out: Annotated[int, Bound(1), Help("Number of test texts.")] = 5_000,
+    seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
 ) -> None:
     """Dates as Unicode CLDR writes them, labelled with their language: train.tsv, valid.tsv and test.tsv."""
     from pydantic import ValidationError
@@ -60,18 +63,15 @@ def date_languages(
 
 @data.command()
 def stories(
-    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
+    out: Folder,
     kinds: Annotated[
-        str, typer.Option(help="Of questions, with commas between: one, two, three, yes-no, count, list.")
+        str, Help("Kinds of questions, separated by commas: one, two, three, yes-no, count, list.")
     ] = "all",
-    stories: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 20_000,
-    held_out: Annotated[int, typer.Option(min=1, help="How many to validate on, and how many to judge by.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same stories.")] = 0,
+    stories: Annotated[int, Bound(1), Help("Number of training stories.")] = 20_000,
+    held_out: Annotated[int, Bound(1), Help("Number of validation stories, and of test stories.")] = 1_000,
+    seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
     with_support: Annotated[
-        bool,
-        typer.Option(
-            "--with-support", help="Let the supporting sentences precede each answer of a .tsv, to be learnt with it."
-        ),
+        bool, Help("Write the supporting sentences before each answer of a .tsv, to be learned with it.")
     ] = False,
 ) -> None:
     """Small stories with a question each, whose supporting sentences are known.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from attent.cli.options import AUTO, Device, device_of
 from attent.cli.output import say, use_color, write
+from attent.setting import Help
 
 if TYPE_CHECKING:
     from attent.tasks.translation.translator import Translator
@@ -33,13 +32,11 @@ DRAWN = (DATES[0], DATES[4])
 
 
 def demo(
-    out: Annotated[
-        Path | None, typer.Option(help=f"The run folder to be; {OUT.as_posix()}, replacing an older one, unless given.")
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Train for so long; about two unless given.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
+    out: Annotated[Path | None, Help(f"Output folder; {OUT.as_posix()}, replacing an older one, unless given.")] = None,
+    minutes: Annotated[float | None, Help("Training time in minutes; about two unless given.")] = None,
+    seed: Annotated[int | None, Help("Seed of the weights and of the order of the pairs.")] = None,
     date: Annotated[
-        list[str] | None, typer.Option(help='A date to translate, such as "fr | mardi 3 mars 2026"; may be repeated.')
+        list[str] | None, Help('A date to translate, such as "fr | mardi 3 mars 2026"; repeatable.')
     ] = None,
     device: Device = AUTO,
 ) -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
+from attent.setting import Help
 
 
 def describe(
     run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw the architecture into this file too.")
-    ] = None,
+    out: Annotated[Path | None, Help("Also draw the architecture into this file.", "FILE.svg")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""

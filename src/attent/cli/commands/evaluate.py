@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from attent.cli.options import (
-    AUTO,
-    Device,
-    LengthForm,
-    RunFolder,
-    TargetLanguage,
-    TrustCode,
-    Weights,
-    device_of,
-    known_language,
-    loaded,
-    search_settings,
-)
+from attent.cli.options import BeamSearch, Json, RunFolder, TargetLanguage, TypedLoading, known_language
 from attent.errors import ArgumentError, RunError
+from attent.setting import Help
 
 if TYPE_CHECKING:
     from attent.runs.config import Task
 
 
-def evaluate(
-    run: RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    source: Annotated[
-        Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
-    text: Annotated[
-        Path | None, typer.Option(help="Of a language model: lines whose tokens it predicts, each blank or next one.")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")
-    ] = None,
-    images: Annotated[
-        str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")
-    ] = None,
-    labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
+@dataclass(frozen=True)
+class HeldOut:
+    """What a run is evaluated on, and how texts are compared; its corpus' held-out sets unless given."""
+
+    source: Annotated[Path | None, Help("Lines to translate, also .gz; the held-out sets unless given.")] = None
+    target: Annotated[Path | None, Help("References of --source, line by line.")] = None
+    text: Annotated[Path | None, Help("Lines for a language model, whose tokens it predicts.")] = None
+    against: Annotated[Path | None, Help("Text to count words in for comparison; the training text unless given.")] = (
+        None
+    )
+    images: Annotated[str | None, Help("Labelled pictures or vectors for a classifier.")] = None
+    labelled: Annotated[Path | None, Help("Labelled texts for a classifier, a .tsv.")] = None
     tokenize: Annotated[
         str | None,
-        typer.Option(
-            help="How sacreBLEU cuts these into words, by the target's language unless given; none if that has been "
-            "done."
-        ),
-    ] = None,
-    target_language: TargetLanguage = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
-    beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
-    length_form: LengthForm = None,
-    dtype: Weights = None,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+        Help("Tokenizer of sacreBLEU; by the target language unless given, none if the text is tokenized already."),
+    ] = None
+    target_language: TargetLanguage = None
+    lowercase: Annotated[bool, Help("Lowercase text before computing BLEU and chrF2.")] = False
+
+
+def evaluate(
+    run: RunFolder, held_out: HeldOut, search: BeamSearch, loading: TypedLoading, as_json: Json = False
 ) -> None:
     """Judge a run on its corpus' held-out sets, made again from its settings, or on a file and its references.
 
@@ -75,26 +53,24 @@ def evaluate(
     perplexity, beside the same counts; without a text on its validation. A run that classifies is judged by accuracy
     and macro F1, with the table of which class was taken for which.
     """
-    settings = search_settings(beam=beam, length_penalty=length_penalty, length_form=length_form)
+    settings, source, target, text = search.settings(), held_out.source, held_out.target, held_out.text
     from attent.runs.config import DOES, must_do, read_config
 
     options: dict[Task, dict[str, object]] = {
         "translate": {
             "--source": source,
             "--target": target,
-            "--beam": beam,
-            "--length-penalty": length_penalty,
-            "--length-form": length_form,
-            "--target-language": target_language,
+            **{search.options[name]: value for name, value in search.values.items()},
+            "--target-language": held_out.target_language,
         },
-        "fill-mask": {"--text": text, "--against": against},
-        "text-generation": {"--text": text, "--against": against},
-        "classify": {"--images": images, "--labelled": labelled},
+        "fill-mask": {"--text": text, "--against": held_out.against},
+        "text-generation": {"--text": text, "--against": held_out.against},
+        "classify": {"--images": held_out.images, "--labelled": held_out.labelled},
     }
     task: Task = "translate"
     if text is not None:
         task = "text-generation" if read_config(run).task == "text-generation" else "fill-mask"
-    elif images is not None or labelled is not None or read_config(run).task == "classify":
+    elif held_out.images is not None or held_out.labelled is not None or read_config(run).task == "classify":
         task = "classify"
     elif read_config(run).task == "text-generation":
         task = "text-generation"
@@ -110,14 +86,18 @@ def evaluate(
             raise ArgumentError(f"{names[0]} is for a run that {DOES[other_task][0]}, not for one that {DOES[task][0]}")
     if task == "translate" and (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
-    of_files = {"--lowercase": lowercase or None, "--tokenize": tokenize, "--target-language": target_language}
+    of_files = {
+        "--lowercase": held_out.lowercase or None,
+        "--tokenize": held_out.tokenize,
+        "--target-language": held_out.target_language,
+    }
     if (
         task == "translate"
         and source is None
         and (names := [name for name, value in of_files.items() if value is not None])
     ):
         raise ArgumentError(f"{names[0]} is for --source FILE --target FILE")
-    if task == "text-generation" and text is None and against is not None:
+    if task == "text-generation" and text is None and held_out.against is not None:
         raise ArgumentError("--against goes with --text FILE")
     from attent.cli.evaluation import (
         evaluate_classes,
@@ -127,19 +107,18 @@ def evaluate(
         evaluate_translations,
     )
 
-    model = loaded(run, device_of(device), task, trust_code=trust_code, dtype=dtype)
+    model = loading.tool(run, task)
     if task == "text-generation":
-        evaluate_next_tokens(run, model, text, against, as_json=as_json)
+        evaluate_next_tokens(run, model, text, held_out.against, as_json=as_json)
     elif text is not None:
-        evaluate_mask_filling(run, model, text, against, as_json=as_json)
+        evaluate_mask_filling(run, model, text, held_out.against, as_json=as_json)
     elif task == "classify":
-        evaluate_classes(run, model, images, labelled, as_json=as_json)
+        evaluate_classes(run, model, held_out.images, held_out.labelled, as_json=as_json)
     elif source is not None and target is not None:
         from attent.tasks.translation.metrics import bleu_tokenizer
 
-        language = known_language(target_language) or model.config.target_language
-        evaluate_translations(
-            model, source, target, settings, tokenize or bleu_tokenizer(language), lowercase=lowercase, as_json=as_json
-        )
+        language = known_language(held_out.target_language) or model.config.target_language
+        tokenize = held_out.tokenize or bleu_tokenizer(language)
+        evaluate_translations(model, source, target, settings, tokenize, lowercase=held_out.lowercase, as_json=as_json)
     else:
         evaluate_held_out(run, model, settings, as_json=as_json)

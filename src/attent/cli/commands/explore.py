@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +13,12 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8, decode_lines, open_source, read_examples
-from attent.cli.options import AUTO, Device, Download, RunOrModel, TrustCode, device_of, pretrained
+from attent.cli.options import PretrainedLoading, RunOrModel
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
+from attent.setting import Bound, Flag, Help
 
 if TYPE_CHECKING:
-    import torch
-
     from attent.explorer.loaded_run import LoadedRun
     from attent.tasks.classification.corpus import Data
 
@@ -26,37 +27,40 @@ HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
 PATIENCE = 3.0
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What the first run is shown with: a text to begin with, and another part for a second copy of the run."""
+
+    text: Annotated[str, Help("Initial text.")] = ""
+    file: Annotated[
+        str | None, Help("File with the initial text, or with pictures or vectors to choose from; or digits.")
+    ] = None
+    score: Annotated[
+        str | None, Help("Show the same run with this score, which has no parameters, beside the first.")
+    ] = None
+    normalizer: Annotated[str | None, Help("Show the same run with this normalizer beside the first.")] = None
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the explorer listens."""
+
+    host: Annotated[str, Help("Address to listen on; this machine alone unless given.")] = HOST
+    allowed_host: Annotated[
+        tuple[str, ...],
+        Help("Name that browsers may use if others can reach --host; repeatable.", "NAME[:PORT]"),
+    ] = ()
+    port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = PORT
+    browse: Annotated[bool, Flag("--open/--no-open"), Help("Open the page in a browser.")] = True
+
+
 def explore(
     run: RunOrModel,
-    second_run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")
-    ] = None,
-    text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
-    file: Annotated[
-        str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")
-    ] = None,
-    score: Annotated[
-        str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")
-    ] = None,
-    normalizer: Annotated[str | None, typer.Option(help="Beside it the same run with this normalizer.")] = None,
-    longest: Annotated[
-        int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")
-    ] = MAX_LENGTH,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on, that of this machine alone unless given.")
-    ] = HOST,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[:PORT]",
-            help="The name by which browsers may ask, needed where others reach --host; repeatable.",
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
-    browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
-    download: Download = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    beside: Beside,
+    address: Address,
+    loading: PretrainedLoading,
+    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run to show beside it.")] = None,
+    longest: Annotated[int, Bound(1), Help("Maximum tokens of a text.")] = MAX_LENGTH,
 ) -> None:
     """Type a text and watch what a run makes of it, with the attention of every layer and head.
 
@@ -67,6 +71,7 @@ def explore(
     """
     import webbrowser
 
+    text, file, score, normalizer = beside.text, beside.file, beside.score, beside.normalizer
     check_utf8(text, "--text")
     if second_run is not None and (score or normalizer):
         raise ArgumentError(
@@ -78,13 +83,10 @@ def explore(
     from attent.explorer.server import ExploreServer, parse_allowed_hosts
 
     # before a run is loaded, which may take long
-    parse_allowed_hosts(host, allowed_host or ())
-    torch_device = device_of(device)
-    model = pretrained(run, torch_device, download=download)
+    parse_allowed_hosts(address.host, address.allowed_host)
+    model = loading.pretrained(run)
     if model is None:
-        loaded_runs, text = _load_runs(
-            (run, second_run), text, file, score, normalizer, device=torch_device, trust_code=trust_code
-        )
+        loaded_runs, text = _load_runs((run, second_run), beside, loading)
         explorer = Explorer(loaded_runs, text=text, longest=longest)
     else:
         refuse(
@@ -95,15 +97,15 @@ def explore(
             (bool(text) is (file is not None), "a Hugging Face model reads one text: that of --text, or of --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
-    server = ExploreServer(explorer, host=host, port=port, allowed_hosts=allowed_host or ())
+    server = ExploreServer(explorer, host=address.host, port=address.port, allowed_hosts=address.allowed_host)
     try:
         print(server.address, flush=True)
         say(
             "Ctrl-C ends it"
             if server.is_local
-            else f"whoever reaches {host} can ask by this address, unencrypted; Ctrl-C ends it"
+            else f"anybody who reaches {address.host} can use this address, unencrypted; Ctrl-C ends it"
         )
-        if browse:
+        if address.browse:
             webbrowser.open(server.address)
         server.wait()
     finally:
@@ -117,29 +119,21 @@ def explore(
 
 
 def _load_runs(
-    runs: tuple[Path, Path | None],
-    text: str,
-    file: str | None,
-    score: str | None,
-    normalizer: str | None,
-    *,
-    device: torch.device,
-    trust_code: bool,
+    runs: tuple[Path, Path | None], beside: Beside, loading: PretrainedLoading
 ) -> tuple[list[LoadedRun], str]:
     """Return the runs to explore side by side, with the examples of a file, and the text to begin with."""
     from attent.explorer.loaded_run import load_run, with_examples
 
     run, second_run = runs
-    first = load_run(run, device=device, trust_code=trust_code)
-    examples, file_text = _read_file(first, file)
-    if text and file_text:
+    load = partial(load_run, device=loading.torch_device(), trust_code=loading.trust_code)
+    first = load(run)
+    examples, file_text = _read_file(first, beside.file)
+    if beside.text and file_text:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     loaded_runs = [first]
-    if second_run or score or normalizer:
-        loaded_runs.append(
-            load_run(second_run or run, score=score, normalizer=normalizer, device=device, trust_code=trust_code)
-        )
-    return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], text or file_text
+    if second_run or beside.score or beside.normalizer:
+        loaded_runs.append(load(second_run or run, score=beside.score, normalizer=beside.normalizer))
+    return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], beside.text or file_text
 
 
 def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:

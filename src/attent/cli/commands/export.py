@@ -6,12 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from attent.cli.inputs import check_utf8
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
+from attent.setting import Help
 
 # The engines that a run can be exported to, and a format.
 Target = StrEnum("Target", ("ctranslate2", "onnx", "marian"))
@@ -21,19 +20,17 @@ def export(
     run: RunFolder,
     to: Annotated[
         Target,
-        typer.Option(
-            help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; "
-            "marian, a folder that Hugging Face's transformers reads."
+        Help(
+            "ctranslate2, for Transformers of its own parts; onnx, for all translators and language models; marian, a "
+            "folder that Hugging Face's transformers reads."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
+    out: Annotated[Path | None, Help("Output folder; RUN/export/ENGINE unless given.")] = None,
     quantization: Annotated[
-        str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")
+        str | None, Help("Type of the weights in CTranslate2's terms: int8, int8_float32, …")
     ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their references, for BLEU and chrF2.")] = None,
+    source: Annotated[Path | None, Help("Lines to compare both engines on; the run's validation unless given.")] = None,
+    target: Annotated[Path | None, Help("References of --source, for BLEU and chrF2.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import decode_lines, open_source
-from attent.cli.options import AUTO, Device, Download, RunOrModel, TrustCode, device_of, loaded, pretrained
+from attent.cli.options import JsonLines, PretrainedLoading, RunOrModel
 from attent.cli.output import say, write
 from attent.errors import DataError
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from attent.tasks.fill_mask.fill_mask import FillMask, MaskPrediction
@@ -25,20 +26,16 @@ ATTENDED = 5
 
 def fill(
     run: RunOrModel,
+    loading: PretrainedLoading,
     text: Annotated[
         str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")
     ] = "-",
-    top_k: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
+    top_k: Annotated[int, Bound(1), Help("Words to suggest for each blank.")] = 5,
     layer: Annotated[
-        int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")
+        int | None, Bound(0), Help("Layer whose attention is shown, from 0; the mean unless given.")
     ] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="The same of one head, from 0.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")
-    ] = False,
-    download: Download = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    head: Annotated[int | None, Bound(0), Help("Head whose attention is shown, from 0; the mean unless given.")] = None,
+    as_json: JsonLines = False,
 ) -> None:
     """Guess the words that [MASK] stands for, each with its probability.
 
@@ -48,9 +45,7 @@ def fill(
     line of a file that cannot be filled, since it has no blank or is too long, is named there too and stays empty; then
     the exit code is 2, once all lines are through.
     """
-    torch_device = device_of(device)
-    model = pretrained(run, torch_device, download=download)
-    filler: FillMask | PretrainedModel = model or loaded(run, torch_device, "fill-mask", trust_code=trust_code)
+    filler: FillMask | PretrainedModel = loading.pretrained(run) or loading.tool(run, "fill-mask")
     with open_source(text) as stream:
         # the argument itself, with no line number for a message
         is_literal, is_complete = isinstance(stream, io.BytesIO), True

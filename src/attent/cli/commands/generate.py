@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import decode_lines, open_source
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, generation_settings, loaded
+from attent.cli.options import Generation, JsonLines, RunFolder, TypedLoading
 from attent.cli.output import say, write
 from attent.errors import DataError, printable
 
@@ -21,25 +21,12 @@ if TYPE_CHECKING:
 
 def generate(
     run: RunFolder,
+    generation: Generation,
+    loading: TypedLoading,
     prompt: Annotated[
-        str, typer.Argument(metavar="[TEXT|FILE|-]", help="How the text begins, a file of such lines, or -.")
+        str, typer.Argument(metavar="[TEXT|FILE|-]", help="Beginning of the text, a file with one per line, or -.")
     ] = "",
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens after the prompt, at most.")] = 64,
-    temperature: Annotated[
-        float | None, typer.Option(help="Draw at random: below 1 likelier tokens more often, above 1 less.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw among so many of the likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw among the fewest tokens that have this probability together.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Draw with this seed; 0 unless given.")] = None,
-    copies: Annotated[int | None, typer.Option(help="Draw so many texts for each prompt.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a text, with its tokens and their probability.")
-    ] = False,
-    dtype: Weights = None,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Continue a text, the likeliest token at every step.
 
@@ -47,10 +34,8 @@ def generate(
     generated. A prompt that is no file is a text; without one a new text begins. A line of a file with a word that the
     model does not know is named on standard error and stays empty; then the exit code is 2, once all lines are through.
     """
-    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "copies": copies}
-    is_drawn = any(value is not None for value in drawn.values())
-    settings = generation_settings(max_new_tokens=max_new_tokens, sample=is_drawn, **drawn)
-    generator: TextGenerator = loaded(run, device_of(device), "text-generation", trust_code=trust_code, dtype=dtype)
+    settings = generation.settings(sample=bool(generation.values.keys() - {"max_new_tokens"}))
+    generator: TextGenerator = loading.tool(run, "text-generation")
     if not prompt:
         _write(generator, "", settings, as_json=as_json)
         return

@@ -9,16 +9,15 @@ import typer
 
 from attent.cli.options import SourceLanguage
 from attent.cli.output import say
+from attent.setting import Help
 
 
 def import_(
     folder: Annotated[Path, typer.Argument(help="A folder of Marian (such as OPUS-MT), M2M100 or NLLB.")],
-    out: Annotated[Path, typer.Option(help="The run folder to write.")],
+    out: Annotated[Path, Help("Output run folder.")],
     source_language: SourceLanguage = None,
-    target_language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="The language to translate into, such as fra_Latn.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run folder that is there.")] = False,
+    target_language: Annotated[str | None, Help("Language to translate into, such as fra_Latn.", "CODE")] = None,
+    force: Annotated[bool, Help("Replace an existing run folder.")] = False,
 ) -> None:
     """Make a run folder of a translator that transformers wrote: every command that takes a run takes it.
 

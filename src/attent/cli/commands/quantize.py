@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from attent.cli.options import DType, RunFolder, TrustCode
 from attent.errors import ArgumentError
+from attent.setting import Help
 
 
 def quantize(
     run: RunFolder,
-    dtype: Annotated[DType, typer.Option(help="Of the weights; float32 undoes it.")] = DType.int8,
+    dtype: Annotated[DType, Help("Type of the weights; float32 undoes it.")] = DType.int8,
     trust_code: TrustCode = False,
 ) -> None:
     """Have a Transformer search with weights in 8 bits from now on: smaller, faster, and almost as good.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, split_pair
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, loaded
+from attent.cli.options import RunFolder, TypedLoading
 from attent.errors import DataError
 from attent.text.readers import display_name
 
@@ -22,13 +22,11 @@ LINES = 2048
 
 def score(
     run: RunFolder,
+    loading: TypedLoading,
     pairs: Annotated[
         str,
         typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input."),
     ] = "-",
-    dtype: Weights = None,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
 ) -> None:
     """Score translations or texts that are there: one pair or text in, one line out, in order.
 
@@ -37,13 +35,13 @@ def score(
     text, each with its end.
     """
     check_file(pairs)
-    torch_device = device_of(device)
+    loading.torch_device()
     from attent.runs.config import read_config
 
     if read_config(run).task == "text-generation":
-        _score_texts(loaded(run, torch_device, "text-generation", trust_code=trust_code, dtype=dtype), pairs)
+        _score_texts(loading.tool(run, "text-generation"), pairs)
         return
-    translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code, dtype=dtype)
+    translator: Translator = loading.tool(run, "translate")
     with open_source(pairs) as stream:
         lines = enumerate(decode_lines(stream, pairs), start=1)
         read = (_read_pair(line, f"{display_name(pairs)}, line {number}", translator) for number, line in lines)

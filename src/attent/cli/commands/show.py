@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import AUTO, Device, Download, RunOrModel, TrustCode, device_of, head_number, loaded, pretrained
+from attent.cli.options import PretrainedLoading, RunOrModel, head_number
 from attent.cli.output import say, use_color
 from attent.errors import ArgumentError
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from attent.views.panel import Panel
@@ -22,28 +23,21 @@ PAGES, PICTURES = (".html", ".htm"), (".png", ".svg")
 
 def show(
     run: RunOrModel,
-    text: Annotated[
-        str, typer.Argument(help="The text to translate, to fill in, to classify or to read; or a picture.")
-    ],
-    layer: Annotated[int | None, typer.Option(min=0, help="From 0; the last unless given.")] = None,
-    head: Annotated[str, typer.Option(help="From 0; or mean, over all heads; or all, each by itself.")] = "mean",
+    text: Annotated[str, typer.Argument(help="A text to translate, fill in, classify or read; or a picture.")],
+    loading: PretrainedLoading,
+    layer: Annotated[int | None, Bound(0), Help("Layer to show, from 0; the last unless given.")] = None,
+    head: Annotated[str, Help("Head to show, from 0; mean for the mean of all heads, all for each of them.")] = "mean",
     kind: Annotated[
         str | None,
-        typer.Option(
-            help="cross (target looks at source), encoder or decoder (each at itself), or self, of a Hugging Face "
-            "model that is one of these alone; cross unless given, where there is one."
+        Help(
+            "cross (target to source), encoder or decoder self-attention, or self for a Hugging Face model of one "
+            "stack; cross unless given, if the model has it."
         ),
     ] = None,
-    translation: Annotated[
-        str | None, typer.Option(help="What is to be written; unless given, a model that translates writes by itself.")
-    ] = None,
+    translation: Annotated[str | None, Help("Force this translation; the model's own unless given.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Draw it into this file too, PNG or SVG; HTML is a page with every layer and head."),
+        Path | None, Help("Also draw it into this file: PNG, SVG, or HTML for a page with every layer and head.")
     ] = None,
-    download: Download = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
 ) -> None:
     """Show the attention of a run, or of a Hugging Face model, while it reads a text.
 
@@ -59,10 +53,9 @@ def show(
     from attent.views.picture import picture
     from attent.views.terminal import heat_map
 
-    torch_device = device_of(device)
-    model = pretrained(run, torch_device, download=download)
+    model = loading.pretrained(run)
     if model is None:
-        scene = _scene(run, loaded(run, torch_device, trust_code=trust_code), text, translation, as_page)
+        scene = _scene(run, loading.tool(run), text, translation, as_page)
         drawn = _panels(scene, kind, layer, head)
     else:
         scene = model.scene(text, translation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,22 +11,11 @@ import typer
 
 from attent.cli.glossaries import read_terms
 from attent.cli.inputs import check_utf8, chunks, decode_lines, display_name, open_source
-from attent.cli.options import (
-    AUTO,
-    Device,
-    LengthForm,
-    RunFolder,
-    TargetLanguage,
-    TrustCode,
-    Weights,
-    device_of,
-    known_language,
-    loaded,
-    search_settings,
-)
+from attent.cli.options import RunFolder, Search, TargetLanguage, TypedLoading, known_language
 from attent.cli.output import say
 from attent.cli.translations import align_translations, json_line, report, text_line
 from attent.errors import ArgumentError, refuse
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,87 +23,82 @@ if TYPE_CHECKING:
     from attent.runs.config import RunConfig
     from attent.search.search import Translation
     from attent.tasks.translation.translator import Engine, Translator
+    from attent.text.batches import BatchSize
     from attent.text.units import Detokenizer
 
 # Line numbers named in a message.
 NAMED = 5
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
-# Options that no translation depends on, and the run, whose files count.
-IRRELEVANT = frozenset(("run", "source", "batch", "batch_tokens", "out", "resume", "exported"))
+# Parameters that no translation depends on, and the run, whose files count.
+IRRELEVANT = frozenset(("run", "source", "batching", "using", "out", "resume"))
 Format = StrEnum("Format", ("text", "jsonl"))
 Markup = StrEnum("Markup", ("html", "markdown"))
 EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
 
 
+@dataclass(frozen=True)
+class Batching:
+    """The size of a batch."""
+
+    batch: Annotated[int | None, Bound(1), Help("Lines per batch; 128 unless given.")] = None
+    batch_tokens: Annotated[int | None, Bound(1), Help("Tokens per batch, padding included, instead of --batch.")] = (
+        None
+    )
+
+    @property
+    def size(self) -> BatchSize:
+        """The size in lines or in tokens."""
+        from attent.tasks.translation.translator import BATCH
+        from attent.text.batches import BatchSize
+
+        return (
+            BatchSize(pairs=self.batch or BATCH) if self.batch_tokens is None else BatchSize(tokens=self.batch_tokens)
+        )
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is written of a translation."""
+
+    format: Annotated[Format, Help("Lines of text, or a JSON object per line with scores in nats.")] = Format.text
+    alignments: Annotated[bool, Help("Print word alignments, source-target, such as 0-0 1-2.")] = False
+    replace_unknown: Annotated[bool, Help("Replace unknown pieces by the aligned source words.")] = False
+    detokenize: Annotated[bool, Help("Detokenize, and capitalize sentences.")] = False
+    target_language: TargetLanguage = None
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How a document is read."""
+
+    markup: Annotated[Markup | None, Help("Translate a document, and keep its tags around the same words.")] = None
+    each_line: Annotated[bool, Help("With --markup, each line is a document of its own.")] = False
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Which engine translates."""
+
+    engine: Annotated[EngineName, Help("Engine; others than attent read what attent export wrote.")] = EngineName.attent
+    exported: Annotated[Path | None, Help("Folder that attent export wrote; RUN/export/ENGINE unless given.")] = None
+
+
 def translate(
     run: RunFolder,
+    search: Search,
+    batching: Batching,
+    output: Output,
+    document: DocumentOptions,
+    using: EngineOptions,
+    loading: TypedLoading,
     source: Annotated[
         str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
     ] = "-",
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; greedy search unless given.")] = None,
-    n_best: Annotated[
-        int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")
-    ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="The alpha of Wu et al. (2016); 0.6 unless given.")
-    ] = None,
-    length_form: LengthForm = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="The most tokens of a translation; 2 x source + 32 unless given.")
-    ] = None,
-    max_factor: Annotated[float | None, typer.Option(help="The same, for each token of the source.")] = None,
-    min_length: Annotated[int | None, typer.Option(help="The fewest tokens of a translation.")] = None,
-    no_repeat_ngram: Annotated[int | None, typer.Option(help="No run of so many tokens comes twice.")] = None,
-    prefix: Annotated[str, typer.Option(help="How every translation must begin.")] = "",
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of samples: below 1 bolder in what is likely, above 1 wilder.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw among so many likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw among the fewest tokens with this probability together.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Lines translated side by side; 128 unless given.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens, padding included.")] = None,
-    output: Annotated[
-        Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")
-    ] = Format.text,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")
-    ] = False,
-    replace_unknown: Annotated[
-        bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")
-    ] = False,
-    detokenize: Annotated[
-        bool, typer.Option("--detokenize", help="Join words and signs, and write sentences with a capital.")
-    ] = False,
-    target_language: TargetLanguage = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="What translates; the others read what attent export wrote.")
-    ] = EngineName.attent,
-    exported: Annotated[
-        Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")
-    ] = None,
-    dtype: Weights = None,
-    markup: Annotated[
-        Markup | None, typer.Option(help="The text is a document: tags come back around the words they were around.")
-    ] = None,
-    each_line: Annotated[
-        bool, typer.Option("--each-line", help="With --markup, each line is a document of its own.")
-    ] = False,
-    glossary: Annotated[
-        Path | None, typer.Option(help="Lines of a term, a tab, and how it is to be translated.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write to this file, which must not exist, and say how far it came.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a file that was interrupted; begin it unless there is one.")
-    ] = False,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
+    prefix: Annotated[str, Help("Text that every translation must begin with.")] = "",
+    glossary: Annotated[Path | None, Help("Glossary: a term, a tab and its translation in a line.")] = None,
+    out: Annotated[Path | None, Help("Output file, which must not exist; progress is printed.")] = None,
+    resume: Annotated[bool, Help("Resume an interrupted --out; start it if there is none.")] = False,
 ) -> None:
     """Translate line by line: one line in, one line out, in order.
 
@@ -146,29 +130,23 @@ def translate(
     alone.
     """
     options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
-    settings = search_settings(
-        beam=beam,
-        n_best=n_best,
-        length_penalty=length_penalty,
-        length_form=length_form,
-        maximum_length=max_length,
-        maximum_factor=max_factor,
-        minimum_length=min_length,
-        no_repeat_ngram=no_repeat_ngram,
-        sample=sample,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-    )
+    options["engine"] = using.engine.name
+    settings, engine, exported, markup = search.settings(), using.engine, using.exported, document.markup
+    has_scores = "n_best" in search.values
     check_utf8(prefix, "--prefix")
-    if target_language is not None and not detokenize:
+    if output.target_language is not None and not output.detokenize:
         raise ArgumentError("--target-language goes with --detokenize")
     refuse(
-        (each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
+        (document.each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
         (
             markup is not None
-            and (alignments or replace_unknown or detokenize or n_best is not None or output is Format.jsonl),
+            and (
+                output.alignments
+                or output.replace_unknown
+                or output.detokenize
+                or has_scores
+                or output.format is Format.jsonl
+            ),
             (
                 "--markup gives documents back: none of --alignments, --replace-unknown, --detokenize, --n-best, "
                 "--format jsonl goes with it"
@@ -177,7 +155,7 @@ def translate(
     )
     if resume and out is None:
         raise ArgumentError("--resume goes on with the file of --out")
-    if batch is not None and batch_tokens is not None:
+    if batching.batch is not None and batching.batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     from attent.cli.documents import translate_documents
     from attent.cli.results import ResultFile, Results, is_there
@@ -185,19 +163,17 @@ def translate(
     from attent.search.constraints import is_repetitive
     from attent.tasks.dates.generated import output_check
     from attent.tasks.translation.links import glossary_search
-    from attent.tasks.translation.translator import BATCH
-    from attent.text.batches import BatchSize
     from attent.text.tokenizer import respell
     from attent.text.units import SpacingCheck
 
     if out is not None and resume and is_there(out):
         say(f"{out} is there already: nothing is left to do")
         return
-    size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
+    size = batching.size
     own: Translator | None = None
     if engine is EngineName.attent:
-        own = loaded(run, device_of(device), "translate", trust_code=trust_code, dtype=dtype)
-    if own is None and (alignments or replace_unknown or markup):
+        own = loading.tool(run, "translate")
+    if own is None and (output.alignments or output.replace_unknown or markup):
         raise ArgumentError(
             f"--alignments, --replace-unknown and --markup look at attention, which the engine {engine} does not show"
         )
@@ -208,19 +184,19 @@ def translate(
             glossary is not None and own is None,
             f"--glossary places terms by attention, which the engine {engine} does not show",
         ),
-        (glossary is not None and sample, "--glossary is for a search, and --sample draws: one of them"),
+        (glossary is not None and settings.sample, "--glossary is for a search, and --sample draws: one of them"),
     )
     terms = read_terms(glossary, own.target_tokenizer) if glossary is not None and own is not None else None
     options["glossary"] = "" if terms is None else str(terms.entries)
     translator = own or _load_engine(run, engine, exported)
     config = read_config(run)
-    detokenizer = _detokenizer(config, target_language, alignments=alignments) if detokenize else None
+    detokenizer = _detokenizer(config, output) if output.detokenize else None
     check, is_empty = output_check(config.corpus), True
     spacing, repetitive = SpacingCheck(config.spacing), list[int]()
     if out is not None:
         options |= _fingerprint(run, engine, exported)
 
-    def search(texts: Sequence[str]) -> list[list[Translation]]:
+    def translate_lines(texts: Sequence[str]) -> list[list[Translation]]:
         take = translator.search if own is None or terms is None else glossary_search(own, terms)
         return take(texts, settings, prefixes=[prefix] * len(texts), batch=size)
 
@@ -231,7 +207,7 @@ def translate(
         is_complete, lines = results.is_complete, iter(())
         if own is not None and markup is not None:
             has_any, is_complete = translate_documents(
-                own, stream, source, markup.name, results, search, each_line=each_line
+                own, stream, source, markup.name, results, translate_lines, each_line=document.each_line
             )
             is_empty = not has_any
         else:
@@ -241,20 +217,20 @@ def translate(
             is_empty = False
             texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
             refusals = [translator.refusal(text) for text in texts]
-            hypotheses = search(texts)
+            hypotheses = translate_lines(texts)
             n_best_lists = align_translations(
-                own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown
+                own, texts, hypotheses, alignments=output.alignments, replace_unknown=output.replace_unknown
             )
             if detokenizer is not None:
                 n_best_lists = [
                     [replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists
                 ]
             for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
-                if output is Format.jsonl:
+                if output.format is Format.jsonl:
                     results.write(json_line(line, translations, refusal))
                 else:
                     for translation in translations:
-                        results.write(text_line(number, translation, has_scores=n_best is not None))
+                        results.write(text_line(number, translation, has_scores=has_scores))
                 if message := spacing.add(line):
                     say(message)
                 if is_repetitive(translations[0].translation.tokens) and not is_repetitive(
@@ -292,16 +268,16 @@ def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[s
     return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}
 
 
-def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -> Detokenizer:
+def _detokenizer(config: RunConfig, output: Output) -> Detokenizer:
     """Return the detokenizer of the target's language, which the command or the run names."""
     from attent.text.units import Detokenizer
 
-    language = known_language(language) or config.target_language
+    language = known_language(output.target_language) or config.target_language
     if language is None:
         raise ArgumentError(
             "--detokenize needs the target's language, which this run does not name: --target-language en"
         )
-    if alignments:
+    if output.alignments:
         raise ArgumentError(
             "--alignments number the words of a translation before --detokenize joins them: one of them"
         )

@@ -5,22 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
+from attent.setting import Help
 
 
 def vectors(
     run: RunFolder,
     out: Annotated[
-        Path,
-        typer.Option(
-            help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind."
-        ),
+        Path, Help("Output file: .txt as GloVe, .vec as fastText, .bin as word2vec; with .gz to compress it.")
     ],
-    side: Annotated[str | None, typer.Option(help="Whose embedding: source, unless target is said, or text.")] = None,
+    side: Annotated[str | None, Help("Which embedding: source, target or text; the first unless given.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write what a run has learnt of each word of its vocabulary, as other programs read word vectors.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,11 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8
-from attent.cli.options import AUTO, NUMBER, Device, TrustCode, device_of, loaded
+from attent.cli.options import NUMBER, Loading
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 from attent.mask_text import check_mask
+from attent.setting import Bound, Flag, Help
 
 if TYPE_CHECKING:
     from attent.views.render_walk import Walk
@@ -21,80 +23,67 @@ if TYPE_CHECKING:
 ENDINGS = (".html", ".htm")
 
 
+@dataclass(frozen=True)
+class TextOptions:
+    """Attention of a text alone, with random matrices; the defaults are those of `attent.walk`."""
+
+    score: Annotated[str | None, Help("Text alone: name of the score; scaled_dot unless given.")] = None
+    scale: Annotated[bool, Flag("--scale/--no-scale"), Help("Text alone: whether scores are divided by √Dk.")] = True
+    heads: Annotated[int | None, Bound(1, 64), Help("Text alone: number of heads; 1 unless given.")] = None
+    normalizer: Annotated[str | None, Help("Text alone: name of the normalizer; softmax unless given.")] = None
+    mask: Annotated[
+        str | None,
+        Help("Text alone: causal, window:2, prefix:3, documents:0,0,1, or several of them joined by & and |."),
+    ] = None
+    position: Annotated[
+        str | None,
+        Help("Text alone: sinusoidal, learned, rotary, alibi or relative_bias; none unless given."),
+    ] = None
+    cross: Annotated[str | None, Help("Text alone: a second text, which the first attends to.", "TEXT")] = None
+    vectors: Annotated[
+        Path | None, Help("Text alone: file of word vectors (GloVe, word2vec, fastText) for its words.", "FILE")
+    ] = None
+    width: Annotated[int | None, Bound(1, 64), Help("Text alone: dimension of a word's vector; 4 unless given.")] = None
+    seed: Annotated[
+        int | None, Bound(0, 2**63 - 1), Help("Text alone: seed of the random matrices; 0 unless given.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The head of a run."""
+
+    head: Annotated[int | None, Bound(0), Help("Run: number of the head, from 0; 0 unless given.")] = None
+    kind: Annotated[
+        str | None, Help("Run: encoder, decoder or cross attention; the first that it has unless given.")
+    ] = None
+
+
 def walk(
+    text: TextOptions,
+    run_options: RunOptions,
+    loading: Loading,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")
     ] = None,
-    score: Annotated[
-        str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")
-    ] = None,
-    scale: Annotated[
-        bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")
-    ] = True,
-    heads: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Of a text alone: how many heads; 1 unless given.")
-    ] = None,
-    normalizer: Annotated[
-        str | None, typer.Option(help="Of a text alone: any normalizer, by name; softmax unless given.")
-    ] = None,
-    mask: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a text alone: causal, window:2, prefix:3, documents:0,0,1, or several joined by & and |."
-        ),
-    ] = None,
-    position: Annotated[
-        str | None,
-        typer.Option(help="Of a text alone: sinusoidal, learned, rotary, alibi or relative_bias; none unless given."),
-    ] = None,
-    cross: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Of a text alone: a second text, which the first attends to.")
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Of a text alone: word vectors (GloVe, word2vec, fastText) as its words."),
-    ] = None,
-    width: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")
-    ] = None,
     layer: Annotated[
         str | None,
-        typer.Option(
-            help="whole: on through the layer, and of a run to the likeliest words. Of a run also its number from 0, "
-            "or whole:0."
+        Help(
+            "whole for all of the layer, up to the most probable words of a run; of a run also its number from 0, or "
+            "whole:0."
         ),
-    ] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="Of a run: the head, from 0; the first unless given.")] = None,
-    kind: Annotated[
-        str | None, typer.Option(help="Of a run: encoder, decoder or cross; the first that it has unless given.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", help="Write every number into a page too; point at one to see what it is made of."
-        ),
+        Path | None, Help("Also write a page with every number; point at one to see its terms.", "FILE.html")
     ] = None,
-    device: Device = AUTO,
-    trust_code: TrustCode = False,
 ) -> None:
     """Walk through attention: every step with its equation, its shape and its numbers, named by the words.
 
     Of a text alone the numbers are made up; of a run they are those of the trained model.
     """
     whole, number = _layer(layer)
-    text_options = {
-        "score": score,
-        "heads": heads,
-        "normalizer": normalizer,
-        "mask": mask,
-        "seed": seed,
-        "width": width,
-    }
-    text_options |= {"position": position, "cross": cross, "vectors": vectors}
-    run_options = {"layer": number, "head": head, "kind": kind}
+    text_options, of_run = asdict(text), {"layer": number, **asdict(run_options)}
+    scale = text_options.pop("scale")
     if out is not None and out.suffix.lower() not in ENDINGS:
         raise ArgumentError(f"--out must end in {ENDINGS[0]}, got {str(out)!r}")
     arguments = words or ["The cat sat on the mat"]
@@ -103,37 +92,37 @@ def walk(
             f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes"
         )
     check_utf8(arguments[-1])
-    check_utf8(cross or "")
+    check_utf8(text.cross or "")
     if len(arguments) == 2:
         if not Path(arguments[0]).exists():
             raise ArgumentError(f"there is no run folder {arguments[0]}; a text of several words goes in quotes")
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
-        run = loaded(arguments[0], device_of(device), trust_code=trust_code)
+        run = loading.tool(arguments[0])
         from attent.views.walk_run import walk_run
 
-        _show(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)), out)
+        _show(walk_run(run, arguments[1], whole=whole, **_without_none(of_run)), out)
         return
     if (Path(arguments[0]) / "config.json").is_file():
         raise ArgumentError(
             f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT"
         )
-    _refuse(run_options, "needs a run: attent walk RUN TEXT")
-    for part, name in (("score", score), ("normalizer", normalizer), ("position", position)):
+    _refuse(of_run, "needs a run: attent walk RUN TEXT")
+    for part, name in (("score", text.score), ("normalizer", text.normalizer), ("position", text.position)):
         registry.check(part, name)
-    if mask is not None:
-        check_mask(mask)
+    if text.mask is not None:
+        check_mask(text.mask)
     # a score or a position is built for the widths, whatever parameters it needs
-    _check_complete("normalizer", normalizer)
+    _check_complete("normalizer", text.normalizer)
     from attent.views.walk import walk as walk_text
 
-    if vectors is not None:
+    if text.vectors is not None:
         from attent.text import word_vectors
 
-        text_words = f"{arguments[0]} {cross or ''}".split()
+        text_words = f"{arguments[0]} {text.cross or ''}".split()
         # vectors often have lower case alone
         forms = {form for word in text_words for form in (word, word.lower())}
-        text_options["vectors"] = word_vectors.read(vectors, forms)
+        text_options["vectors"] = word_vectors.read(text.vectors, forms)
 
     _show(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)), out)
 

@@ -66,7 +66,7 @@ class DocumentEndpoints:
 
     async def read(self, request: Request) -> None:
         """Read a request with a document, which goes to the disk if it is large, so that memory does not fill."""
-        if not self._service.settings.has_files:
+        if self._service.settings.disable_files_translation:
             raise RequestError(403, "Files translation are disabled on this server.")
         self._translator.check_room()
         try:
@@ -102,7 +102,7 @@ class DocumentEndpoints:
         finally:
             await upload.close()
         key = await self._service.documents.run(self._files.save, translation, name)
-        return {"translatedFileUrl": f"{public_address(request, settings.trusted_proxies)}{DOWNLOAD}/{quote(key)}"}
+        return {"translatedFileUrl": f"{public_address(request, settings.trusted_proxy)}{DOWNLOAD}/{quote(key)}"}
 
     async def download(self, request: Request) -> Response:
         """Answer GET /download_file/<name>."""

@@ -96,7 +96,7 @@ class LibreTranslateEndpoints:
             "charLimit": settings.char_limit,
             "frontendTimeout": FRONTEND_TIMEOUT,
             "apiKeys": self._gatekeeper.has_keys,
-            "keyRequired": settings.requires_key,
+            "keyRequired": settings.require_api_key,
             "suggestions": False,
             "filesTranslation": bool(self._formats),
             "supportedFilesFormat": list(self._formats),

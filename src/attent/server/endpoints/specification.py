@@ -382,5 +382,5 @@ def specification(settings: ServerSettings) -> Mapping[str, Any]:
                 "metricsToken": {"type": "http", "scheme": "bearer", "description": "The token of /metrics."},
             },
         },
-        "security": [{"apiKey": []}] if settings.requires_key else [{"apiKey": []}, {}],
+        "security": [{"apiKey": []}] if settings.require_api_key else [{"apiKey": []}, {}],
     }
