@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Help:
     """One sentence about a setting, for `--help` and the reference; `metavar` stands for its value there."""
 
-    text: str
+    text: str = ""
     metavar: str | None = None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from attent.cli.commands import CommandFolder
@@ -30,6 +30,14 @@ class Attent(TyperGroup):
         super().__init__(**settings)
         commands: Any = CommandFolder()
         self.commands = commands
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the first sentence of each command, whose options need not be read for that."""
+        commands: Any = self.commands
+        limit = formatter.width - 6 - max(map(len, commands))
+        lines = [TyperCommand(name, help=commands.help_of(name)).get_short_help_str(limit) for name in commands]
+        with formatter.section("Commands"):
+            formatter.write_dl(list(zip(commands, lines, strict=True)))
 
 
 # Without rich's markup help is printed in a tenth of the time.

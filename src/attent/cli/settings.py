@@ -150,31 +150,15 @@ def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 def override(
     settings: RunSettings,
     changes: Sequence[str] = (),
-    *,
-    minutes: float | None = None,
-    updates: int | None = None,
-    seed: int | None = None,
-    threads: int | None = None,
-    patience: int | None = None,
-    save_every: int | None = None,
-    device: str | None = None,
-    sharded: bool | None = None,
-    log: str | None = None,
+    **values: Any,
 ) -> RunSettings:
     """Return settings with some values replaced, checked as those of a file are.
 
     Args:
         settings: to start from.
         changes: each as `table.key=value`, the value as TOML writes it; one that is no TOML is taken as text.
-        minutes: of training. Minutes and updates replace both limits of the settings.
-        updates: of training.
-        seed: of the weights and of the order of the pairs.
-        threads: number of the processor's cores to use.
-        patience: validations without a better score before training ends.
-        save_every: updates between checkpoints.
-        device: its name.
-        sharded: whether several processes share out weights and moments.
-        log: where the log is written too.
+        values: of the training; None leaves a setting as it is. Minutes and updates replace both limits of the
+            settings.
 
     Raises:
         ArgumentError: a change is not of this form, or a value cannot be used.
@@ -184,21 +168,11 @@ def override(
 
     tables = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     training = tables.setdefault("training", {})
-    if minutes is not None or updates is not None:
+    values = {name: value for name, value in values.items() if value is not None}
+    if values.keys() & {"minutes", "updates"}:
         training.pop("minutes", None)
         training.pop("updates", None)
-    values = {
-        "minutes": minutes,
-        "updates": updates,
-        "patience": patience,
-        "seed": seed,
-        "threads": threads,
-        "save_every": save_every,
-        "device": device,
-        "sharded": sharded,
-        "log": log,
-    }
-    training |= {name: value for name, value in values.items() if value is not None}
+    training |= values
     for change in changes:
         _set(tables, change)
     return parse(toml(tables), "the command line")

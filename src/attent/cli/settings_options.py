@@ -12,7 +12,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from importlib import import_module
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -72,16 +72,17 @@ class Offer:
     Args:
         module: of the class, imported when the command is called or shows its help.
         name: of the class.
-        settings: names of its fields; all of them if there are none.
-        options: names of options that differ from the field's, by the name of the field.
-        is_bounded: whether the command line refuses values out of bounds; else `Given.settings` does.
+        settings: names of its fields; all of them if neither these nor options are named.
+        options: names of further fields, and of their options.
+        overrides: whether the values replace those of other settings, such as a recipe's. Then no defaults are shown,
+            and the command line refuses values out of bounds; else `Given.settings` does.
     """
 
     module: str
     name: str
     settings: tuple[str, ...] = ()
-    options: Mapping[str, str] | None = None
-    is_bounded: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    overrides: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,12 @@ class _Setting:
     bound: Bound
     flag: Flag
 
-    def option(self, name: str, default: Any, bound: Bound, variable: str | None = None) -> inspect.Parameter:
+    def option(self, name: str, default: Any, variable: str | None = None) -> inspect.Parameter:
         """Return the parameter that typer makes this option of.
 
         Args:
             name: of the parameter.
             default: of the parameter; MISSING if the option is required.
-            bound: that the command line checks.
             variable: the environment variable that the option may be set by.
         """
         text = self.help.text
@@ -109,9 +109,8 @@ class _Setting:
             text = f"{text}  [default: {self.default}]"
         kind = self.kind | None if default is None else self.kind
         names = self.flag.names or ((f"--{name.replace('_', '-')}",) if kind is bool else ())
-        option = typer.Option(
-            *names, help=text, metavar=self.help.metavar, min=bound.least, max=bound.largest, envvar=variable
-        )
+        least, largest = self.bound.least, self.bound.largest
+        option = typer.Option(*names, help=text, metavar=self.help.metavar, min=least, max=largest, envvar=variable)
         default = inspect.Parameter.empty if default is MISSING else default
         return inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
@@ -158,7 +157,7 @@ def _whole(kind: type[Any]) -> tuple[list[inspect.Parameter], Collect]:
     for setting in settings:
         variable = None if prefix is None else f"{prefix}{setting.name.upper()}"
         default = None if setting.default == () else setting.default
-        options.append(setting.option(setting.name, default, setting.bound, variable))
+        options.append(setting.option(setting.name, default, variable))
     return options, collect
 
 
@@ -169,29 +168,30 @@ def _single(parameter: inspect.Parameter) -> inspect.Parameter:
         return parameter
     default = MISSING if parameter.default is inspect.Parameter.empty else parameter.default
     setting = _setting(parameter.name, plain, default, facts)
-    return setting.option(parameter.name, default, setting.bound)
+    return setting.option(parameter.name, default)
 
 
 def _offered(offer: Offer) -> tuple[list[inspect.Parameter], Collect]:
     """Return the options of an offer, and the function that makes a `Given` of their values."""
     kind = getattr(import_module(offer.module), offer.name)
-    settings = [setting for setting in _settings(kind) if not offer.settings or setting.name in offer.settings]
-    names = {setting.name: setting.name.replace("maximum", "max").replace("minimum", "min") for setting in settings}
-    names |= offer.options or {}
-    flags = {name: f"--{option.replace('_', '-')}" for name, option in names.items()}
+    offered = {*offer.settings, *offer.options}
+    flags: dict[str, str] = {}
+    options: dict[str, inspect.Parameter] = {}
+    for setting in _settings(kind):
+        if offered and setting.name not in offered:
+            continue
+        short_name = setting.name.replace("maximum", "max").replace("minimum", "min")
+        name = offer.options.get(setting.name, short_name)
+        flags[setting.name] = f"--{name.replace('_', '-')}"
+        default = False if setting.kind is bool and not setting.flag.names else None
+        changed = {"default": None} if offer.overrides else {"bound": Bound()}
+        options[setting.name] = replace(setting, **changed).option(name, default)
 
     def collect(values: dict[str, Any]) -> Given[Any]:
-        given = {name: values[option] for name, option in names.items()}
-        return Given(
-            kind, {name: value for name, value in given.items() if not (value is None or value is False)}, flags
-        )
+        given = {name: values[option.name] for name, option in options.items()}
+        return Given(kind, {name: value for name, value in given.items() if value is not options[name].default}, flags)
 
-    options = []
-    for setting in settings:
-        default = False if setting.kind is bool and not setting.flag.names else None
-        bound = setting.bound if offer.is_bounded else Bound()
-        options.append(setting.option(names[setting.name], default, bound))
-    return options, collect
+    return list(options.values()), collect
 
 
 def _settings(kind: type[Any]) -> Iterator[_Setting]:
@@ -210,7 +210,7 @@ def _defaults(kind: type[Any]) -> dict[str, tuple[Any, list[Any]]]:
     return {
         name: (
             MISSING if entry.is_required() else entry.get_default(),
-            [*entry.metadata, Help(entry.description or "")],
+            [*entry.metadata, Help(sentence(entry.description or ""))],
         )
         for name, entry in models.items()
     }
@@ -223,10 +223,18 @@ def _setting(name: str, kind: Any, default: Any, facts: Sequence[Any]) -> _Setti
         name,
         kind,
         default,
-        next((fact for fact in facts if isinstance(fact, Help)), Help("")),
+        Help(
+            next((fact.text for fact in facts if isinstance(fact, Help) and fact.text), ""),
+            next((fact.metavar for fact in facts if isinstance(fact, Help) and fact.metavar), None),
+        ),
         next((fact for fact in facts if isinstance(fact, Bound)), Bound(least, largest)),
         next((fact for fact in facts if isinstance(fact, Flag)), Flag()),
     )
+
+
+def sentence(text: str) -> str:
+    """Return a description as a sentence."""
+    return text and f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def _plain(annotation: Any) -> tuple[Any, list[Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.errors import ArgumentError
+from attent.setting import Help
 from attent.text.readers import STANDARD_INPUT
 
 TokenizerKind = Literal["char", "word", "bpe", "unigram"]
@@ -29,7 +30,7 @@ def check_language(language: str) -> str:
     return language
 
 
-Language = Annotated[str, AfterValidator(check_language)]
+Language = Annotated[str, AfterValidator(check_language), Help(metavar="CODE")]
 
 
 class FilesSettings(BaseModel, extra="forbid", frozen=True):
@@ -48,7 +49,7 @@ class LinesSettings(FilesSettings, frozen=True):
     A file may be gzipped (.gz), and one may be standard input (-).
     """
 
-    train: File = Field(description="the lines to train on")
+    train: File = Field(description="text to train on, for fill-mask or text-generation; also .gz, or -")
     valid: File | None = Field(
         None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off"
     )
@@ -83,19 +84,18 @@ class LinesSettings(FilesSettings, frozen=True):
 class TextSettings(FilesSettings, frozen=True):
     """Settings of a corpus of pairs; each file may be gzipped (.gz), and one may be standard input (-)."""
 
-    train: File | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
-    train_source: File | None = Field(None, description="instead of train: the sources, one a line")
-    train_target: File | None = Field(
-        None, description="instead of train: their targets, the same line of both being a pair"
+    train: File | None = Field(
+        None,
+        description="pairs to train on: a .tsv, or a .jsonl with source and target; also .gz, or -",
     )
+    train_source: File | None = Field(None, description="instead of train: the sources, one a line")
+    train_target: File | None = Field(None, description="instead of train: the targets, line by line")
     valid: File | None = Field(
         None, description="pairs to validate on; without any, 5 % of the pairs, at most 1,000, are split off"
     )
     valid_source: File | None = Field(None, description="instead of valid: the sources, one a line")
-    valid_target: File | None = Field(None, description="instead of valid: their targets")
-    replay: File | None = Field(
-        None, description="pairs like those that a model learnt before, mixed in so that it does not forget them"
-    )
+    valid_target: File | None = Field(None, description="instead of valid: the targets, line by line")
+    replay: File | None = Field(None, description="pairs from the original domain, mixed in to prevent forgetting")
     replay_share: float = Field(
         0.5, gt=0.0, lt=1.0, description="the share of the replayed pairs among all; the fewer are repeated"
     )
@@ -169,12 +169,10 @@ class VectorsSettings(BaseModel, extra="forbid", frozen=True):
     A file for each, see `attent.text.word_vectors.read`.
     """
 
-    source: File | None = Field(None, description="word vectors that the source's embedding starts from")
-    target: File | None = Field(None, description="word vectors that the target's embedding starts from")
-    text: File | None = Field(None, description="word vectors that the embedding of plain text starts from")
-    frozen: bool = Field(
-        False, description="whether these embeddings stay as they start, words without a vector included"
-    )
+    source: File | None = Field(None, description="word vectors that initialize the source embedding")
+    target: File | None = Field(None, description="word vectors that initialize the target embedding")
+    text: File | None = Field(None, description="word vectors that initialize the embedding of plain text")
+    frozen: bool = Field(False, description="keep these embeddings as initialized, also of words without a vector")
 
     @model_validator(mode="after")
     def _frozen_needs_vectors(self) -> VectorsSettings:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHan
 
 from attent.devices import AUTO, check_name
 from attent.errors import ArgumentError, refuse
+from attent.setting import Flag, Help
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
@@ -38,86 +39,126 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules
     that decay to zero reach it at `updates` or `minutes`. A checkpoint is written after every validation, every
     `save_every` updates, on Ctrl-C, and at the end.
-
-    Args:
-        updates: the number of updates; None for no limit.
-        minutes: the time, validation included; None for no limit.
-        batch_pairs: pairs in a batch; either this or batch_tokens is required.
-        batch_tokens: tokens in a batch, padding included, counted on the longer side of the pairs.
-        accumulate: batches in an update; their gradients are summed, and the loss is the mean over all their tokens.
-        optimizer: "adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).
-        learning_rate: the maximum rate; for "noam" the factor on the paper's formula.
-        schedule: the name of a learning-rate schedule, see attent.training.optimizer.
-        warmup: updates during which the rate rises from zero; or, below 1, the share of training, by whichever of
-            updates and minutes is nearer its limit.
-        plateau_patience: with "plateau", the validations in a row without an improvement before the rate is lowered.
-        plateau_factor: the factor that lowers it.
-        betas: decay rates of Adam's first and second moment.
-        epsilon: Adam's term against division by zero.
-        weight_decay: decay of matrices; biases and layer normalization are not decayed.
-        label_smoothing: the share of probability spread evenly over all tokens, 0 to 1.
-        r_drop: the weight of the divergence between two predictions with different dropout, which the loss of a
-            translator adds (R-Drop); an update takes twice as long. 0 for one prediction.
-        clip: the maximum norm of the gradient; None for no clipping.
-        precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two
-            on this machine.
-        threads: CPU threads of each process, or "auto": all that torch has, or one where that is faster.
-        device: the device to train on, see `attent.devices.device_of`; run folders do not store it, so that a run can
-            be resumed on another.
-        sharded: whether several processes divide weights, gradients, moments and averages among them, so that a model
-            may exceed the memory of one; each layer's weights are gathered when it is used.
-        averaging: the weights that training ends with: the last ("none"), their exponential moving average ("ema"), or
-            the mean of the last few snapshots ("last").
-        ema_decay: decay of the moving average.
-        last: snapshots that "last" averages.
-        last_every: updates between snapshots.
-        validate_every: updates between validations; None validates only at the end.
-        judge_by: the validation score that ranks weights, lower is better for "loss" and "perplexity", higher for all
-            others; None for the first score that validation returns.
-        patience: validations in a row without an improvement before training ends; None for no limit.
-        keep_best: how many of the best checkpoints to keep; the best one's weights become the run's, or with 0 the last
-            one's.
-        keep_last: how many of the last checkpoints to keep.
-        save_every: updates between checkpoints, besides those at validations; None for no others.
-        log: where scores and speed are written too; None for the run folder alone.
-        freeze: parts of the model whose weights stay as they are: embeddings, encoder, decoder, output.
-        seed: of the data order and dropout; on one machine it determines the result.
     """
 
-    updates: int | None = Field(default=None, ge=1)
-    minutes: float | None = Field(default=None, gt=0)
-    batch_pairs: int | None = Field(default=None, ge=1)
-    batch_tokens: int | None = Field(default=None, ge=1)
-    accumulate: int = Field(default=1, ge=1, le=4096)
-    optimizer: Literal["adamw", "adam"] = "adamw"
-    learning_rate: float = Field(default=1e-3, gt=0)
-    schedule: ScheduleName = "inverse_sqrt"
-    warmup: Annotated[int | float, AfterValidator(check_warmup)] = 400
-    plateau_patience: int = Field(default=2, ge=0)
-    plateau_factor: float = Field(default=0.5, gt=0, lt=1)
-    betas: tuple[Momentum, Momentum] = (0.9, 0.98)
-    epsilon: float = Field(default=1e-9, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
-    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    r_drop: float = Field(default=0.0, ge=0)
-    clip: float | None = Field(default=1.0, gt=0)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    device: Annotated[str, AfterValidator(check_name)] = AUTO
-    sharded: bool = False
-    averaging: Literal["none", "ema", "last"] = "none"
-    ema_decay: float = Field(default=0.999, gt=0, lt=1)
-    last: int = Field(default=5, ge=1)
-    last_every: int = Field(default=100, ge=1)
-    validate_every: int | None = Field(default=None, ge=1)
-    judge_by: str | None = None
-    patience: int | None = Field(default=None, ge=1)
-    keep_best: int = Field(default=1, ge=0)
-    keep_last: int = Field(default=1, ge=1)
-    save_every: int | None = Field(default=None, ge=1)
-    log: Literal["tensorboard", "wandb", "mlflow"] | None = None
-    freeze: tuple[str, ...] = ()
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    updates: Annotated[int | None, Flag("--updates", "--steps")] = Field(
+        default=None, ge=1, description="Number of updates; no limit unless given."
+    )
+    minutes: float | None = Field(
+        default=None, gt=0, description="Training time in minutes, validation included; no limit unless given."
+    )
+    batch_pairs: int | None = Field(
+        default=None, ge=1, description="Pairs in a batch; either this or batch_tokens is required."
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens in a batch, padding included, counted on the longer side of the pairs."
+    )
+    accumulate: int = Field(
+        default=1,
+        ge=1,
+        le=4096,
+        description="Batches in an update; their gradients are summed, and the loss is the mean over all their tokens.",
+    )
+    optimizer: Literal["adamw", "adam"] = Field(
+        default="adamw", description='"adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).'
+    )
+    learning_rate: float = Field(
+        default=1e-3, gt=0, description='Maximum learning rate; for "noam" the factor on the formula of the paper.'
+    )
+    schedule: ScheduleName = Field(
+        default="inverse_sqrt", description="Name of a learning-rate schedule, see attent.training.optimizer."
+    )
+    warmup: Annotated[int | float, AfterValidator(check_warmup)] = Field(
+        default=400,
+        description="Updates during which the rate rises from zero; or, below 1, the share of training, by "
+        "whichever of updates and minutes is nearer its limit.",
+    )
+    plateau_patience: int = Field(
+        default=2,
+        ge=0,
+        description='With "plateau", the validations in a row without an improvement before the rate is lowered.',
+    )
+    plateau_factor: float = Field(default=0.5, gt=0, lt=1, description="Factor that lowers the rate.")
+    betas: tuple[Momentum, Momentum] = Field(
+        default=(0.9, 0.98), description="Decay rates of Adam's first and second moment."
+    )
+    epsilon: float = Field(default=1e-9, gt=0, description="Adam's term against division by zero.")
+    weight_decay: float = Field(
+        default=0.0, ge=0, description="Decay of matrices; biases and layer normalization are not decayed."
+    )
+    label_smoothing: float = Field(
+        default=0.1, ge=0, lt=1, description="Share of probability spread evenly over all tokens, 0 to 1."
+    )
+    r_drop: float = Field(
+        default=0.0,
+        ge=0,
+        description="Weight of the divergence between two predictions with different dropout, which the loss "
+        "of a translator adds (R-Drop); an update takes twice as long. 0 for one prediction.",
+    )
+    clip: float | None = Field(default=1.0, gt=0, description="Maximum norm of the gradient; None for no clipping.")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description='"float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the '
+        "faster of the two on this machine.",
+    )
+    threads: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+        default="auto",
+        description='CPU threads of each process, or "auto": all that torch has, or one where that is faster.',
+    )
+    device: Annotated[str, AfterValidator(check_name), Help(metavar="auto|cpu|cuda|cuda:N|mps")] = Field(
+        default=AUTO,
+        description="Device to train on; run folders do not store it, so that a run can be resumed on another.",
+    )
+    sharded: Annotated[bool, Flag("--sharded/--whole")] = Field(
+        default=False,
+        description="Divide weights, gradients, moments and averages among the processes of torchrun, so that "
+        "a model may exceed the memory of one; each layer's weights are gathered when it is used.",
+    )
+    averaging: Literal["none", "ema", "last"] = Field(
+        default="none",
+        description='Weights that training ends with: the last ("none"), their exponential moving average '
+        '("ema"), or the mean of the last few snapshots ("last").',
+    )
+    ema_decay: float = Field(default=0.999, gt=0, lt=1, description="Decay of the moving average.")
+    last: int = Field(default=5, ge=1, description='Snapshots that "last" averages.')
+    last_every: int = Field(default=100, ge=1, description="Updates between snapshots.")
+    validate_every: int | None = Field(
+        default=None, ge=1, description="Updates between validations; None validates only at the end."
+    )
+    judge_by: str | None = Field(
+        default=None,
+        description='Validation score that ranks weights: lower is better for "loss" and "perplexity", higher '
+        "for all others; None for the first score that validation returns.",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        description="Validations in a row without an improvement before training ends; no limit unless given.",
+    )
+    keep_best: int = Field(
+        default=1,
+        ge=0,
+        description="Number of best checkpoints to keep; the best one's weights become the run's, or with 0 "
+        "the last one's.",
+    )
+    keep_last: int = Field(default=1, ge=1, description="Number of last checkpoints to keep.")
+    save_every: int | None = Field(
+        default=None, ge=1, description="Updates between checkpoints, besides those at validations."
+    )
+    log: Literal["tensorboard", "wandb", "mlflow"] | None = Field(
+        default=None, description="Also write losses, scores and speed to this logger; wandb is Weights & Biases."
+    )
+    freeze: tuple[str, ...] = Field(
+        default=(),
+        description="Parts of the model whose weights stay as they are: embeddings, encoder, decoder, output.",
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        lt=2**63,
+        description="Seed of the weights, of the order of the data and of dropout; on one machine it "
+        "determines the result.",
+    )
 
     @property
     def loggers(self) -> tuple[str, ...]:

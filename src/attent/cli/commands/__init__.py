@@ -6,6 +6,7 @@ may also have `Command`, the class of the command.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
@@ -53,8 +54,7 @@ class CommandFolder(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self.names:
             raise KeyError(name)
-        module, app = import_module(f"{__name__}.{self._modules[name]}"), typer.Typer(rich_markup_mode=None)
-        command = getattr(module, self._modules[name])
+        (module, command), app = self._find(name), typer.Typer(rich_markup_mode=None)
         if isinstance(command, typer.Typer):
             for subcommand in command.registered_commands:
                 assert subcommand.callback is not None
@@ -63,3 +63,13 @@ class CommandFolder(Mapping[str, Any]):
         else:
             app.command(name, cls=getattr(module, "Command", None))(expanded(command))
         return get_group(app).commands[name]
+
+    def help_of(self, name: str) -> str:
+        """Return the help of a command."""
+        _, command = self._find(name)
+        help_ = command.info.help if isinstance(command, typer.Typer) else inspect.getdoc(command)
+        return help_ or ""
+
+    def _find(self, name: str) -> tuple[Any, Any]:
+        module = import_module(f"{__name__}.{self._modules[name]}")
+        return module, getattr(module, self._modules[name])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from attent.errors import ArgumentError
-from attent.tasks.classification.pictures import Augmentation, Colours
+from attent.setting import Help
 from attent.text.settings import File, FilesSettings, Size, TokenizerKind
+
+if TYPE_CHECKING:
+    from attent.tasks.classification.pictures import Augmentation
 
 DIGITS = "digits"
 # Settings that name files of labelled texts.
@@ -34,14 +37,15 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of pictures or of sequences of vectors; a picture is the sequence of its patches."""
 
-    source: File = Field(
-        description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of "
-        "vectors"
+    source: Annotated[File, Help(metavar="digits|FOLDER|FILE.npz")] = Field(
+        description="pictures to classify, one folder per class, or an .npz of pictures or vectors; or digits"
     )
-    size: Sides | None = Field(
-        None, description="height and width in pixels that all pictures are brought to; needed where they differ"
+    size: Annotated[Sides, Help(metavar="N|HxW")] | None = Field(
+        None, description="height and width in pixels that pictures are resized to; needed if they differ"
     )
-    colours: Colours | None = Field(None, description="grey or rgb; unless given, grey where all pictures are")
+    colours: Literal["grey", "rgb"] | None = Field(
+        None, description="grey or rgb; unless given, grey where all pictures are"
+    )
     patch: int | None = Field(
         None, ge=1, description="pixels of a patch along each side; unless given, 64 patches a picture at most"
     )
@@ -64,6 +68,8 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     @property
     def augmentation(self) -> Augmentation:
         """The augmentation of pictures."""
+        from attent.tasks.classification.pictures import Augmentation
+
         return Augmentation(self.shift, self.turn, self.scale, self.flip, self.seed)
 
     @property
@@ -78,9 +84,9 @@ class LabelledSettings(FilesSettings, frozen=True):
     A file may be gzipped (.gz), one standard input (-).
     """
 
-    train: File = Field(description="the texts to train on")
+    train: File = Field(description="labelled texts to train on: text, tab and label in a line; also .gz, or -")
     valid: File | None = Field(
-        None, description="texts to validate on; without any, some of those to train on are split off"
+        None, description="labelled texts to validate on; without any, some of those to train on are split off"
     )
     test: File | None = Field(None, description="texts that the trained model is judged on")
     validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
