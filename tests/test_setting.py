@@ -19,6 +19,6 @@ def test_defaults_of_the_server_are_within_their_bounds_and_described() -> None:
         described += any(isinstance(fact, Help) and fact.text.endswith(".") for fact in facts)
         for bound in (fact for fact in facts if isinstance(fact, Bound)):
             value = getattr(settings, name)
-            assert value is None or bound.least is None or value >= bound.least
-            assert value is None or bound.largest is None or value <= bound.largest
+            assert value is None or bound.minimum is None or value >= bound.minimum
+            assert value is None or bound.maximum is None or value <= bound.maximum
     assert described == 22

@@ -1,7 +1,8 @@
-"""What a field of a settings class says of itself, from which options, names and references are read.
+"""Annotations of settings: help, bounds and the names of options.
 
-A setting is written once, as `beam: Annotated[int, Bound(1, 100), Help("Beam size.")] = 1`. Fields of pydantic models
-say the same by `Field(ge=1, le=100, description="Beam size.")`.
+A setting is declared once, as `beam: Annotated[int, Bound(1, 100), Help("Beam size.")] = 1`; options, environment
+variables and the reference are read off the declaration. A pydantic model has the same in
+`Field(ge=1, le=100, description="Beam size.")`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Help:
-    """One sentence about a setting, for `--help` and the reference; `metavar` stands for its value there."""
+    """Sentence about a setting, for `--help` and the reference, and the placeholder of its value there."""
 
     text: str = ""
     metavar: str | None = None
@@ -19,10 +20,10 @@ class Help:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least and the largest value of a setting; None where there is no bound."""
+    """The minimum and maximum of a setting; None for no bound."""
 
-    least: float | None = None
-    largest: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ BeamSearch = Annotated[
 
 @dataclass(frozen=True)
 class Loading:
-    """How a command loads a run: on which device, and whether with the run's own code."""
+    """Loads runs on a device, with their own code if that is trusted."""
 
     device: Device = AUTO
     trust_code: TrustCode = False
@@ -102,7 +102,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class TypedLoading(Loading):
-    """How a command loads a run whose type of weights can be chosen."""
+    """Loads runs with weights of a type."""
 
     dtype: Weights = None
 
@@ -112,7 +112,7 @@ class TypedLoading(Loading):
 
 @dataclass(frozen=True)
 class PretrainedLoading(Loading):
-    """How a command loads a run, or a Hugging Face model, which it may download."""
+    """Loads runs and Hugging Face models, which it may download."""
 
     download: Annotated[bool, Help("Download a Hugging Face model given by its name.")] = False
 

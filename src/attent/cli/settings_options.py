@@ -109,8 +109,8 @@ class _Setting:
             text = f"{text}  [default: {self.default}]"
         kind = self.kind | None if default is None else self.kind
         names = self.flag.names or ((f"--{name.replace('_', '-')}",) if kind is bool else ())
-        least, largest = self.bound.least, self.bound.largest
-        option = typer.Option(*names, help=text, metavar=self.help.metavar, min=least, max=largest, envvar=variable)
+        minimum, maximum = self.bound.minimum, self.bound.maximum
+        option = typer.Option(*names, help=text, metavar=self.help.metavar, min=minimum, max=maximum, envvar=variable)
         default = inspect.Parameter.empty if default is MISSING else default
         return inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
@@ -188,8 +188,8 @@ def _offered(offer: Offer) -> tuple[list[inspect.Parameter], Collect]:
         options[setting.name] = replace(setting, **changed).option(name, default)
 
     def collect(values: dict[str, Any]) -> Given[Any]:
-        given = {name: values[option.name] for name, option in options.items()}
-        return Given(kind, {name: value for name, value in given.items() if value is not options[name].default}, flags)
+        chosen = {name: values[option.name] for name, option in options.items()}
+        return Given(kind, {name: value for name, value in chosen.items() if value is not options[name].default}, flags)
 
     return list(options.values()), collect
 
@@ -218,7 +218,9 @@ def _defaults(kind: type[Any]) -> dict[str, tuple[Any, list[Any]]]:
 
 def _setting(name: str, kind: Any, default: Any, facts: Sequence[Any]) -> _Setting:
     """Return a setting by the facts that its annotation or pydantic's field has."""
-    least, largest = (next((getattr(fact, end) for fact in facts if hasattr(fact, end)), None) for end in ("ge", "le"))
+    minimum, maximum = (
+        next((getattr(fact, end) for fact in facts if hasattr(fact, end)), None) for end in ("ge", "le")
+    )
     return _Setting(
         name,
         kind,
@@ -227,7 +229,7 @@ def _setting(name: str, kind: Any, default: Any, facts: Sequence[Any]) -> _Setti
             next((fact.text for fact in facts if isinstance(fact, Help) and fact.text), ""),
             next((fact.metavar for fact in facts if isinstance(fact, Help) and fact.metavar), None),
         ),
-        next((fact for fact in facts if isinstance(fact, Bound)), Bound(least, largest)),
+        next((fact for fact in facts if isinstance(fact, Bound)), Bound(minimum, maximum)),
         next((fact for fact in facts if isinstance(fact, Flag)), Flag()),
     )
 

@@ -26,7 +26,7 @@ INTERVAL = 10.0
 
 @dataclass(frozen=True)
 class Selection:
-    """The attention that links are read from."""
+    """Attention to extract links from."""
 
     layer: Annotated[int | None, Bound(0), Help("Layer of cross-attention, from 0; the last unless given.")] = None
     head: Annotated[str | None, Help("Head, from 0; or mean for the mean of all heads.")] = None
@@ -40,13 +40,13 @@ class Selection:
 
     @property
     def is_given(self) -> bool:
-        """Whether the command names the attention."""
+        """Return whether the command names the attention."""
         return any(value is not None for value in (self.layer, self.head, self.about))
 
 
 @dataclass(frozen=True)
 class Links:
-    """Which links are made of the weights, and what they are compared with."""
+    """Links to extract from the weights, and gold links to compare them with."""
 
     threshold: Annotated[float | None, Bound(0, 1), Help("Link all words above this weight, not only the largest.")] = (
         None

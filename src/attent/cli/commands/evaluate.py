@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a run is evaluated on, and how texts are compared; its corpus' held-out sets unless given."""
+    """Data to evaluate a run on, its corpus' held-out sets unless given, and the comparison of texts."""
 
     source: Annotated[Path | None, Help("Lines to translate, also .gz; the held-out sets unless given.")] = None
     target: Annotated[Path | None, Help("References of --source, line by line.")] = None

@@ -28,8 +28,8 @@ PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What the first run is shown with: a text to begin with, and another part for a second copy of the run."""
+class Exploration:
+    """The initial text, and another part for a second copy of the run."""
 
     text: Annotated[str, Help("Initial text.")] = ""
     file: Annotated[
@@ -43,7 +43,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Address:
-    """Where the explorer listens."""
+    """The address of the explorer."""
 
     host: Annotated[str, Help("Address to listen on; this machine alone unless given.")] = HOST
     allowed_host: Annotated[
@@ -56,7 +56,7 @@ class Address:
 
 def explore(
     run: RunOrModel,
-    beside: Beside,
+    exploration: Exploration,
     address: Address,
     loading: PretrainedLoading,
     second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run to show beside it.")] = None,
@@ -71,7 +71,7 @@ def explore(
     """
     import webbrowser
 
-    text, file, score, normalizer = beside.text, beside.file, beside.score, beside.normalizer
+    text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
     check_utf8(text, "--text")
     if second_run is not None and (score or normalizer):
         raise ArgumentError(
@@ -86,7 +86,7 @@ def explore(
     parse_allowed_hosts(address.host, address.allowed_host)
     model = loading.pretrained(run)
     if model is None:
-        loaded_runs, text = _load_runs((run, second_run), beside, loading)
+        loaded_runs, text = _load_runs((run, second_run), exploration, loading)
         explorer = Explorer(loaded_runs, text=text, longest=longest)
     else:
         refuse(
@@ -119,7 +119,7 @@ def explore(
 
 
 def _load_runs(
-    runs: tuple[Path, Path | None], beside: Beside, loading: PretrainedLoading
+    runs: tuple[Path, Path | None], exploration: Exploration, loading: PretrainedLoading
 ) -> tuple[list[LoadedRun], str]:
     """Return the runs to explore side by side, with the examples of a file, and the text to begin with."""
     from attent.explorer.loaded_run import load_run, with_examples
@@ -127,13 +127,13 @@ def _load_runs(
     run, second_run = runs
     load = partial(load_run, device=loading.torch_device(), trust_code=loading.trust_code)
     first = load(run)
-    examples, file_text = _read_file(first, beside.file)
-    if beside.text and file_text:
+    examples, file_text = _read_file(first, exploration.file)
+    if exploration.text and file_text:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     loaded_runs = [first]
-    if second_run or beside.score or beside.normalizer:
-        loaded_runs.append(load(second_run or run, score=beside.score, normalizer=beside.normalizer))
-    return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], beside.text or file_text
+    if second_run or exploration.score or exploration.normalizer:
+        loaded_runs.append(load(second_run or run, score=exploration.score, normalizer=exploration.normalizer))
+    return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], exploration.text or file_text
 
 
 def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:

@@ -91,7 +91,7 @@ class Command(TyperCommand):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run is made of besides its tables: the settings to start from, other runs, and its folder."""
+    """Settings to start from, other runs, and the run folder."""
 
     config: Annotated[Path | None, Help("Recipe: a TOML file of settings.")] = None
     task: Annotated[
@@ -132,7 +132,7 @@ def train(
         device_of(device)
     task = ALIASES.get(recipe.task or "", recipe.task)
     languages = {name: value for name, value in pairs.values.items() if name.endswith("_language")}
-    corpora = {name: dict(given.values) for name, given in tables.items()}
+    corpora = {name: dict(settings.values) for name, settings in tables.items()}
     corpora["text"] = {name: file for name, file in pairs.values.items() if name not in languages}
     table, files = select_table(corpora, task)
     if recipe.resume is not None and files:
@@ -157,11 +157,10 @@ def train(
         _follow(run, f"going on with {run}", lambda: resume(run, training.values, trust_code=trust_code))
         return
 
-    from attent.tasks import settings
     from attent.tasks.recipe import follow
+    from attent.tasks.settings import demo, read
 
-    start = settings.demo() if recipe.corpus is not None else None
-    start = settings.read(recipe.config) if recipe.config is not None else start
+    start = demo() if recipe.corpus is not None else None if recipe.config is None else read(recipe.config)
     if files and not files.keys() & MAIN and getattr(start, table, None) is None:
         options = tables[table].options
         main = options["source" if table == "images" else "train"]

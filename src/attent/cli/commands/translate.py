@@ -59,7 +59,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class Output:
-    """What is written of a translation."""
+    """Format of the output."""
 
     format: Annotated[Format, Help("Lines of text, or a JSON object per line with scores in nats.")] = Format.text
     alignments: Annotated[bool, Help("Print word alignments, source-target, such as 0-0 1-2.")] = False
@@ -70,7 +70,7 @@ class Output:
 
 @dataclass(frozen=True)
 class DocumentOptions:
-    """How a document is read."""
+    """Format of a document to translate."""
 
     markup: Annotated[Markup | None, Help("Translate a document, and keep its tags around the same words.")] = None
     each_line: Annotated[bool, Help("With --markup, each line is a document of its own.")] = False
@@ -78,7 +78,7 @@ class DocumentOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Which engine translates."""
+    """Engine that translates."""
 
     engine: Annotated[EngineName, Help("Engine; others than attent read what attent export wrote.")] = EngineName.attent
     exported: Annotated[Path | None, Help("Folder that attent export wrote; RUN/export/ENGINE unless given.")] = None
