@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from attent.cli.commands.serve import PORT, serve
+from attent.cli.commands.serve import serve
+from attent.cli.settings_options import expanded
+from attent.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -37,7 +39,7 @@ def arguments_of(name: str) -> list[str]:
 def check_command(arguments: list[str]) -> None:
     """Parse arguments of attent serve, which raises for an option that there is not."""
     app = typer.Typer()
-    app.command()(serve)
+    app.command()(expanded(serve))
     typer.main.get_command(app).make_context("serve", list(arguments))
 
 
@@ -58,7 +60,7 @@ def test_the_server_is_started_as_it_is_called_and_as_nobody() -> None:
     name, subcommand, *options = json.loads(entry)
     assert (name, subcommand) == ("attent", "serve")
     check_command([*options, *json.loads(command)])
-    assert arguments_of("EXPOSE") == [str(PORT)]
+    assert arguments_of("EXPOSE") == [str(ServerSettings.port)]
     assert arguments_of("USER") == ["10001:10001"]
 
 
@@ -69,7 +71,7 @@ def test_the_compose_file_starts_it_so_too() -> None:
     check_command(service["command"])
     assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
     assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
-    assert all(port.startswith("127.0.0.1:") and port.endswith(f":{PORT}") for port in service["ports"])
+    assert all(port.startswith("127.0.0.1:") and port.endswith(f":{ServerSettings.port}") for port in service["ports"])
     (volume,) = service["volumes"]
     assert volume.endswith(f":{service['command'][0]}:ro")
     # where requests by the published port come from
@@ -99,9 +101,9 @@ def health(status: int) -> Iterator[int]:
 def test_the_health_check_tells_a_healthy_server(status: int, code: int) -> None:
     (check,) = arguments_of("HEALTHCHECK")
     interpreter, *words = json.loads(check.partition("CMD ")[2])
-    assert interpreter == "python" and f":{PORT}/" in words[-1]
+    assert interpreter == "python" and f":{ServerSettings.port}/" in words[-1]
     with health(status) as port:
-        words[-1] = words[-1].replace(f":{PORT}/", f":{port}/")
+        words[-1] = words[-1].replace(f":{ServerSettings.port}/", f":{port}/")
         assert (
             subprocess.run([sys.executable, "-S", *words], capture_output=True, check=False, timeout=60).returncode
             == code
@@ -110,6 +112,6 @@ def test_the_health_check_tells_a_healthy_server(status: int, code: int) -> None
 
 def test_the_proxy_asks_the_server() -> None:
     settings = (DEPLOY / "nginx.conf").read_text("utf-8")
-    assert re.findall(r"proxy_pass\s+(\S+);", settings) == [f"http://127.0.0.1:{PORT}"]
+    assert re.findall(r"proxy_pass\s+(\S+);", settings) == [f"http://127.0.0.1:{ServerSettings.port}"]
     assert settings.count("{") == settings.count("}")
     assert set(re.findall(r"proxy_set_header\s+(\S+)", settings)) == {"Host", "X-Forwarded-For", "X-Forwarded-Proto"}

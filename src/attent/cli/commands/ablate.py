@@ -53,13 +53,14 @@ def ablate(
     validate_target: Annotated[str | None, Help("References of --validate.", "TARGET2")] = None,
     as_json: Json = False,
 ) -> None:
-    """Rank the heads of a run by what it loses when one of them is switched off.
+    """Rank the heads of a run by how much worse it is without each of them.
 
-    Every head by itself is set to zero (or to --change), and the run judged: a translator by the loss of references,
-    or, with --metric bleu, by its own translations; a classifier by accuracy, a language model by perplexity, and one
-    that fills blanks by the share of a text's words that it guesses. A cost above 0 means that the run is worse without
-    the head; intervals are of a paired bootstrap over the examples. Beside it stand the mean entropy of the head's
-    weights and the mean distance of what it looks at. That a head is cheap does not mean that several cheap ones are.
+    One head at a time is set to zero (or as --change says), and the run is evaluated: a translator by the loss of
+    references, or, with --metric bleu, by its own translations; a classifier by accuracy, a language model by
+    perplexity, and a run that fills blanks by the share of words that it guesses. A cost above 0 means that the run is
+    worse without the head; intervals are from a paired bootstrap over the examples. The mean entropy of the head's
+    weights and their mean distance are printed, too. That a head is cheap does not mean that several cheap heads are
+    cheap together.
     """
     settings = search.settings()
     from attent.runs.config import read_config

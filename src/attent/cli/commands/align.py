@@ -76,20 +76,20 @@ def align(
     source: Annotated[str | None, Help("Sources, one per line, also .gz; with --target.")] = None,
     target: Annotated[str | None, Help("Targets of --source, line by line.")] = None,
 ) -> None:
-    """Align given translations: one pair in, one line of links out, in order, such as 0-0 1-2, source-target from 0.
+    """Align given translations: for each pair a line of links, such as 0-0 1-2, source-target, counted from 0.
 
-    The run is given each target, and each of its words is linked to the source word that is looked at most. Words are
-    what spaces part; of a word's pieces weights are summed where they are looked at, and averaged where they look. The
-    weights of a step may tell of the token produced or of the token read in: --about says which is meant.
+    The run reads each target, and each of its words is linked to the source word that it attends to most. Words are
+    separated by spaces; weights of a word's pieces are summed on the source side and averaged on the target side. The
+    weights of a step may belong to the token produced or to the token read: see --about.
 
-    With --gold there are no lines but alignment error rate, precision and recall. A gold file has a line a pair, 0-0
-    for sure links and 0?2 or 0p2 for possible ones. --gold dates judges a run on dates by its held-out sets, whose
-    links are known, character by character. --best-head chooses on half of the pairs, drawn at random (of dates, on
-    validation), and judges what it chose on the others. Without --gold it chooses by the first 200 pairs as they are:
-    the attention whose links are the source words that translations lose most without; with --reverse, by 1,000, of
-    each run the one whose links agree best with the other run's. --best does the same, of a run on dates without a file
-    too, and keeps the choice with the run, or with each run: alignments of it, and the tags of markup, are read from
-    there from now on, unless --layer, --head or --about say else.
+    With --gold, alignment error rate, precision and recall are printed instead of links. A gold file has a line per
+    pair, with 0-0 for sure links and 0?2 or 0p2 for possible ones. --gold dates evaluates a run on dates on its
+    held-out sets, whose links are known character by character. --best-head chooses on a random half of the pairs (of
+    dates, on the validation set) and evaluates its choice on the others. Without --gold it chooses on the first 200
+    pairs: the head whose links name the source words that translations depend on most; with --reverse, on 1,000 pairs:
+    in each run the head whose links agree best with the other run's. --best chooses in the same way, for a run on dates
+    without a file too, and saves the choice with each run: its alignments and the tags of markup use it from then on,
+    unless --layer, --head or --about is given.
     """
     from attent.alignment.pharaoh import pharaoh
     from attent.alignment.symmetrization import symmetrize

@@ -19,9 +19,9 @@ def average(
     ] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Make the mean of several checkpoints the run's weights; `--best 1` gives back the best one's.
+    """Replace a run's weights by the mean of several checkpoints; `--best 1` restores the best one's.
 
-    How many checkpoints there are is decided when a run is trained: training.keep_best and training.keep_last.
+    training.keep_best and training.keep_last set how many checkpoints a training keeps.
     """
     if last is not None and best is not None:
         raise ArgumentError("take the last checkpoints or the best ones: --last or --best")

@@ -37,9 +37,9 @@ def classify(
     invert: Annotated[bool, Help("Invert the brightness of pictures, for dark ink on light paper.")] = False,
     as_json: JsonLines = False,
 ) -> None:
-    """Tell classes: a line for each example, its label, a tab and its probability; further classes behind.
+    """Classify examples: for each, a line with its label, a tab and its probability; then less probable classes.
 
-    An empty line stays empty, and so does one that is longer than the model can read, which is named on standard error.
+    Empty lines stay empty, and so do lines longer than the model can read, which are reported on standard error.
     """
     classifier: Classifier = loading.tool(run, "classify")
     names, data = read_examples(classifier, source, invert=invert)

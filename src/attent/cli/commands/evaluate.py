@@ -37,21 +37,21 @@ class HeldOut:
 def evaluate(
     run: RunFolder, held_out: HeldOut, search: BeamSearch, loading: TypedLoading, as_json: Json = False
 ) -> None:
-    """Judge a run on its corpus' held-out sets, made again from its settings, or on a file and its references.
+    """Evaluate a run on the held-out sets of its corpus, or on a file and its references.
 
-    A run on pairs in files is judged on its validation, which is read or split off again, if the files are where they
-    were and what it learnt is still the same.
+    A run trained on files of pairs is evaluated on its validation set, which is read or split off again, if the files
+    still exist and still give the same training set.
 
-    Exact match is the share of translations that are right to the last character; year alignment is how often the step
-    that writes a digit of the year looks most at the year in the source, and AER the alignment error rate beside the
-    known links of the dates (0 is best; attent align RUN --gold dates says more). A file is judged by BLEU, chrF2,
-    exact match, and the loss of its references in nats per token.
+    Exact match is the share of translations that are entirely right. Year alignment is how often the step that writes a
+    digit of the year attends most to the year in the source; AER is the alignment error rate against the known links of
+    the dates (0 is best; see attent align RUN --gold dates). Files are evaluated by BLEU, chrF2, exact match, and the
+    loss of their references in nats per token.
 
-    A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its
-    first guess is right and by perplexity, beside counts of one and of three words in its training text. A run that
-    generates text is judged by the probability of every next token, in nats and bits a token, bits a byte and
-    perplexity, beside the same counts; without a text on its validation. A run that classifies is judged by accuracy
-    and macro F1, with the table of which class was taken for which.
+    A run that fills blanks is evaluated on a text in which each word in turn is masked: by the accuracy of its first
+    guess and by perplexity, compared with unigram and trigram counts of its training text. A run that generates text is
+    evaluated by the probability of every next token, in nats and bits per token, bits per byte and perplexity, compared
+    with the same counts; on its validation set unless a text is given. A classifier is evaluated by accuracy and macro
+    F1, with a confusion matrix.
     """
     settings, source, target, text = search.settings(), held_out.source, held_out.target, held_out.text
     from attent.runs.config import DOES, must_do, read_config

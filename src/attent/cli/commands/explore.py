@@ -62,12 +62,12 @@ def explore(
     second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run to show beside it.")] = None,
     longest: Annotated[int, Bound(1), Help("Maximum tokens of a text.")] = MAX_LENGTH,
 ) -> None:
-    """Type a text and watch what a run makes of it, with the attention of every layer and head.
+    """Explore interactively what a run makes of a text, with the attention of every layer and head.
 
-    Change a token, and it goes on from there. A server of this machine, which answers only the page that it gave:
-    behind # in the address stands a token, new at each start. Weights are computed when they are looked at, so that a
-    text of tens of thousands of tokens can be zoomed into. Ctrl-C ends it. Of a Hugging Face model the page shows one
-    text, or one picture: that of --text.
+    Change a token, and generation continues from there. The server runs on this machine and answers only the page that
+    it serves: the address has a secret token after #, new at each start. Weights are computed when they are displayed,
+    so that you can zoom into texts of tens of thousands of tokens. Press Ctrl-C to stop. Of a Hugging Face model, the
+    page shows one text or picture, that of --text.
     """
     import webbrowser
 

@@ -33,12 +33,12 @@ def export(
     target: Annotated[Path | None, Help("References of --source, for BLEU and chrF2.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
+    """Write a translator for CTranslate2 or onnxruntime, and compare that engine with attent's own.
 
-    The first lines of --source, or of the run's validation, are translated by both, greedily and with a beam of 5; how
-    many differ is said, with the first of them, and BLEU and chrF2 of both where there are references. Then
-    `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to
-    logits.
+    Both engines translate the first lines of --source, or of the run's validation set, greedily and with a beam of 5.
+    The number of differences is printed, with the first of them, and BLEU and chrF2 of both if there are references.
+    `attent translate RUN --engine ENGINE` then translates with that engine. A language model is written as one graph,
+    from tokens to logits.
     """
     from attent.formats.exporting import export as export_run
     from attent.runs.config import must_do, read_config

@@ -39,11 +39,11 @@ def fill(
 ) -> None:
     """Guess the words that [MASK] stands for, each with its probability.
 
-    Show which words of the line the guess looked at. What is no file is a text; an empty line of a file stays empty. A
-    line may have several blanks, which are guessed at once. A word that the model does not know is read in lower case,
-    or with a space before it, where it knows that; else it is named on standard error, and no more than a word to it. A
-    line of a file that cannot be filled, since it has no blank or is too long, is named there too and stays empty; then
-    the exit code is 2, once all lines are through.
+    The words of the line that each guess attended to are printed, too. TEXT is a text unless a file has this name;
+    empty lines of a file stay empty. All blanks of a line are guessed at once. A word unknown to the model is read in
+    lower case or with a space before it if the model knows that form; otherwise it is reported on standard error and
+    read as unknown. Lines of a file without a blank, or too long for the model, are reported there too and left empty;
+    the exit code is then 2, after all lines have been processed.
     """
     filler: FillMask | PretrainedModel = loading.pretrained(run) or loading.tool(run, "fill-mask")
     with open_source(text) as stream:

@@ -28,11 +28,12 @@ def generate(
     ] = "",
     as_json: JsonLines = False,
 ) -> None:
-    """Continue a text, the likeliest token at every step.
+    """Continue a text with the most probable token at every step.
 
-    With any of --temperature, --top-k, --top-p and --seed, tokens are drawn at random. The text is written while it is
-    generated. A prompt that is no file is a text; without one a new text begins. A line of a file with a word that the
-    model does not know is named on standard error and stays empty; then the exit code is 2, once all lines are through.
+    With any of --temperature, --top-k, --top-p, --seed and --copies, tokens are sampled. The text is printed while it
+    is generated. PROMPT is a text unless a file has this name; without a prompt, a new text is begun. Lines of a file
+    with words unknown to the model are reported on standard error and left empty; the exit code is then 2, after all
+    lines have been processed.
     """
     settings = generation.settings(sample=bool(generation.values.keys() - {"max_new_tokens"}))
     generator: TextGenerator = loading.tool(run, "text-generation")

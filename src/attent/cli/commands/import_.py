@@ -19,11 +19,12 @@ def import_(
     target_language: Annotated[str | None, Help("Language to translate into, such as fra_Latn.", "CODE")] = None,
     force: Annotated[bool, Help("Replace an existing run folder.")] = False,
 ) -> None:
-    """Make a run folder of a translator that transformers wrote: every command that takes a run takes it.
+    """Make a run folder of a translator saved by transformers, for all commands that take a run.
 
-    The folder needs config.json, safetensors, and the files of its tokenizer. Nothing of it is run, and pickled weights
-    are not read. M2M100 and NLLB translate between many languages: --source-language and --target-language choose two.
-    What attent cannot express is refused with the reason. Licence and origin are kept in the run's config.json.
+    The folder needs config.json, safetensors, and the files of its tokenizer. No code in it is run, and no pickled
+    weights are read. M2M100 and NLLB translate between many languages: choose two by --source-language and
+    --target-language. A model that attent cannot express is refused with the reason. Its license and origin are kept in
+    the run's config.json.
     """
     from attent.runs.hugging_face.families import import_run
 

@@ -14,11 +14,11 @@ def quantize(
     dtype: Annotated[DType, Help("Type of the weights; float32 undoes it.")] = DType.int8,
     trust_code: TrustCode = False,
 ) -> None:
-    """Have a Transformer search with weights in 8 bits from now on: smaller, faster, and almost as good.
+    """Store a Transformer's weights in 8 bits for searches: smaller, faster, and almost as good.
 
-    The packed weights are written into the run folder, beside those of training, which stay; a search maps them into
-    memory. It takes a processor of any kind, which all give the same sums. On a GPU, and where attention is looked at,
-    the model computes in float32.
+    The packed weights are written into the run folder, beside those of training, which are kept; a search maps them
+    into memory. Processors of all kinds give the same sums. On a GPU, and wherever attention weights are needed, the
+    model computes in float32.
     """
     from attent.runs.config import read_config
     from attent.runs.durable import held

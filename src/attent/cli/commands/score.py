@@ -28,11 +28,11 @@ def score(
         typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input."),
     ] = "-",
 ) -> None:
-    """Score translations or texts that are there: one pair or text in, one line out, in order.
+    """Score given translations or texts: one pair or text in, one line out, in order.
 
-    A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target
-    tokens (the one that ends it included), and the log-probability per token. A run that generates text scores lines of
-    text, each with its end.
+    A line has three fields separated by tabs: the log-probability of the target given the source in nats, the number of
+    target tokens including the one that ends it, and the log-probability per token. A run that generates text scores
+    lines of text, including their end.
     """
     check_file(pairs)
     loading.torch_device()

@@ -31,11 +31,11 @@ def serve(
         list[Path] | None, Help("Glossary of each run in order: a term, a tab and its translation in a line.")
     ] = None,
 ) -> None:
-    """Serve runs over HTTP, by LibreTranslate's interface: POST /translate, /detect, GET /languages and the others.
+    """Serve runs over HTTP with LibreTranslate's interface: POST /translate, /detect, GET /languages and more.
 
-    Requests share batches, which changes no answer: a translation does not depend on its batch. A full queue refuses at
-    once, with 429. A run that changes on disk is loaded again. SIGTERM and Ctrl-C finish what is under way. Encryption
-    is a proxy's job.
+    Requests share batches, which changes no answer: a translation does not depend on its batch. If the queue is full,
+    requests are refused at once with 429. A run that changes on disk is reloaded. SIGTERM and Ctrl-C finish the
+    requests in progress. Use a proxy for encryption.
     """
     import torch
 

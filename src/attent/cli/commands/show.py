@@ -41,7 +41,7 @@ def show(
 ) -> None:
     """Show the attention of a run, or of a Hugging Face model, while it reads a text.
 
-    In the terminal, and as a picture or a page.
+    It is printed in the terminal, and drawn as a picture or a page with --out.
     """
     number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)

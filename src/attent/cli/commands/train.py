@@ -125,7 +125,7 @@ def train(
     training: Training,
     trust_code: TrustCode = False,
 ) -> None:
-    """Train a model, judge it on what was held out, and leave all of it in a run folder."""
+    """Train a model, evaluate it on held-out data, and save everything in a run folder."""
     tables = {"text": pairs, "lines": lines, "images": images, "labelled": labelled}
     device = training.values.get("device")
     if device is not None:

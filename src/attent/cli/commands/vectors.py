@@ -19,9 +19,9 @@ def vectors(
     side: Annotated[str | None, Help("Which embedding: source, target or text; the first unless given.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
-    """Write what a run has learnt of each word of its vocabulary, as other programs read word vectors.
+    """Write the embeddings of a run's vocabulary as word vectors for other programs.
 
-    A vocabulary of pieces is written by piece, with "▁" for a space.
+    Subword pieces are written as they are, with "▁" for a space.
     """
     from attent.formats.embeddings import embedding_vectors
     from attent.runs.durable import new_file

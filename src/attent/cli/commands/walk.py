@@ -77,9 +77,9 @@ def walk(
         Path | None, Help("Also write a page with every number; point at one to see its terms.", "FILE.html")
     ] = None,
 ) -> None:
-    """Walk through attention: every step with its equation, its shape and its numbers, named by the words.
+    """Walk through attention step by step: equations, shapes and numbers, labeled by the words.
 
-    Of a text alone the numbers are made up; of a run they are those of the trained model.
+    The numbers of a text alone are random; those of a run are the trained model's.
     """
     whole, number = _layer(layer)
     text_options, of_run = asdict(text), {"layer": number, **asdict(run_options)}
