@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import BaseModel, Field, model_validator
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # The largest whole number that a float64 holds exactly with all those below it.
 MAX_TOKENS = 2**53
@@ -89,6 +91,8 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
             lengths: tokens of each source, (B,).
             longest: the most tokens that the model can read, BOS included; None if there is no limit.
         """
+        import numpy as np
+
         if self.maximum_factor is not None:
             limits = np.clip(self.maximum_factor * lengths, 1, self.maximum_length or MAX_TOKENS).astype(np.int64)
         elif self.maximum_length is not None:
