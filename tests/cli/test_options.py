@@ -33,6 +33,7 @@ COMPUTES = {
     "demo",
     "ablate",
     "serve",
+    "bench",
 }
 READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe", "quantize"}
 
