@@ -24,7 +24,9 @@ from typing import NamedTuple
 import _reordering
 
 from attent.alignment.forced_decoding import AttentionSelector
-from attent.documents.translate import translate_markup
+from attent.documents.html import parse_html
+from attent.documents.pipeline import translate_documents
+from attent.documents.translation import by_run
 from attent.runs.config import read_config
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator, load
@@ -141,7 +143,7 @@ def contents_of(html: str) -> dict[str, str]:
 
 def judge(name: str, translator: Translator, documents: Sequence[Tagged]) -> str:
     """Return a row of the table."""
-    translations = translate_markup(translator, [document.html for document in documents], "html")
+    translations = translate_documents([parse_html(document.html) for document in documents], None, by_run(translator))
     lost = doubled = broken = right = judged = correct = 0
     for document, translation in zip(documents, translations, strict=True):
         before, after = (Counter(TAG.findall(text)) for text in (document.html, translation))

@@ -26,8 +26,7 @@ import json, os, sys, time
 from attent.text.units import Span, units
 from attent.documents import read_document
 from attent.errors import DataError
-from attent.documents.aligned import untranslated
-from attent.documents.inline import AlignedText
+from attent.documents.inline import AlignedText, untranslated
 
 def megabytes(name):
     with open("/proc/self/status") as status:

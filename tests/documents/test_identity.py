@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attent.documents.aligned import untranslated
 from attent.documents.html import parse_html
-from attent.documents.inline import AlignedText
+from attent.documents.inline import AlignedText, untranslated
 from attent.documents.markdown import parse_markdown
 from attent.documents.word import CONTENT_TYPES, MAIN, WORD, read_word
 from attent.text.units import Span

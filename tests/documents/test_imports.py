@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ("attent.documents", "attent.documents.aligned", "attent.text.sentences", "attent.errors")
+MODULES = ("attent.documents", "attent.documents.pipeline", "attent.text.sentences", "attent.errors")
 
 
 def test_no_torch_comes_along() -> None:

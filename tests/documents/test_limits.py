@@ -7,11 +7,14 @@ from html import unescape
 
 import pytest
 
+from attent.documents.html import parse_html
 from attent.documents.inline import AlignedText, cut_line
-from attent.documents.translate import parse_markup
+from attent.documents.markdown import parse_markdown
+from attent.documents.subtitles import parse_subtitles
 from attent.errors import DataError
 from attent.text.units import units
 
+PARSERS = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
 # Pieces that readers of markup have been slow on, many times over.
 SLOW = {
     "html": ("<b>a</b> ", "<a ", "<a '", "<!--", "<code>", "</i><b>", "&a", "<", "<!-- > ", "<script></", "<br>a"),
@@ -26,7 +29,7 @@ SLOW = {
 def test_what_repeats_takes_time_in_proportion(kind: str, piece: str) -> None:
     document = piece * (16_000 // len(piece)) + "x"
     begin = time.process_time()
-    marked = parse_markup(document, kind)
+    marked = PARSERS[kind](document)
     result = marked.render([AlignedText(text, [(span, span) for span in units(text)]) for text in marked.texts])
     # quadratic readers took from ten seconds to minutes
     assert time.process_time() - begin < 5
@@ -38,7 +41,7 @@ def test_what_repeats_takes_time_in_proportion(kind: str, piece: str) -> None:
 def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
     document = f"<p>a{piece * (2_000_000 // len(piece))}b</p>"
     begin = time.process_time()
-    marked = parse_markup(document, kind)
+    marked = PARSERS[kind](document)
     # it took hours
     assert time.process_time() - begin < 5
     assert "".join(marked.render([AlignedText(text, ()) for text in marked.texts]).split()) == "<p>ab</p>"
@@ -55,11 +58,11 @@ def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
 )
 def test_too_much_is_refused_in_a_line(kind: str, document: str, problem: str) -> None:
     with pytest.raises(DataError, match=problem) as refused:
-        parse_markup(document, kind)
+        PARSERS[kind](document)
     assert "\n" not in str(refused.value)
 
 
 def test_a_long_line_is_cut_between_its_elements() -> None:
-    marked = parse_markup("<p>" + '<a href="x">a</a> ' * 200 + "</p>", "html")
+    marked = parse_html("<p>" + '<a href="x">a</a> ' * 200 + "</p>")
     assert 1 < len(marked.lines) < 10
     assert [len(cut_line(line)) for line in marked.lines] == [1] * len(marked.lines)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from attent.documents.inline import Element
-from attent.documents.placeholders import cut_placeholders
+from attent.documents.inline import Element, cut_placeholders
 
 
 @pytest.mark.parametrize(

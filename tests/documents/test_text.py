@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attent.documents import FORMATS, read_document, text
-from attent.documents.plain_text import parse_text
-from attent.documents.text import TextDocument
+from attent.documents.text import TextDocument, parse_text
 from attent.errors import DataError, UnknownNameError
 
 SUBTITLES = """1

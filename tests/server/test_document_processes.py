@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from attent.documents.pipeline import Sentence
 from attent.errors import DataError
 from attent.server import document_processes
-from attent.server.document_frames import HEADER
 from attent.server.document_processes import DocumentProcesses, DocumentText
+from attent.server.document_worker import HEADER
 from attent.server.errors import RequestError
 
 SECONDS = 60
@@ -88,13 +89,13 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
     async def ask() -> None:
         for _ in range(2):
             text = await read(processes)
-            assert text == DocumentText("en", [(False, "A dog."), (False, "Two men.")])
+            assert text == DocumentText("en", [Sentence("A dog.", False), Sentence("Two men.", False)])
             seen.append(processes._spare.pid)
             rendered = await processes.render(
                 io.BytesIO(b"A dog. Two men."),
                 ".txt",
                 "en",
-                [(6, 0, "Ein", []), (3, 1, "Zwei", []), (4, 0, "Männer", [])],
+                [("Ein", []), ("Zwei Männer", [])],
             )
             assert rendered.decode() == "Ein Zwei Männer"
             seen.append(processes._spare.pid)
@@ -190,7 +191,7 @@ def test_documents_wait_unread_and_go_with_their_clients(processes: DocumentProc
         for task in tasks[:3]:
             task.cancel()
         async with asyncio.timeout(SECONDS):
-            assert await tasks[3] == DocumentText("en", [(False, "A dog.")])
+            assert await tasks[3] == DocumentText("en", [Sentence("A dog.", False)])
         assert all(task.cancelled() for task in tasks[:3])
         assert [file.reads > 0 for file in files] == [True, False, False, True]
         assert not is_alive(process)

@@ -11,9 +11,9 @@ import pytest
 
 from attent.server import document_processes, document_translator
 from attent.server.batcher import Batcher
-from attent.server.document_translator import MAX_SENTENCE, DocumentTranslator, _fit
+from attent.server.document_translator import DocumentTranslator
 from attent.server.engines import RunCatalog
-from attent.server.errors import RequestError, invalid
+from attent.server.errors import RequestError
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 
@@ -46,42 +46,6 @@ def test_documents_take_a_bounded_share_of_the_queue_and_leave_it_with_their_cli
 
     assert max(asyncio.run(ask())) == 4
     batcher.close()
-
-
-class Short:
-    """Work that reads eight characters."""
-
-    def check(self, text: str) -> None:
-        if len(text) > 8:
-            raise invalid("too long")
-
-
-class Unable:
-    """Work that reads nothing."""
-
-    def check(self, text: str) -> None:
-        raise invalid("too long")
-
-
-class Patient:
-    """Work that reads whatever comes."""
-
-    def check(self, text: str) -> None:
-        pass
-
-
-def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
-    assert _fit("one two  three four", Short()) == [("one two", "  "), ("three", " "), ("four", "")]
-    assert _fit("one two", Short()) == [("one two", "")]
-    # others would wait for as long as it is translated
-    long = " ".join(["a"] * MAX_SENTENCE)
-    pieces = _fit(long, Patient())
-    assert "".join(text + after for text, after in pieces) == long
-    assert max(len(text) for text, _ in pieces) <= MAX_SENTENCE
-    assert len(pieces) == 2
-    assert _fit("incomprehensible or", Short()) == [("incompre", ""), ("hensible", " "), ("or", "")]
-    with pytest.raises(RequestError, match="too long"):
-        _fit("a", Unable())
 
 
 def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(

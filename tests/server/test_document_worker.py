@@ -11,8 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from attent.server.document_frames import DATA, END, ERROR, MARKED, PLAIN, read_frame, write_frame
-from attent.server.document_worker import MEMORY, NICENESS, SECONDS
+from attent.server.document_worker import (
+    DATA,
+    END,
+    ERROR,
+    MARKED,
+    MEMORY,
+    NICENESS,
+    PLAIN,
+    SECONDS,
+    read_frame,
+    write_frame,
+)
 
 PROGRAM = """
 import os, sys
@@ -63,15 +73,10 @@ def test_a_document_is_cut_and_put_together_without_torch() -> None:
     sentences = f"{MARKED}A dog runs.\n{MARKED}Two men sit.\n{PLAIN}It rains.".encode()
     assert frames == [(DATA, b"A dog runs. Two men sit.\nIt rains."), (DATA, sentences), (END, b"")]
     assert modules == [""]
-    # the second sentence in two pieces; men, its second word, is the first of the translation
-    rows = [
-        [11, 0, "Ein Hund.", []],
-        [3, 1, "deux", [0, 3, 0, 4]],
-        [8, 0, "hommes assis", [0, 3, 0, 6]],
-        [9, 0, "Regen", []],
-    ]
-    frames, modules = serve(content, b"render en", json.dumps(rows[:3]).encode(), json.dumps(rows[3:]).encode())
-    assert frames[1:] == [(DATA, b"<p>Ein Hund. deux <b>hommes</b> assis</p><p>Regen</p>"), (END, b"")]
+    # men, the second word of the second sentence, is the first of its translation
+    rows = [["Ein Hund.", []], ["hommes assis", [4, 7, 0, 6]], ["Regen", []]]
+    frames, modules = serve(content, b"render en", json.dumps(rows[:2]).encode(), json.dumps(rows[2:]).encode())
+    assert frames[1:] == [(DATA, b"<p>Ein Hund. <b>hommes</b> assis</p><p>Regen</p>"), (END, b"")]
     assert modules == [""]
 
 

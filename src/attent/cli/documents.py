@@ -1,43 +1,118 @@
-"""Documents with markup through a translator: a whole file, or a document a line."""
+"""Documents through a translator: a file, markup as a whole, or a document a line."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from attent.cli.inputs import chunks, decode_lines
 from attent.cli.output import say
-from attent.cli.results import Results
-from attent.errors import DataError
+from attent.cli.results import ResultFile, Results
+from attent.errors import DataError, refuse
 from attent.text.readers import display_name
 
 if TYPE_CHECKING:
-    from attent.documents.translate import Search
+    from attent.documents.html import MarkedText
+    from attent.documents.translation import Search
     from attent.tasks.translation.translator import Translator
 
+# Files that are documents by the ending of their names, with their markup. A .txt is a file of lines.
+ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": None, ".odt": None}
 # Documents that are lines, translated at once.
 LINES = 256
 # Characters of a sentence that is named in a message.
 NAMED = 60
 
 
-def translate_documents(
+def ending_of(source: str, out: Path | None) -> str:
+    """Return the ending of a file that is a document; empty for anything else.
+
+    Args:
+        source: a text, or the name of a file.
+        out: the file for the translation; None for standard output.
+
+    Raises:
+        ArgumentError: the translation of the document cannot go there.
+    """
+    ending = Path(source).suffix.lower()
+    # a long text is no name
+    if ending not in ENDINGS or len(source) > 4_096 or not Path(source).is_file():
+        return ""
+    needs_file = ENDINGS[ending] is None
+    refuse(
+        (out is None and needs_file, f"{source} is a document: --out FILE{ending} takes its translation"),
+        (
+            out is not None and out.suffix.lower() != ending,
+            f"{source} is a document: its translation ends in {ending} too, got --out {out}",
+        ),
+    )
+    return ending
+
+
+def translate_file(
+    translator: Translator, source: str, ending: str, results: ResultFile, search: Search
+) -> tuple[bool, bool]:
+    """Translate a file that is a document; it is done as a whole, or not at all.
+
+    Args:
+        translator: has attention to the source.
+        source: the name of the file.
+        ending: of its format.
+        results: takes the translated document.
+        search: translates sentences.
+
+    Returns:
+        Whether there was anything to translate, and whether all of it was.
+
+    Raises:
+        DataError: the document cannot be read.
+    """
+    from attent.documents import translate
+
+    try:
+        content = Path(source).read_bytes()
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror or error}") from error
+    is_complete = results.is_complete
+    for _, digest in results.remaining(iter([hashlib.sha256(content).hexdigest()])):
+        refusals: list[tuple[str, str]] = []
+        try:
+            translation = translate(
+                content,
+                translator,
+                ending=ending,
+                search=search,
+                refuse=lambda _, *refusal, to=refusals: to.append(refusal),
+            )
+        except DataError as error:
+            raise DataError(f"{source}: {error}") from error
+        results.write_bytes(translation)
+        for sentence, reason in refusals:
+            say(f"{sentence[:NAMED]!r}: {reason}")
+        is_complete = is_complete and not refusals
+        results.commit([digest], is_complete=is_complete)
+    return bool(content), is_complete
+
+
+def translate_markup(
     translator: Translator,
     stream: BinaryIO,
     source: str,
-    kind: str,
+    markup: str,
     results: Results,
     search: Search,
     *,
     each_line: bool,
 ) -> tuple[bool, bool]:
-    """Translate documents; sentences that the run refuses stay as they were, and are told of.
+    """Translate text with markup; sentences that the run refuses, and what cannot be read, stay as they are.
 
     Args:
         translator: has attention to the source.
         stream: the document, or a document a line.
         source: the name of the stream.
-        kind: of the markup.
+        markup: "html", "markdown" or "subtitles".
         results: takes the translated documents.
         search: translates sentences.
         each_line: whether each line is a document.
@@ -48,7 +123,8 @@ def translate_documents(
     Raises:
         DataError: the text is not UTF-8.
     """
-    from attent.documents.translate import translate_markup
+    from attent.documents.pipeline import translate_documents
+    from attent.documents.translation import by_run
 
     language = None if translator.config is None else translator.config.source_language
     has_any, is_complete = False, results.is_complete
@@ -56,13 +132,9 @@ def translate_documents(
     for chunk in chunks(results.remaining(documents), 1 if stream.isatty() else LINES):
         refusals: list[tuple[int, str, str]] = []
         texts = [text for _, text in chunk]
-        translations = translate_markup(
-            translator,
-            texts,
-            kind,
-            language=language,
-            search=search,
-            refuse=lambda *refusal, to=refusals: to.append(refusal),
+        marked = [_parsed(number, text, markup, refusals) for number, text in enumerate(texts)]
+        translations = translate_documents(
+            marked, language, by_run(translator, search=search), lambda *refusal, to=refusals: to.append(refusal)
         )
         for translation in translations:
             results.write(translation, end="\n" if each_line else "")
@@ -71,6 +143,18 @@ def translate_documents(
         has_any, is_complete = has_any or any(texts), is_complete and not refusals
         results.commit(texts, is_complete=is_complete)
     return has_any, is_complete
+
+
+def _parsed(number: int, text: str, markup: str, refusals: list[tuple[int, str, str]]) -> MarkedText:
+    """Return a text as lines to translate; one that cannot be read as a part that stays, with a refusal."""
+    from attent.documents import html, markdown, subtitles
+
+    parse = {"html": html.parse_html, "markdown": markdown.parse_markdown, "subtitles": subtitles.parse_subtitles}
+    try:
+        return parse[markup](text)
+    except DataError as error:
+        refusals.append((number, text, str(error)))
+        return html.MarkedText([text])
 
 
 def _whole(stream: BinaryIO, source: str) -> Iterator[str]:

@@ -83,8 +83,12 @@ class Results:
         """
         sys.stdout.flush()
 
-    def finish(self) -> None:
-        """Note that all results are written."""
+    def finish(self, summary: str | None = None) -> None:
+        """Note that all results are written.
+
+        Args:
+            summary: what the file holds; the number of its lines unless given.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +146,11 @@ class ResultFile(Results):
         with said_clearly(self._draft):
             self._file.write(f"{_printable(result)}{end}".encode())
 
+    def write_bytes(self, content: bytes) -> None:
+        """Add a result as it is."""
+        with said_clearly(self._draft):
+            self._file.write(content)
+
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
         """Make the results of these further lines last, and say how far the file came, every ten seconds."""
         for line in lines:
@@ -166,15 +175,15 @@ class ResultFile(Results):
                 f"{self._path}: {total:,} lines, {(total - self._first) / (self._reported - self._begin):,.0f} a second"
             )
 
-    def finish(self) -> None:
-        """Give the file its name."""
+    def finish(self, summary: str | None = None) -> None:
+        """Give the file its name, and say what it holds."""
         with said_clearly(self._path):
             self._file.close()
             sync(self._draft)
             self._draft.replace(self._path)
             self._note.unlink()
             sync(self._path.parent)
-        say(f"{self._path}: {self._progress.lines:,} lines")
+        say(f"{self._path}: {summary or f'{self._progress.lines:,} lines'}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,53 +1,54 @@
 """Documents: the lines to translate of a file, and the file with their translations.
 
-A format is a file of this folder, or markup's. A document is read in memory alone: no name that stands in it is opened,
-and nothing is unpacked to the disk.
+A format is a file of this folder. A document is read in memory alone: no name that stands in it is opened, and nothing
+is unpacked to the disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attent.documents.html import parse_html
-from attent.documents.inline import AlignedText, Element
 from attent.documents.markdown import parse_markdown
-from attent.documents.open_document import read_open_document
-from attent.documents.plain_text import parse_text
+from attent.documents.pipeline import Document, Refuse, translate_documents
 from attent.documents.subtitles import parse_subtitles
-from attent.documents.text import TextDocument
-from attent.documents.word import read_word
-from attent.errors import check_known
+from attent.documents.text import TextDocument, parse_text
+from attent.errors import ArgumentError, DataError, check_known, needs
+
+if TYPE_CHECKING:
+    from attent.documents.translation import Search
+    from attent.search.settings import SearchSettings
+    from attent.tasks.translation.translator import Translator
+
+EXTRA = "documents"
 
 
-class Document(Protocol):
-    """A file as lines to translate and everything around them."""
-
-    @property
-    def lines(self) -> Sequence[Element]:
-        """The lines to translate, in order."""
-        ...
-
-    def render(self, translations: Iterable[AlignedText]) -> bytes:
-        """Return the file with the translation of each line in its place.
-
-        Call it once, since some documents are changed by it.
-        """
-        ...
+def _read_word(content: bytes) -> Document[bytes]:
+    with needs("documents of word processors need lxml", EXTRA):
+        from attent.documents.word import read_word
+    return read_word(content)
 
 
-FORMATS: dict[str, Callable[[bytes], Document]] = {
+def _read_open_document(content: bytes) -> Document[bytes]:
+    with needs("documents of word processors need lxml", EXTRA):
+        from attent.documents.open_document import read_open_document
+    return read_open_document(content)
+
+
+FORMATS: dict[str, Callable[[bytes], Document[bytes]]] = {
     ".txt": partial(TextDocument, parse=parse_text),
     ".html": partial(TextDocument, parse=parse_html),
     ".md": partial(TextDocument, parse=parse_markdown),
     ".srt": partial(TextDocument, parse=parse_subtitles),
-    ".docx": read_word,
-    ".odt": read_open_document,
+    ".docx": _read_word,
+    ".odt": _read_open_document,
 }
 
 
-def read_document(content: bytes, ending: str) -> Document:
+def read_document(content: bytes, ending: str) -> Document[bytes]:
     """Read a document.
 
     Args:
@@ -55,8 +56,60 @@ def read_document(content: bytes, ending: str) -> Document:
         ending: of its name, such as .docx.
 
     Raises:
+        AttentError: a library is missing.
         DataError: it cannot be read, or is made to take too much.
         UnknownNameError: no such files are read.
     """
     check_known("document", ending, FORMATS)
     return FORMATS[ending](content)
+
+
+def translate(
+    document: str | Path | bytes,
+    translator: Translator,
+    settings: SearchSettings | None = None,
+    *,
+    ending: str | None = None,
+    language: str | None = None,
+    search: Search | None = None,
+    refuse: Refuse | None = None,
+) -> bytes:
+    """Return the translation of a document, in its own format.
+
+    Formats and links come back around the words that attention aligns theirs with. A sentence that is longer than the
+    model reads, or than 500 characters, is cut between words.
+
+    Args:
+        document: the path of a file, or its content.
+        translator: with attention to the source, such as `attent.load` returns.
+        settings: of the search; greedy unless given.
+        ending: of the file's name, such as .docx; that of the path unless given.
+        language: the code by whose rules lines are cut into sentences; that of the run unless given. Whole lines are
+            translated where neither is known.
+        search: translates texts; the translator's own, by the settings, unless given.
+        refuse: called with 0, a sentence that the translator refuses, and the reason; the sentence stays as it is.
+
+    Raises:
+        ArgumentError: the ending is not known, or the model has no attention to the source.
+        AttentError: a library is missing.
+        DataError: the document cannot be read, or is made to take too much.
+    """
+    from attent.documents.translation import by_run
+    from attent.search.settings import GREEDY
+
+    if isinstance(document, bytes):
+        if ending is None:
+            raise ArgumentError("the content of a document comes with the ending of its name: ending='.docx'")
+        content = document
+    else:
+        path = Path(document)
+        ending = ending or path.suffix.lower()
+        check_known("document", ending, FORMATS)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    if language is None and translator.config is not None:
+        language = translator.config.source_language
+    function = by_run(translator, settings or GREEDY, search=search)
+    return translate_documents([read_document(content, ending)], language, function, refuse)[0]

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from attent.documents.inline import AlignedText, Element, cut_line, has_words
-from attent.documents.placeholders import cut_placeholders
+from attent.documents.inline import AlignedText, Element, cut_line, cut_placeholders, has_words
 from attent.documents.placement import place_tags
 from attent.errors import DataError
 

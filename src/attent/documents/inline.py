@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -28,6 +28,15 @@ OPENING, CLOSING, POINT = range(3)
 Gap = tuple[str, frozenset[tuple[int, int]]]
 # A letter or a digit, as str.isalnum has it.
 ALPHANUMERIC = re.compile(r"[^\W_]")
+# {name}, {{name}}, ${name}, %s, %(name)s, %1$s, :name: of messages; URLs; addresses of mail.
+PLACEHOLDER = re.compile(
+    r"\$?\{\{?[\w.:!%$ -]{0,64}\}?\}"
+    r"|%(?:\(\w{1,64}\))?(?:\d{1,3}\$)?[-+#0]{0,4}\d{0,4}(?:\.\d{1,3})?[sdfgxi@](?!\w)"
+    r"|(?:https?|ftp)://[^\s<>\"']{1,2000}[^\s<>\"'.,;:!?)\]]"
+    r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}"
+)
+# One of these is in each of them; most texts have none.
+PLACEHOLDER_MARK = re.compile(r"[{%@]|://")
 
 
 class AlignedText(NamedTuple):
@@ -40,6 +49,11 @@ class AlignedText(NamedTuple):
 
     text: str
     links: Sequence[tuple[Span, Span]]
+
+
+def untranslated(text: str) -> AlignedText:
+    """Return a text as its own translation, each unit linked to itself."""
+    return AlignedText(text, [(span, span) for span in units(text)])
 
 
 @dataclass(slots=True)
@@ -87,6 +101,23 @@ def _texts(element: Element) -> Iterator[str]:
 def has_words(text: str) -> bool:
     """Return whether there is anything to translate: a letter or a digit."""
     return ALPHANUMERIC.search(text) is not None
+
+
+def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Element | str]:
+    """Return a text with each placeholder as an element without text.
+
+    Args:
+        text: to be translated.
+        escape: writes a placeholder between tags.
+    """
+    if PLACEHOLDER_MARK.search(text) is None:
+        return [text] if text else []
+    parts: list[Element | str] = []
+    position = 0
+    for match in PLACEHOLDER.finditer(text):
+        parts += [text[position : match.start()], Element(escape(match[0]))]
+        position = match.end()
+    return [part for part in (*parts, text[position:]) if part]
 
 
 def cut_line(line: Element) -> list[Element]:

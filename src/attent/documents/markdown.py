@@ -16,8 +16,7 @@ from html.entities import html5
 from markdown_it import MarkdownIt
 
 from attent.documents.html import MarkedText, TagPairs
-from attent.documents.inline import Element, cut_line, has_words
-from attent.documents.placeholders import cut_placeholders
+from attent.documents.inline import Element, cut_line, cut_placeholders, has_words
 from attent.errors import DataError
 
 MAX_NESTING = 20

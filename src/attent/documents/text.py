@@ -1,4 +1,4 @@
-"""Documents of text alone, with or without markup."""
+"""Documents of text alone, with or without markup; of plain text each line is translated, and line ends stay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from attent.documents.html import MarkedText
-from attent.documents.inline import AlignedText, Element, check_size
+from attent.documents.inline import AlignedText, Element, check_size, has_words
 from attent.errors import DataError
 
 # Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to
@@ -55,3 +55,12 @@ class TextDocument:
     def render(self, translations: Iterable[AlignedText]) -> bytes:
         """Return the file with the translation of each line in its place."""
         return self._mark + self._marked.render(translations).encode(self._encoding, "replace")
+
+
+def parse_text(text: str) -> MarkedText:
+    """Cut a text into lines to translate, and the rest."""
+    marked = MarkedText(escape=str)
+    for line in text.splitlines(keepends=True):
+        body = line.rstrip("\r\n")
+        marked.parts += [Element(children=[body]) if has_words(body) else body, line[len(body) :]]
+    return marked

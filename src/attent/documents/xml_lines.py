@@ -19,10 +19,16 @@ from typing import Any, NamedTuple, Protocol
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from attent.documents.aligned import untranslated
 from attent.documents.archive import Archive, parse_xml
-from attent.documents.inline import AlignedText, Element, check_size, cut_line, has_words
-from attent.documents.placeholders import cut_placeholders
+from attent.documents.inline import (
+    AlignedText,
+    Element,
+    check_size,
+    cut_line,
+    cut_placeholders,
+    has_words,
+    untranslated,
+)
 from attent.documents.placement import place_tags
 from attent.errors import DataError
 

@@ -19,8 +19,9 @@ from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple, TypeVar
 
+from attent.documents.pipeline import Sentence
 from attent.errors import AttentError, DataError, printable
-from attent.server.document_frames import (
+from attent.server.document_worker import (
     BATCH,
     CHUNK,
     DATA,
@@ -36,9 +37,8 @@ from attent.server.document_frames import (
 from attent.server.errors import RequestError, stopped
 
 Value = TypeVar("Value")
-# Characters of a piece, those after it that are not translated, its translation, and the links between both: see
-# `document_worker`.
-Row = tuple[int, int, str, list[int]]
+# The translation of a sentence, and the links between both, four numbers for each.
+Row = tuple[str, list[int]]
 COMMAND = (sys.executable, "-P", "-m", "attent.server.document_worker")
 # Seconds that a process may have a document, also if it stands still, or waits for a processor that others use.
 DEADLINE = 300.0
@@ -54,11 +54,11 @@ class DocumentText(NamedTuple):
 
     Args:
         language: its code.
-        sentences: in order, each with whether it stands among elements.
+        sentences: in order.
     """
 
     language: str
-    sentences: list[tuple[bool, str]]
+    sentences: list[Sentence]
 
 
 class Exchange:
@@ -187,14 +187,14 @@ class DocumentProcesses:
             if language is None:
                 return None
             exchange.send([(DATA, f"read {language}".encode())])
-            sentences = list[tuple[bool, str]]()
+            sentences = list[Sentence]()
             for frame in answer:
                 if len(sentences) + frame.count(b"\n") >= limit:
                     raise DataError(f"a document may have at most {limit:,} sentences: cut it into several")
                 for sentence in _text(frame).split("\n"):
                     if len(sentence) < 2 or sentence[0] not in (PLAIN, MARKED):
                         raise DataError(UNREADABLE)
-                    sentences.append((sentence[0] == MARKED, sentence[1:]))
+                    sentences.append(Sentence(sentence[1:], sentence[0] == MARKED))
             return DocumentText(language, sentences)
 
         return await self._serve(read)
@@ -206,7 +206,7 @@ class DocumentProcesses:
             file: the document.
             ending: of its name.
             language: the code of its language.
-            rows: of the pieces of all sentences, in order.
+            rows: of all sentences, in order.
 
         Raises:
             DataError: it takes too much time or memory.

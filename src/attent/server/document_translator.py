@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
+from attent.documents.inline import AlignedText
+from attent.documents.pipeline import cut_sentence, join_aligned
 from attent.errors import DataError
 from attent.server.document_processes import DocumentText, Row
-from attent.server.engines import TranslatedSentence, TranslationWork
+from attent.server.engines import TranslationWork
 from attent.server.errors import RequestError, busy
 from attent.server.service import AUTO, TranslationService
+from attent.text.sentences import SplitText
+from attent.text.units import Span
 
 # Documents at the same time, each of which takes some memory.
 MAX_DOCUMENTS = 8
 # Sentences of a document: twice as many as the largest has that is ordinary text.
 MAX_SENTENCES = 250_000
-# Characters of a sentence, which is cut between words if it has more, and of a piece in the queue: a piece keeps others
-# waiting for as long as it is translated.
-MAX_SENTENCE, MAX_PIECE = 500, 4_000
+# Characters of a piece in the queue, which keeps others waiting for as long as it is translated.
+MAX_PIECE = 4_000
 # Sentences that are looked at before another document's are, or a client's leaving is noticed.
 SENTENCES = 256
 # Seconds after which a piece that found the queue full tries again.
 RETRY_INTERVAL = 0.2
-SPACE = re.compile(r"\s+")
 # A sentence and what to do with it.
 Task = tuple[TranslationWork, str]
 
@@ -36,11 +37,11 @@ class PreparedSentence(NamedTuple):
 
     Args:
         work: what to do with it.
-        pieces: that the run reads, mostly one; each with the white space after it.
+        split: the pieces of it that the run reads, mostly one.
     """
 
     work: TranslationWork
-    pieces: Sequence[tuple[str, str]]
+    split: SplitText
 
 
 class TranslatedPiece(NamedTuple):
@@ -53,6 +54,19 @@ class TranslatedPiece(NamedTuple):
 
     text: str
     links: array[int]
+
+    @classmethod
+    def of(cls, text: str, links: Sequence[tuple[Span, Span]]) -> TranslatedPiece:
+        """Return a translation with these links."""
+        return cls(text, array("I", (number for source, target in links for number in (*source, *target))))
+
+    @property
+    def aligned(self) -> AlignedText:
+        """The translation with its links as spans."""
+        ends = iter(self.links)
+        return AlignedText(
+            self.text, [(Span(a, b), Span(c, d)) for a, b, c, d in zip(ends, ends, ends, ends, strict=True)]
+        )
 
 
 class DocumentTranslator:
@@ -109,7 +123,7 @@ class DocumentTranslator:
             text = await documents.read(file, ending, find_language, MAX_SENTENCES)
             if text is None or not text.sentences:
                 return await documents.run(_content, file)
-            charge(sum(len(sentence) for _, sentence in text.sentences))
+            charge(sum(len(sentence.text) for sentence in text.sentences))
             sentences = await self._prepare(text, target)
             translated = await self._translate(await documents.run(self._pieces, sentences))
             return await documents.render(file, ending, text.language, _rows(sentences, translated))
@@ -127,14 +141,15 @@ class DocumentTranslator:
         def prepare(begin: int) -> list[PreparedSentence]:
             batch = text.sentences[begin : begin + SENTENCES]
             return [
-                PreparedSentence(works[is_marked], _fit(sentence, works[is_marked])) for is_marked, sentence in batch
+                PreparedSentence(work := works[has_tags], cut_sentence(sentence, work.check))
+                for sentence, has_tags in batch
             ]
 
         sentences, count = list[PreparedSentence](), 0
         for begin in range(0, len(text.sentences), SENTENCES):
             batch = await self._service.documents.run(prepare, begin)
             sentences += batch
-            count += sum(len(sentence.pieces) for sentence in batch)
+            count += sum(len(sentence.split.sentences) for sentence in batch)
             if count > MAX_SENTENCES:
                 raise DataError(f"a document may have at most {MAX_SENTENCES:,} sentences: cut it into several")
         return sentences
@@ -144,7 +159,7 @@ class DocumentTranslator:
         pieces: list[list[Task]] = []
         for work in dict.fromkeys(sentence.work for sentence in sentences):
             texts = dict.fromkeys(
-                text for sentence in sentences if sentence.work is work for text, _ in sentence.pieces
+                text for sentence in sentences if sentence.work is work for text in sentence.split.sentences
             )
             size = 0
             for number, text in enumerate(sorted(texts, key=len)):
@@ -182,7 +197,10 @@ class DocumentTranslator:
             self._service.documents.check_open()
             try:
                 translated = await self._service.batcher.submit(texts, work)
-                return [TranslatedPiece(sentence.texts[0], _numbers(sentence)) for sentence in translated]
+                return [
+                    TranslatedPiece.of(sentence.texts[0], sentence.spans[0] if sentence.spans else ())
+                    for sentence in translated
+                ]
             except RequestError as error:
                 if error.status != 429 or time.monotonic() > deadline:
                     raise
@@ -194,41 +212,10 @@ def _content(file: BinaryIO) -> bytes:
     return file.read()
 
 
-def _numbers(sentence: TranslatedSentence) -> array[int]:
-    links = sentence.spans[0] if sentence.spans else ()
-    return array("I", (number for source, target in links for number in (*source, *target)))
-
-
 def _rows(sentences: Sequence[PreparedSentence], translated: dict[Task, TranslatedPiece]) -> Iterator[Row]:
-    """Yield what a process puts into the document, for each piece."""
-    for work, pieces in sentences:
-        for text, gap in pieces:
-            translation = translated[work, text]
-            yield len(text), len(gap), translation.text, translation.links.tolist()
-
-
-def _fit(sentence: str, work: TranslationWork) -> list[tuple[str, str]]:
-    """Cut a sentence that is too long between words, and return its pieces, each with the white space after it.
-
-    A word that is too long, which is none or of a language without spaces, is cut too.
-
-    Raises:
-        RequestError: the run refuses a single character.
-    """
-    pieces, waiting = list[tuple[str, str]](), [(sentence, "")]
-    while waiting:
-        text, after = waiting.pop()
-        gaps = [match.span() for match in SPACE.finditer(text)]
-        if not gaps or len(text) <= MAX_SENTENCE:
-            try:
-                work.check(text)
-            except RequestError:
-                if len(text) < 2:
-                    raise
-                gaps = gaps or [(len(text) // 2, len(text) // 2)]
-            else:
-                pieces.append((text, after))
-                continue
-        begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
-        waiting += [(text[end:], after), (text[:begin], text[begin:end])]
-    return pieces
+    """Yield what a process puts into the document, for each sentence."""
+    for work, split in sentences:
+        pieces = [translated[work, text] for text in split.sentences]
+        if len(pieces) > 1:
+            pieces = [TranslatedPiece.of(*join_aligned(split, [piece.aligned for piece in pieces]))]
+        yield pieces[0].text, pieces[0].links.tolist()

@@ -2,7 +2,18 @@
 
 It parses strangers' bytes apart from the server, without PyTorch, and within limits of the system.
 `python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one,
-and ends: the documents of two clients are never in one process. `document_frames` has the conversation with the server.
+and ends: the documents of two clients are never in one process.
+
+The server and the process send each other frames. Each has a kind, a size, and so many bytes.
+
+1. The worker says with an empty frame that it has started.
+2. The server sends the ending of the document's name, the document in any number of frames, and an end.
+3. The worker answers with the beginning of the text, by which the server tells its language, and sends "read" or
+   "render" and the language.
+4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends
+   translations, and an end, and the worker answers with the document, and an end.
+
+Instead of any answer there may be an error, and nothing comes after it.
 """
 
 from __future__ import annotations
@@ -10,29 +21,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib import import_module
+from itertools import islice
 from typing import IO
 
-from attent.documents import Document, read_document
-from attent.documents.aligned import join_aligned
+from attent.documents import read_document
 from attent.documents.inline import AlignedText
+from attent.documents.pipeline import Document, render, sentences_of, split_lines
 from attent.errors import AttentError
-from attent.server.document_frames import (
-    BATCH,
-    CHUNK,
-    DATA,
-    END,
-    ERROR,
-    FAULT,
-    MARKED,
-    PLAIN,
-    SAMPLE,
-    read_frame,
-    write_frame,
-)
-from attent.text.sentences import SplitText, split_sentences
+from attent.text.sentences import split_sentences
 from attent.text.units import Span
 
 # Bytes of memory that the process may reserve, and seconds of a processor that it may compute.
@@ -41,14 +42,45 @@ MEMORY, SECONDS = 512 * 2**20, 30
 FILES = 16
 # What is added to the nice value: requests go first.
 NICENESS = 5
+HEADER = struct.Struct(">cI")
+# Bytes, the end of several frames, an error to be told to the client, and a fault of the program.
+DATA, END, ERROR, FAULT = b"D", b"E", b"X", b"F"
+# Characters that a language is detected by.
+SAMPLE = 20_000
+# Sentences of a frame, and bytes of a document's: few, since no other thread of Python runs while one takes them in.
+BATCH, CHUNK = 256, 2**18
+# First characters of a sentence: it stands by itself, or among elements.
+PLAIN, MARKED = "0", "1"
+
+
+def write_frame(stream: IO[bytes], kind: bytes, payload: bytes = b"") -> None:
+    """Write a frame."""
+    stream.write(HEADER.pack(kind, len(payload)))
+    stream.write(payload)
+
+
+def read_frame(stream: IO[bytes], limit: int) -> tuple[bytes, bytes]:
+    """Return the kind of the next frame and its bytes.
+
+    Raises:
+        EOFError: the stream ends, or the frame is larger than the limit.
+    """
+    header = stream.read(HEADER.size)
+    if len(header) == HEADER.size:
+        kind, size = HEADER.unpack(header)
+        if size <= limit and len(payload := stream.read(size)) == size:
+            return kind, payload
+    raise EOFError
 
 
 def main() -> None:
     """Serve one document."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     limit_process()
-    # loads a library, before there is a document
+    # loads libraries, before there is a document
     split_sentences("A.", "en")
+    for reader in ("open_document", "word"):
+        import_module(f"attent.documents.{reader}")
     write_frame(sink, DATA)
     sink.flush()
     try:
@@ -115,53 +147,32 @@ def _frames(source: IO[bytes]) -> Iterator[bytes]:
         yield frame[1]
 
 
-def _sentences(document: Document, language: str) -> Iterator[bytes]:
+def _sentences(document: Document[bytes], language: str) -> Iterator[bytes]:
     """Yield the sentences of a document: one a line, which has none within it."""
-    batch = list[str]()
-    for line in document.lines:
-        mark = MARKED if line.elements else PLAIN
-        for sentence in split_sentences(line.text, language).sentences:
-            batch.append(mark + sentence)
-            if len(batch) == BATCH:
-                yield "\n".join(batch).encode("utf-8", "replace")
-                batch = []
-    if batch:
-        yield "\n".join(batch).encode("utf-8", "replace")
+    sentences = sentences_of(document, split_lines(document, language))
+    while batch := [*islice(sentences, BATCH)]:
+        lines = "\n".join((MARKED if sentence.has_tags else PLAIN) + sentence.text for sentence in batch)
+        yield lines.encode("utf-8", "replace")
 
 
-def _rendered(document: Document, language: str, source: IO[bytes]) -> Iterator[bytes]:
+def _rendered(document: Document[bytes], language: str, source: IO[bytes]) -> Iterator[bytes]:
     """Yield the document with the translations of its sentences, which are read as they are needed."""
-    rows = (row for frame in _frames(source) for row in json.loads(frame))
-    lines = (split_sentences(line.text, language) for line in document.lines)
-    content = memoryview(document.render(join_aligned(*_translated(split, rows)) for split in lines))
-    assert next(rows, None) is None, "translations remain"
+    translations = (_aligned(*row) for frame in _frames(source) for row in json.loads(frame))
+    content = memoryview(render(document, split_lines(document, language), translations))
+    assert next(translations, None) is None, "translations remain"
     yield from (bytes(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
 
 
-def _translated(
-    split: SplitText, rows: Iterator[tuple[int, int, str, list[int]]]
-) -> tuple[SplitText, list[AlignedText]]:
-    """Return the pieces of a line's sentences, and their translations.
+def _aligned(text: str, numbers: Sequence[int]) -> AlignedText:
+    """Return a translation.
 
     Args:
-        split: the sentences.
-        rows: of each piece its characters, those after it that are not translated, its translation, and the links
-            between both as four numbers each: the begin and end of a span of the piece, and of one of the translation.
+        text: the translation.
+        numbers: four for each link between a sentence and it: the begin and end of a span of the sentence, and of one
+            of the translation.
     """
-    between, pieces, translations = [split.between[0]], list[str](), list[AlignedText]()
-    for sentence, after in zip(split.sentences, split.between[1:], strict=True):
-        begin = 0
-        while begin < len(sentence):
-            size, gap, text, ends = next(rows)
-            end = begin + size
-            pieces.append(sentence[begin:end])
-            between.append(sentence[end : end + gap])
-            numbers = iter(ends)
-            links = [(Span(a, b), Span(c, d)) for a, b, c, d in zip(numbers, numbers, numbers, numbers, strict=True)]
-            translations.append(AlignedText(text, links))
-            begin = end + gap
-        between[-1] += after
-    return SplitText(tuple(between), tuple(pieces)), translations
+    ends = iter(numbers)
+    return AlignedText(text, [(Span(a, b), Span(c, d)) for a, b, c, d in zip(ends, ends, ends, ends, strict=True)])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from attent.documents.html import MarkedText, parse_html
 from attent.documents.inline import AlignedText
-from attent.documents.translate import join_aligned
+from attent.documents.pipeline import render
 from attent.search.settings import SearchSettings
 from attent.server.batcher import Batcher
 from attent.server.document_processes import DocumentProcesses
@@ -364,17 +364,16 @@ def _assemble(
     text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions
 ) -> TranslatedText:
     """Put the translations of sentences in their places; an alternative text has each sentence's, or its last one."""
-    by_split = [[next(sentences) for _ in split.sentences] for split in text.splits]
+    translated = [next(sentences) for split in text.splits for _ in split.sentences]
     versions: list[str] = []
     for rank in range(options.alternatives + 1):
-        of_rank = [[_version(sentence, rank) for sentence in of_split] for of_split in by_split]
+        of_rank = [_version(sentence, rank) for sentence in translated]
         if text.marked is None:
-            versions.append(text.splits[0].join([version.text for version in of_rank[0]]))
+            versions.append(text.splits[0].join([version.text for version in of_rank]))
         else:
-            lines = [join_aligned(split, aligned) for split, aligned in zip(text.splits, of_rank, strict=True)]
-            versions.append(text.marked.render(lines))
+            versions.append(render(text.marked, text.splits, iter(of_rank)))
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
-    links = _text_links(text.splits[0], by_split[0]) if options.has_links and text.marked is None else ()
+    links = _text_links(text.splits[0], translated) if options.has_links and text.marked is None else ()
     return TranslatedText(versions[0], alternatives, links, text.detection)
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from attent.errors import needs
+
 # A line's end is an end of a sentence too.
 LINES = re.compile(r"(\r\n|\r|\n)")
 # Characters that sentencex reads at a time: its time is quadratic in the quotation marks of a text.
 BLOCK = 4_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SplitText:
     """A text as sentences and what stands before, between and after them.
 
@@ -66,7 +68,8 @@ def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitTe
 
 def _sentences(line: str, language: str) -> list[str]:
     """Return the sentences of a line, which together are the line."""
-    from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
+    with needs("to cut a text into sentences needs sentencex", "documents"):
+        from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
     sentences, begin = list[str](), 0
     while begin < len(line):

@@ -114,9 +114,10 @@ def translate(
     learnt from words, is told of on standard error, and so are translations that repeat themselves. --detokenize writes
     a translation of words and small letters as people write the target's language, by sacremoses.
 
-    --markup html or markdown takes a whole document, or with --each-line one a line, and gives it back translated:
-    every tag once, nested as it was, around the words that attention aligns its own with. Sentences that the run
-    refuses, and what no parser reads, stay as they were.
+    A file that ends in .docx, .odt, .srt, .html or .md is a document, and --out of the same ending takes its
+    translation: every tag and format once, nested as it was, around the words that attention aligns its own with.
+    --markup html or markdown takes such text from anywhere, as a whole or with --each-line a document a line. Sentences
+    that the run refuses, and markup that no parser reads, stay as they were.
 
     --glossary FILE has terms to be translated as told, such as dog, a tab, Köter. A term is found as it is written, not
     in other forms, in small letters and capitals alike unless the run knows both; of several the longest. Lines without
@@ -130,16 +131,19 @@ def translate(
     alone.
     """
     options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
+    from attent.cli.documents import ENDINGS, ending_of, translate_file, translate_markup
+
     options["engine"] = using.engine.name
     settings, engine, exported, markup = search.settings(), using.engine, using.exported, document.markup
     has_scores = "n_best" in search.values
     check_utf8(prefix, "--prefix")
+    ending = ending_of(source, out) if markup is None else ""
     if output.target_language is not None and not output.detokenize:
         raise ArgumentError("--target-language goes with --detokenize")
     refuse(
         (document.each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
         (
-            markup is not None
+            (markup is not None or ending)
             and (
                 output.alignments
                 or output.replace_unknown
@@ -148,8 +152,8 @@ def translate(
                 or output.format is Format.jsonl
             ),
             (
-                "--markup gives documents back: none of --alignments, --replace-unknown, --detokenize, --n-best, "
-                "--format jsonl goes with it"
+                f"{'--markup' if markup else ending} gives documents back: none of --alignments, --replace-unknown, "
+                "--detokenize, --n-best, --format jsonl goes with it"
             ),
         ),
     )
@@ -157,7 +161,6 @@ def translate(
         raise ArgumentError("--resume goes on with the file of --out")
     if batching.batch is not None and batching.batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
-    from attent.cli.documents import translate_documents
     from attent.cli.results import ResultFile, Results, is_there
     from attent.runs.config import read_config
     from attent.search.constraints import is_repetitive
@@ -173,9 +176,10 @@ def translate(
     own: Translator | None = None
     if engine is EngineName.attent:
         own = loading.tool(run, "translate")
-    if own is None and (output.alignments or output.replace_unknown or markup):
+    if own is None and (output.alignments or output.replace_unknown or markup or ending):
         raise ArgumentError(
-            f"--alignments, --replace-unknown and --markup look at attention, which the engine {engine} does not show"
+            f"--alignments, --replace-unknown, --markup and documents look at attention, which the engine {engine} "
+            "does not show"
         )
     if own is not None and exported is not None:
         raise ArgumentError("--exported is for another engine than attent's own: give --engine")
@@ -204,10 +208,13 @@ def translate(
         open_source(source) as stream,
         Results() if out is None else ResultFile(out, options, resume=resume) as results,
     ):
-        is_complete, lines = results.is_complete, iter(())
-        if own is not None and markup is not None:
-            has_any, is_complete = translate_documents(
-                own, stream, source, markup.name, results, translate_lines, each_line=document.each_line
+        is_complete, lines, kind = results.is_complete, iter(()), markup.name if markup else ENDINGS.get(ending)
+        if own is not None and ending and isinstance(results, ResultFile):
+            has_any, is_complete = translate_file(own, source, ending, results, translate_lines)
+            is_empty = not has_any
+        elif own is not None and kind is not None:
+            has_any, is_complete = translate_markup(
+                own, stream, source, kind, results, translate_lines, each_line=document.each_line
             )
             is_empty = not has_any
         else:
@@ -239,7 +246,7 @@ def translate(
                     repetitive.append(number + 1)
                 is_complete &= report(number + 1, text, translations[0].text, refusal, translator, check)
             results.commit([line for _, line in chunk], is_complete=is_complete)
-        results.finish()
+        results.finish(f"the translation of {source}" if ending else None)
     if is_empty:
         say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
     if repetitive:

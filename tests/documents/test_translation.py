@@ -7,8 +7,12 @@ import re
 import pytest
 import torch
 
-from attent.documents.translate import translate_markup
-from attent.errors import DataError, UnknownNameError
+from attent import documents
+from attent.documents.html import parse_html
+from attent.documents.markdown import parse_markdown
+from attent.documents.pipeline import translate_documents
+from attent.documents.translation import by_run
+from attent.errors import ArgumentError, DataError, UnknownNameError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.translation.translator import Translator
@@ -33,29 +37,32 @@ def translator() -> Translator:
 def test_every_tag_comes_back_once(translator: Translator) -> None:
     document = "<p>A <b>big <i>dog</i></b> runs. <br>Big <a>cats</a> sit.</p>\n\n<p>c</p>"
     for language in ("en", None):
-        (translation,) = translate_markup(translator, [document], "html", language=language)
+        (translation,) = translate_documents([parse_html(document)], language, by_run(translator))
         assert sorted(re.findall("<[^>]*>", translation)) == sorted(re.findall("<[^>]*>", document))
         assert translation.startswith("<p>") and "</p>\n\n<p>" in translation
 
 
 def test_text_without_tags_is_translated_as_ever(translator: Translator) -> None:
     texts = ["a big dog", "cats"]
-    assert translate_markup(translator, texts, "markdown") == translator.translate(texts)
-    assert translate_markup(translator, ["", "..."], "html") == ["", "..."]
+    assert translate_documents([*map(parse_markdown, texts)], None, by_run(translator)) == translator.translate(texts)
+    assert translate_documents([*map(parse_html, ["", "..."])], None, by_run(translator)) == ["", "..."]
 
 
-def test_an_unknown_markup_is_said(translator: Translator) -> None:
-    with pytest.raises(UnknownNameError, match="unknown markup 'xml'"):
-        translate_markup(translator, ["a"], "xml")
+def test_an_unknown_format_is_said(translator: Translator) -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown document '\.xml'"):
+        documents.translate(b"a", translator, ending=".xml")
+    with pytest.raises(ArgumentError, match=r"ending='\.docx'"):
+        documents.translate(b"a", translator)
 
 
 def test_what_is_refused_stays_as_it_was(translator: Translator) -> None:
     refused: list[tuple[int, str, str]] = []
     translator.input_check = lambda text: "no b" if "b" not in text else None
-    documents = ["<p>a <i>cat</i></p><p>a <b>big</b> dog</p>", "<![foo bar]>"]
-    first, second = translate_markup(translator, documents, "html", refuse=lambda *refusal: refused.append(refusal))
+    document = parse_html("<p>a <i>cat</i></p><p>a <b>big</b> b dog</p>")
+    (first,) = translate_documents(
+        [document], None, by_run(translator), refuse=lambda *refusal: refused.append(refusal)
+    )
     assert first.startswith("<p>a <i>cat</i></p><p>") and first.count("<b>") == 1 and "dog" not in first
-    assert (second, [number for number, _, _ in refused]) == (documents[1], [1, 0])
-    assert refused[1] == (0, "a cat", "no b")
+    assert refused == [(0, "a cat", "no b")]
     with pytest.raises(DataError):
-        translate_markup(translator, documents[1:], "html")
+        documents.translate(b"<![foo bar]>", translator, ending=".html")

@@ -1,0 +1,164 @@
+"""From document to document: lines are cut into sentences, a function translates them, and the document is rendered.
+
+The function is the search of a run (`attent.documents.translation`), the queue of the server, or the dictionary of a
+test. Without PyTorch, for processes that read and write documents alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from attent.documents.inline import AlignedText, Element, untranslated
+from attent.errors import AttentError
+from attent.text.sentences import SplitText, split_sentences
+from attent.text.units import Span
+
+Content = TypeVar("Content", covariant=True)
+# Characters of a sentence, which is cut between words if it has more.
+MAX_SENTENCE = 500
+SPACE = re.compile(r"\s+")
+
+
+class Document(Protocol[Content]):
+    """A file, or a text with markup, as lines to translate and everything around them."""
+
+    @property
+    def lines(self) -> Sequence[Element]:
+        """The lines to translate, in order."""
+        ...
+
+    def render(self, translations: Iterable[AlignedText]) -> Content:
+        """Return the document with the translation of each line in its place.
+
+        Call it once, since some documents are changed by it.
+        """
+        ...
+
+
+class Sentence(NamedTuple):
+    """A sentence of a document.
+
+    Args:
+        text: the sentence.
+        has_tags: whether its line has tags, so that its words have to be linked to those of the translation.
+    """
+
+    text: str
+    has_tags: bool
+
+
+class Refusal(NamedTuple):
+    """The reason why a sentence has no translation."""
+
+    reason: str
+
+
+# Translates sentences, in order.
+Translate = Callable[[Sequence[Sentence]], Iterable[AlignedText | Refusal]]
+# Takes the index of a document, a sentence of it that stays as it is, and the reason.
+Refuse = Callable[[int, str, str], None]
+
+
+def translate_documents(
+    documents: Sequence[Document[Content]], language: str | None, translate: Translate, refuse: Refuse | None = None
+) -> list[Content]:
+    """Translate documents, the sentences of all of them together.
+
+    Args:
+        documents: none of them rendered yet.
+        language: the code by whose rules lines are cut into sentences; None to translate whole lines.
+        translate: translates the sentences.
+        refuse: called for each sentence without a translation, which stays as it is.
+    """
+    splits = [[*split_lines(document, language)] for document in documents]
+    sentences = [
+        sentence
+        for document, lines in zip(documents, splits, strict=True)
+        for sentence in sentences_of(document, lines)
+    ]
+    results = iter(translate(sentences))
+
+    def translations(number: int) -> Iterator[AlignedText]:
+        for sentence in sentences_of(documents[number], splits[number]):
+            result = next(results)
+            if isinstance(result, Refusal):
+                if refuse is not None:
+                    refuse(number, sentence.text, result.reason)
+                result = untranslated(sentence.text)
+            yield result
+
+    return [
+        render(document, lines, translations(number))
+        for number, (document, lines) in enumerate(zip(documents, splits, strict=True))
+    ]
+
+
+def split_lines(document: Document[object], language: str | None) -> Iterator[SplitText]:
+    """Yield the sentences of each line; arguments as for `translate_documents`."""
+    return (split_sentences(line.text, language or "en", whole=language is None) for line in document.lines)
+
+
+def sentences_of(document: Document[object], splits: Iterable[SplitText]) -> Iterator[Sentence]:
+    """Yield the sentences of a document, given those of its lines."""
+    for line, split in zip(document.lines, splits, strict=True):
+        has_tags = bool(line.elements)
+        yield from (Sentence(text, has_tags) for text in split.sentences)
+
+
+def render(document: Document[Content], splits: Iterable[SplitText], translations: Iterator[AlignedText]) -> Content:
+    """Return a document with the translation of each of its sentences in its place.
+
+    Args:
+        document: not rendered yet.
+        splits: the sentences of its lines.
+        translations: of the sentences, which are taken as they are needed.
+    """
+    return document.render(join_aligned(split, [next(translations) for _ in split.sentences]) for split in splits)
+
+
+def join_aligned(split: SplitText, translations: Sequence[AlignedText]) -> AlignedText:
+    """Join the translations of a text's sentences, with links between the whole texts."""
+    links = list[tuple[Span, Span]]()
+    before = [len(split.between[0])] * 2
+    for sentence, translation, between in zip(split.sentences, translations, split.between[1:], strict=True):
+        links += [(_shifted(source, before[0]), _shifted(target, before[1])) for source, target in translation.links]
+        before = [before[0] + len(sentence) + len(between), before[1] + len(translation.text) + len(between)]
+    return AlignedText(split.join([translation.text for translation in translations]), links)
+
+
+def _shifted(span: Span, offset: int) -> Span:
+    return Span(span.begin + offset, span.end + offset)
+
+
+def cut_sentence(sentence: str, check: Callable[[str], None]) -> SplitText:
+    """Cut a sentence that is too long between words, into pieces and the white space between them.
+
+    A word that is too long, such as a sentence of a language without spaces, is cut too.
+
+    Args:
+        sentence: the sentence.
+        check: raises an AttentError for a text that is not translated, such as one that is too long.
+
+    Raises:
+        AttentError: the first one of `check`, if it refuses a single character too.
+    """
+    pieces, waiting, first = list[tuple[str, str]](), [(sentence, "")], None
+    while waiting:
+        text, after = waiting.pop()
+        gaps = [match.span() for match in SPACE.finditer(text)]
+        if not gaps or len(text) <= MAX_SENTENCE:
+            try:
+                check(text)
+            except AttentError as error:
+                first = first or error
+                if len(text) < 2:
+                    raise first from None
+                gaps = gaps or [(len(text) // 2, len(text) // 2)]
+            else:
+                pieces.append((text, after))
+                continue
+        begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
+        waiting += [(text[end:], after), (text[:begin], text[begin:end])]
+    return SplitText(("", *(after for _, after in pieces)), tuple(text for text, _ in pieces))
