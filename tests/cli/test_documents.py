@@ -1,14 +1,19 @@
-"""Documents with markup, whole or a line each."""
+"""Documents: files of other programs, and markup, whole or a line each."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from attent.cli import documents
 
+# A run that translates a few words of English.
+RUN = Path(__file__).parent.parent / "frozen" / "runs" / "pairs"
 # an answer that is no date
 NO_DATES = 2
 
@@ -51,3 +56,200 @@ def test_each_line_may_be_a_document(attent, run_folder: Path, tmp_path: Path) -
 def test_what_does_not_go_with_documents(attent, run_folder: Path, options: list[object], says: str) -> None:
     done = attent("translate", run_folder, "x 2026", *options)
     assert (done.code, done.out, len(done.err)) == (2, [], 1) and says in done.err[0]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a document with another program, by the ending of its name, and return its path."""
+
+    def word(path: Path) -> None:
+        docx = pytest.importorskip("docx")
+        document = docx.Document()
+        document.add_heading("the small dog", 1)
+        paragraph = document.add_paragraph("a cat ")
+        paragraph.add_run("likes").bold = True
+        paragraph.add_run(" the ")
+        paragraph.add_run("horse").italic = True
+        document.add_table(rows=1, cols=2).cell(0, 1).text = "the sad mouse"
+        document.sections[0].header.paragraphs[0].text = "a black hen"
+        document.save(path)
+
+    def open_document(path: Path) -> None:
+        odfdo = pytest.importorskip("odfdo")
+        document = odfdo.Document("text")
+        document.body.clear()
+        document.body.append(odfdo.Header(1, "the small dog"))
+        paragraph = odfdo.Paragraph("a cat likes the horse")
+        paragraph.set_span("Strong", regex="likes")
+        document.body.append(paragraph)
+        table = odfdo.Table("cells", width=2, height=1)
+        table.set_value("B1", "the sad mouse")
+        document.body.append(table)
+        document.save(path)
+
+    def subtitles(path: Path) -> None:
+        srt = pytest.importorskip("srt")
+        texts = ("the small dog", "a cat <i>likes</i> the horse")
+        cues = [
+            srt.Subtitle(number, timedelta(seconds=2 * number), timedelta(seconds=2 * number + 1), text)
+            for number, text in enumerate(texts, 1)
+        ]
+        path.write_text(srt.compose(cues), encoding="utf-8")
+
+    def make(ending: str) -> Path:
+        path = tmp_path / f"letter{ending}"
+        {".docx": word, ".odt": open_document, ".srt": subtitles}[ending](path)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def lines(attent) -> dict[str, str]:
+    """Lines of the documents, and their translations by the command."""
+    texts = ("the small dog", "a cat likes the horse", "the sad mouse", "a black hen")
+    return {text: attent("translate", RUN, text).out[0] for text in texts}
+
+
+def test_a_file_of_word_comes_back_as_one(attent, write: Callable[[str], Path], lines, tmp_path: Path) -> None:
+    file, out = write(".docx"), tmp_path / "brief.docx"
+    done = attent("translate", RUN, file, "--out", out)
+    assert (done.code, done.out, done.err) == (0, [], [f"{out}: the translation of {file}"])
+    document = pytest.importorskip("docx").Document(out)
+    heading, paragraph = document.paragraphs
+    assert (heading.text, heading.style.name) == (lines["the small dog"], "Heading 1")
+    assert paragraph.text == lines["a cat likes the horse"]
+    formats = [(run.bold, run.italic) for run in paragraph.runs if run.bold or run.italic]
+    assert sorted(formats, key=str) == [(None, True), (True, None)]
+    assert document.tables[0].cell(0, 1).text == lines["the sad mouse"]
+    assert document.sections[0].header.paragraphs[0].text == lines["a black hen"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["brief.docx", "letter.docx"]
+
+
+def test_an_open_document_comes_back_as_one(attent, write: Callable[[str], Path], lines, tmp_path: Path) -> None:
+    out = tmp_path / "BRIEF.ODT"
+    assert attent("translate", RUN, write(".odt"), "--out", out).code == 0
+    document = pytest.importorskip("odfdo").Document(out)
+    assert [header.inner_text for header in document.body.get_headers()] == [lines["the small dog"]]
+    paragraph = document.body.get_paragraphs()[0]
+    assert paragraph.inner_text == lines["a cat likes the horse"]
+    (span,) = paragraph.get_spans()
+    assert span.style == "Strong" and span.inner_text in paragraph.inner_text
+    assert lines["the sad mouse"] in [cell.inner_text.strip() for cell in document.body.tables[0].get_cells(flat=True)]
+
+
+def test_subtitles_keep_their_times(attent, write: Callable[[str], Path], lines, tmp_path: Path) -> None:
+    file, out = write(".srt"), tmp_path / "brief.srt"
+    assert attent("translate", RUN, file, "--out", out).code == 0
+    srt = pytest.importorskip("srt")
+    before, after = (list(srt.parse(path.read_text(encoding="utf-8"))) for path in (file, out))
+    assert [(cue.index, cue.start, cue.end) for cue in after] == [(cue.index, cue.start, cue.end) for cue in before]
+    assert [re.sub("</?i>", "", cue.content) for cue in after] == [*lines.values()][:2]
+    assert after[1].content.count("<i>") == after[1].content.count("</i>") == 1
+    # text goes to standard output too
+    assert attent("translate", RUN, file).out == out.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("ending", "content", "expected"),
+    [
+        (".html", "<h1>the small dog</h1>\r\n<pre>a dog</pre>\r\n", "<h1>{}</h1>\r\n<pre>a dog</pre>\r\n"),
+        (".md", "# the small dog\n\n    a dog\n", "# {}\n\n    a dog\n"),
+    ],
+)
+def test_markup_is_a_document_by_its_name(
+    attent, lines, tmp_path: Path, ending: str, content: str, expected: str
+) -> None:
+    file, out = tmp_path / f"page{ending}", tmp_path / f"seite{ending}"
+    file.write_bytes(content.encode("utf-16"))
+    assert attent("translate", RUN, file, "--out", out).code == 0
+    assert out.read_bytes().decode("utf-16") == expected.format(lines["the small dog"])
+
+
+def test_lines_are_no_document(attent, lines, tmp_path: Path) -> None:
+    file, out = tmp_path / "lines.txt", tmp_path / "zeilen.txt"
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert attent("translate", RUN, file, "--alignments", "--out", out).code == 0
+    assert len(out.read_text(encoding="utf-8").splitlines()) == len(lines)
+
+
+def test_a_document_with_refused_sentences_is_complete_but_for_them(attent, run_folder: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "letter.md", tmp_path / "brief.md"
+    file.write_text("# no year\n\nfr | **3 mars** 2026\n", encoding="utf-8")
+    done = attent("translate", run_folder, file, "--out", out, "--max-length", 4)
+    assert (done.code, done.out) == (NO_DATES, []) and done.err[0].startswith("'no year': ")
+    translated = out.read_text(encoding="utf-8")
+    assert translated.startswith("# no year\n\n") and "mars" not in translated
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "says"),
+    [
+        (b"PK\x03\x04 damaged", ["--out", "brief.docx"], "letter.docx: the file is no archive"),
+        (b"", ["--out", "brief.docx"], "letter.docx: the file is no archive"),
+        (None, [], "letter.docx is a document: --out FILE.docx takes its translation"),
+        (None, ["--out", "brief.odt"], "its translation ends in .docx too, got --out brief.odt"),
+        (None, ["--out", "brief.docx", "--n-best", 1], ".docx gives documents back: none of"),
+        (None, ["--out", "brief.docx", "--engine", "onnx"], "documents look at attention"),
+        (None, ["--out", "nowhere/brief.docx"], "brief.docx.part"),
+        (None, ["--out", "letter.docx"], "letter.docx is there already"),
+    ],
+)
+def test_what_is_no_document_is_said_in_a_line(
+    attent,
+    write: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    options: list[object],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write(".docx")
+    if content is not None:
+        file.write_bytes(content)
+    before = file.read_bytes()
+    done = attent("translate", RUN, "letter.docx", *options)
+    assert (done.code, done.out, len(done.err)) == (2, [], 1) and says in done.err[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.docx"] and file.read_bytes() == before
+
+
+def test_a_folder_and_a_missing_file_are_no_documents(attent, tmp_path: Path) -> None:
+    (tmp_path / "folder.docx").mkdir()
+    for name, says in (("folder.docx", "is a folder"), ("missing.docx", "there is no file")):
+        done = attent("translate", RUN, tmp_path / name, "--out", tmp_path / "brief.docx")
+        assert (done.code, len(done.err)) == (2, 1) and says in done.err[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.docx"]
+
+
+def test_a_document_is_done_as_a_whole_or_not_at_all(
+    attent, write: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, out, draft = write(".docx"), tmp_path / "brief.docx", tmp_path / "brief.docx.part"
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("attent.documents.translation._translated", killed)
+        attent("translate", RUN, file, "--out", out)
+    assert draft.read_bytes() == b"" and not out.exists()
+    refused = attent("translate", RUN, file, "--out", out)
+    assert refused.code == 2 and "--resume goes on with it" in refused.err[0]
+    assert attent("translate", RUN, file, "--out", out, "--resume").code == 0
+    whole = out.read_bytes()
+    assert attent("translate", RUN, file, "--out", out, "--resume").err == [
+        f"{out} is there already: nothing is left to do"
+    ]
+    attent("translate", RUN, file, "--out", tmp_path / "again.docx")
+    assert (tmp_path / "again.docx").read_bytes() == whole and not draft.exists()
+
+
+def test_a_missing_library_is_named_with_its_extra(
+    attent, write: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(".docx")
+    monkeypatch.delitem(sys.modules, "attent.documents.word", raising=False)
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    done = attent("translate", RUN, file, "--out", tmp_path / "brief.docx")
+    assert (done.code, len(done.err)) == (2, 1) and "pip install 'attent[documents]'" in done.err[0]

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+import attent
+import attent.documents
+
 for library in ("starlette", "py3langid"):
     pytest.importorskip(library, reason="the extra serve is not installed")
 
@@ -193,6 +196,9 @@ def test_documents(golden, internals, serve, here: Path, ending: str) -> None:
     address = answer.json()["translatedFileUrl"]
     assert re.fullmatch(rf"http://testserver/download_file/[0-9a-f-]{{36}}\.letter\.{ending}", address)
     translated = client.get(address).content
+    # from Python it is the same
+    run = attent.load(here / "runs" / "pairs")
+    assert attent.documents.translate(here / "documents" / f"letter.{ending}", run, language="en") == translated
     if ending in ("docx", "odt"):
         with zipfile.ZipFile(io.BytesIO(translated)) as file:
             main = file.read({"docx": "word/document.xml", "odt": "content.xml"}[ending]).decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from attent.cli.inputs import chunks, decode_lines
 from attent.cli.output import say
@@ -15,6 +15,7 @@ from attent.text.readers import display_name
 
 if TYPE_CHECKING:
     from attent.documents.html import MarkedText
+    from attent.documents.pipeline import Document
     from attent.documents.translation import Search
     from attent.tasks.translation.translator import Translator
 
@@ -51,49 +52,70 @@ def ending_of(source: str, out: Path | None) -> str:
     return ending
 
 
+class DocumentFile(NamedTuple):
+    """A file that is a document.
+
+    Args:
+        document: as lines to translate.
+        digest: SHA-256 of the file.
+    """
+
+    document: Document[bytes]
+    digest: str
+
+
+def read_file(source: str, ending: str) -> DocumentFile:
+    """Read a file that is a document.
+
+    Args:
+        source: the name of the file.
+        ending: of its format.
+
+    Raises:
+        AttentError: a library is missing.
+        DataError: the document cannot be read.
+    """
+    from attent.documents import read_document
+
+    try:
+        content = Path(source).read_bytes()
+        return DocumentFile(read_document(content, ending), hashlib.sha256(content).hexdigest())
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror or error}") from error
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+
+
 def translate_file(
-    translator: Translator, source: str, ending: str, results: ResultFile, search: Search
+    translator: Translator, file: DocumentFile, results: ResultFile, search: Search
 ) -> tuple[bool, bool]:
     """Translate a file that is a document; it is done as a whole, or not at all.
 
     Args:
         translator: has attention to the source.
-        source: the name of the file.
-        ending: of its format.
+        file: the document.
         results: takes the translated document.
         search: translates sentences.
 
     Returns:
         Whether there was anything to translate, and whether all of it was.
-
-    Raises:
-        DataError: the document cannot be read.
     """
-    from attent.documents import translate
+    from attent.documents.pipeline import translate_documents
+    from attent.documents.translation import by_run, language_of
 
-    try:
-        content = Path(source).read_bytes()
-    except OSError as error:
-        raise DataError(f"{source} cannot be read: {error.strerror or error}") from error
-    is_complete = results.is_complete
-    for _, digest in results.remaining(iter([hashlib.sha256(content).hexdigest()])):
-        refusals: list[tuple[str, str]] = []
-        try:
-            translation = translate(
-                content,
-                translator,
-                ending=ending,
-                search=search,
-                refuse=lambda _, *refusal, to=refusals: to.append(refusal),
-            )
-        except DataError as error:
-            raise DataError(f"{source}: {error}") from error
+    has_any, refusals = bool(file.document.lines), list[tuple[int, str, str]]()
+    for _, digest in results.remaining(iter([file.digest])):
+        (translation,) = translate_documents(
+            [file.document],
+            language_of(translator),
+            by_run(translator, search=search),
+            lambda *refusal: refusals.append(refusal),
+        )
         results.write_bytes(translation)
-        for sentence, reason in refusals:
+        for _, sentence, reason in refusals:
             say(f"{sentence[:NAMED]!r}: {reason}")
-        is_complete = is_complete and not refusals
-        results.commit([digest], is_complete=is_complete)
-    return bool(content), is_complete
+        results.commit([digest], is_complete=not refusals)
+    return has_any, results.is_complete and not refusals
 
 
 def translate_markup(
@@ -124,9 +146,9 @@ def translate_markup(
         DataError: the text is not UTF-8.
     """
     from attent.documents.pipeline import translate_documents
-    from attent.documents.translation import by_run
+    from attent.documents.translation import by_run, language_of
 
-    language = None if translator.config is None else translator.config.source_language
+    language = language_of(translator)
     has_any, is_complete = False, results.is_complete
     documents = decode_lines(stream, source) if each_line else _whole(stream, source)
     for chunk in chunks(results.remaining(documents), 1 if stream.isatty() else LINES):

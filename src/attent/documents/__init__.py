@@ -94,7 +94,7 @@ def translate(
         AttentError: a library is missing.
         DataError: the document cannot be read, or is made to take too much.
     """
-    from attent.documents.translation import by_run
+    from attent.documents.translation import by_run, language_of
     from attent.search.settings import GREEDY
 
     if isinstance(document, bytes):
@@ -109,7 +109,7 @@ def translate(
             content = path.read_bytes()
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    if language is None and translator.config is not None:
-        language = translator.config.source_language
     function = by_run(translator, settings or GREEDY, search=search)
-    return translate_documents([read_document(content, ending)], language, function, refuse)[0]
+    return translate_documents([read_document(content, ending)], language or language_of(translator), function, refuse)[
+        0
+    ]

@@ -78,11 +78,10 @@ def translate_documents(
         for document, lines in zip(documents, splits, strict=True)
         for sentence in sentences_of(document, lines)
     ]
-    results = iter(translate(sentences))
+    results = zip(sentences, translate(sentences), strict=True)
 
     def translations(number: int) -> Iterator[AlignedText]:
-        for sentence in sentences_of(documents[number], splits[number]):
-            result = next(results)
+        for sentence, result in results:
             if isinstance(result, Refusal):
                 if refuse is not None:
                     refuse(number, sentence.text, result.reason)

@@ -73,6 +73,11 @@ def by_run(
     return translate
 
 
+def language_of(translator: Translator) -> str | None:
+    """Return the code of the language that a run reads, by whose rules lines are cut; None if it is not known."""
+    return None if translator.config is None else translator.config.source_language
+
+
 def _translated(
     translator: Translator, sentences: Sequence[Sentence], search: Search, selector: AttentionSelector | None
 ) -> dict[Sentence, AlignedText]:

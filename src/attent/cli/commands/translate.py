@@ -131,7 +131,7 @@ def translate(
     alone.
     """
     options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
-    from attent.cli.documents import ENDINGS, ending_of, translate_file, translate_markup
+    from attent.cli.documents import ENDINGS, ending_of, read_file, translate_file, translate_markup
 
     options["engine"] = using.engine.name
     settings, engine, exported, markup = search.settings(), using.engine, using.exported, document.markup
@@ -204,13 +204,14 @@ def translate(
         take = translator.search if own is None or terms is None else glossary_search(own, terms)
         return take(texts, settings, prefixes=[prefix] * len(texts), batch=size)
 
+    file = read_file(source, ending) if ending and out is not None else None
     with (
         open_source(source) as stream,
         Results() if out is None else ResultFile(out, options, resume=resume) as results,
     ):
         is_complete, lines, kind = results.is_complete, iter(()), markup.name if markup else ENDINGS.get(ending)
-        if own is not None and ending and isinstance(results, ResultFile):
-            has_any, is_complete = translate_file(own, source, ending, results, translate_lines)
+        if own is not None and file is not None and isinstance(results, ResultFile):
+            has_any, is_complete = translate_file(own, file, results, translate_lines)
             is_empty = not has_any
         elif own is not None and kind is not None:
             has_any, is_complete = translate_markup(
