@@ -122,42 +122,64 @@ def cost_of(content: bytes, ending: str) -> Cost:
     return measured(lambda: f"{len(render(content, ending))} bytes")
 
 
-def growth(half: Cost, whole: Cost) -> list[str]:
-    """Return what is wrong with how the cost of a document compares to that of one half as large."""
+def growth(half: Cost, whole: Cost, quarter: Cost | None = None) -> list[str]:
+    """Return what is wrong with how the cost of a document compares to that of one half as large.
+
+    Args:
+        half: the cost of that one.
+        whole: the cost of the document.
+        quarter: the cost of one a quarter as large. A process first uses up the memory that was free in its parent,
+            which is not counted: with this cost, what the whole takes beyond the half must also be too much beside what
+            the half takes beyond the quarter.
+    """
     wrong = list[str]()
     for name, floor, before, after in zip(("s", "MB"), FLOORS, half[1:], whole[1:], strict=True):
         ratio = after / max(before, floor / RATIO)
-        if after > floor and ratio > RATIO:
-            wrong.append(f"grew {ratio:.1f} times: from {before:.2f} to {after:.2f} {name}")
+        if after <= floor or ratio <= RATIO:
+            continue
+        if name == "MB" and quarter is not None:
+            step = max(before - quarter.megabytes, floor / RATIO)
+            if (after - before) / step <= RATIO:
+                continue
+        wrong.append(f"grew {ratio:.1f} times: from {before:.2f} to {after:.2f} {name}")
     return wrong
 
 
 def judged(
-    half: bytes, whole: bytes, ending: str, before: Cost, measure: Callable[[bytes, str], Cost]
+    quarter: bytes, half: bytes, whole: bytes, ending: str, before: Cost, measure: Callable[[bytes, str], Cost]
 ) -> tuple[Cost, list[str]]:
-    """Return the cost of a document, and what is wrong with it beside that of one half as large.
+    """Return the cost of a document, and what is wrong with it beside that of one half and one a quarter as large.
 
     A second look is taken before a growth is believed, since a machine does other things too: at the greater cost of
     the half and the smaller one of the whole.
+
+    Args:
+        quarter: the document a quarter as large; empty where there is none.
+        half: the document half as large.
+        whole: the document.
+        ending: of their names.
+        before: the cost of the half.
+        measure: returns the cost of a document.
     """
     cost = measure(whole, ending)
     if cost.faults or not growth(before, cost):
         return cost, cost.faults
+    least = measure(quarter, ending) if quarter else None
     before, after = measure(half, ending), measure(whole, ending)
     return cost, growth(
-        before, Cost(after.outcome, min(cost.seconds, after.seconds), min(cost.megabytes, after.megabytes))
+        before, Cost(after.outcome, min(cost.seconds, after.seconds), min(cost.megabytes, after.megabytes)), least
     )
 
 
 def grown(kind: str, measure: Callable[[bytes, str], Cost] = cost_of) -> list[str]:
     """Double a document of a kind until it is too large, is refused or has a fault, and return the last's fault."""
     ending, number, make = growing()[kind]
-    half, before = b"", Cost("", SECONDS, MEGABYTES)
+    quarter, half, before = b"", b"", Cost("", SECONDS, MEGABYTES)
     while len(content := make(number)) <= MAX_BYTES:
-        cost, wrong = judged(half, content, ending, before, measure)
+        cost, wrong = judged(quarter, half, content, ending, before, measure)
         if wrong or cost.outcome.startswith("refused"):
             return [f"{kind}, n = {number:,}, {len(content):,} bytes: {'; '.join(wrong)}"] if wrong else []
-        number, half, before = 2 * number, content, cost
+        number, quarter, half, before = 2 * number, half, content, cost
     return []
 
 
@@ -168,8 +190,8 @@ def document_faults(seed: int, number: int) -> tuple[str, bytes, list[str]]:
     if kind == "repeated":
         ending = dice.choice(sorted(UNITS))
         before, unit = ("".join(dice.choices(UNITS[ending], k=dice.randint(*sizes))) for sizes in ((0, 2), (1, 4)))
-        half, whole = (repeated(unit, times, before) for times in (TIMES // 2, TIMES))
-        _, wrong = judged(half, whole, ending, cost_of(half, ending), cost_of)
+        quarter, half, whole = (repeated(unit, times, before) for times in (TIMES // 4, TIMES // 2, TIMES))
+        _, wrong = judged(quarter, half, whole, ending, cost_of(half, ending), cost_of)
         return ending, whole, [f"{before!r} and {unit!r} {TIMES:,} times: {'; '.join(wrong)}"] if wrong else []
     ending, content = well_formed(dice) if kind == "well-formed" else spoilt(dice)
 

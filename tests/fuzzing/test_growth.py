@@ -67,6 +67,24 @@ def test_growth_beyond_twice_and_a_half_is_a_fault(
     assert len(growth(Cost("", *half), Cost("", *whole))) == count
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "count"),
+    [
+        # what is beyond memory that was free grows in proportion, or faster
+        ((0.0, 10.0, 26.0), 0),
+        ((0.0, 100.0, 300.0), 0),
+        ((0.0, 60.0, 260.0), 1),
+        # in proportion to the square
+        ((10.0, 40.0, 160.0), 1),
+        # a step that is larger than what came before it
+        ((40.0, 50.0, 150.0), 1),
+    ],
+)
+def test_memory_that_was_free_before_is_no_growth(megabytes: tuple[float, float, float], count: int) -> None:
+    quarter, half, whole = (Cost("", 0.1, size) for size in megabytes)
+    assert len(growth(half, whole, quarter)) == count
+
+
 MEASURED = """
 from attent.errors import DataError
 from fuzzing.growth import measured

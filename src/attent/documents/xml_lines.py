@@ -259,9 +259,14 @@ class XmlParagraph:
         self._parts += cut_line(Element(children=self._children(segment, self._base)))
 
     @property
+    def placed(self) -> list[Element]:
+        """All lines whose tags are placed: those to translate, and those without words."""
+        return [part for part in self._parts if isinstance(part, Element)]
+
+    @property
     def lines(self) -> list[Element]:
         """The lines to translate."""
-        return [part for part in self._parts if isinstance(part, Element) and has_words(part.text)]
+        return [line for line in self.placed if has_words(line.text)]
 
     def render(self, translations: Iterator[AlignedText]) -> None:
         """Put the translation of each line in its place."""
@@ -352,7 +357,7 @@ class XmlDocument:
             element for root in self._roots.values() for element in _find_paragraphs(root, paragraphs, untranslated)
         ]
         self._paragraphs = [XmlParagraph(element, dialect) for element in elements]
-        check_size(self.lines)
+        check_size([part for paragraph in self._paragraphs for part in paragraph.placed])
 
     @property
     def lines(self) -> list[Element]:
