@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attent import attention, errors, models, views
+    from attent import attention, documents, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
     from attent.attention.capture.intervene import head_means, intervene
@@ -38,6 +38,7 @@ __all__ = [
     "attend",
     "attention",
     "create_block_mask",
+    "documents",
     "errors",
     "explain",
     "explore",
@@ -53,7 +54,7 @@ __all__ = [
     "watch",
 ]
 
-_MODULES = ("attention", "errors", "models", "views")
+_MODULES = ("attention", "documents", "errors", "models", "views")
 _HOMES = {
     "AttentionClassifier": "attent.nonparametric.classifier",
     "AttentionMap": "attent.attention.maps.attention_map",

@@ -33,13 +33,13 @@ class Extra(NamedTuple):
 EXTRAS = {
     "models": Extra(
         "text, models and training need",
-        ("babel", "lxml", "markdown_it", "pydantic", "sacrebleu", "safetensors", "sentencepiece"),
+        ("babel", "markdown_it", "pydantic", "sacrebleu", "safetensors", "sentencepiece"),
     ),
     "cli": Extra("the command attent needs", ("typer",), "models"),
     "explore": Extra("attent explore needs", ("starlette", "uvicorn"), "cli"),
     "serve": Extra(
         "attent serve needs",
-        ("httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex"),
+        ("httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex", "lxml"),
         "explore",
     ),
 }
