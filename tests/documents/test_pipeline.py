@@ -11,8 +11,8 @@ from attent.documents.inline import AlignedText
 from attent.documents.markdown import parse_markdown
 from attent.documents.pipeline import (
     MAX_SENTENCE,
+    DocumentSentence,
     Refusal,
-    Sentence,
     cut_sentence,
     translate_documents,
 )
@@ -28,9 +28,9 @@ DICTIONARY = {
 
 
 def test_each_sentence_is_translated_once_and_stands_in_its_place() -> None:
-    seen: list[Sentence] = []
+    seen: list[DocumentSentence] = []
 
-    def translate(sentences: Sequence[Sentence]) -> Iterator[AlignedText]:
+    def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText]:
         seen.extend(sentences)
         return (DICTIONARY[sentence.text] for sentence in sentences)
 
@@ -43,7 +43,7 @@ def test_each_sentence_is_translated_once_and_stands_in_its_place() -> None:
 def test_lines_of_no_known_language_are_translated_whole() -> None:
     seen: list[str] = []
 
-    def translate(sentences: Sequence[Sentence]) -> list[AlignedText]:
+    def translate(sentences: Sequence[DocumentSentence]) -> list[AlignedText]:
         seen.extend(sentence.text for sentence in sentences)
         return [AlignedText(sentence.text.upper(), ()) for sentence in sentences]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from attent.documents.pipeline import Sentence
+from attent.documents.pipeline import DocumentSentence
 from attent.errors import DataError
 from attent.server import document_processes
+from attent.server.document_frames import HEADER
 from attent.server.document_processes import DocumentProcesses, DocumentText
-from attent.server.document_worker import HEADER
 from attent.server.errors import RequestError
 
 SECONDS = 60
@@ -89,7 +89,7 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
     async def ask() -> None:
         for _ in range(2):
             text = await read(processes)
-            assert text == DocumentText("en", [Sentence("A dog.", False), Sentence("Two men.", False)])
+            assert text == DocumentText("en", [DocumentSentence("A dog.", False), DocumentSentence("Two men.", False)])
             seen.append(processes._spare.pid)
             rendered = await processes.render(
                 io.BytesIO(b"A dog. Two men."),
@@ -191,7 +191,7 @@ def test_documents_wait_unread_and_go_with_their_clients(processes: DocumentProc
         for task in tasks[:3]:
             task.cancel()
         async with asyncio.timeout(SECONDS):
-            assert await tasks[3] == DocumentText("en", [Sentence("A dog.", False)])
+            assert await tasks[3] == DocumentText("en", [DocumentSentence("A dog.", False)])
         assert all(task.cancelled() for task in tasks[:3])
         assert [file.reads > 0 for file in files] == [True, False, False, True]
         assert not is_alive(process)

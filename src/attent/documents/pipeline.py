@@ -37,7 +37,7 @@ class Document(Protocol[Content]):
         ...
 
 
-class Sentence(NamedTuple):
+class DocumentSentence(NamedTuple):
     """A sentence of a document.
 
     Args:
@@ -56,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 # Translates sentences, in order.
-Translate = Callable[[Sequence[Sentence]], Iterable[AlignedText | Refusal]]
+Translate = Callable[[Sequence[DocumentSentence]], Iterable[AlignedText | Refusal]]
 # Takes the index of a document, a sentence of it that stays as it is, and the reason.
 Refuse = Callable[[int, str, str], None]
 
@@ -99,11 +99,11 @@ def split_lines(document: Document[object], language: str | None) -> Iterator[Sp
     return (split_sentences(line.text, language or "en", whole=language is None) for line in document.lines)
 
 
-def sentences_of(document: Document[object], splits: Iterable[SplitText]) -> Iterator[Sentence]:
+def sentences_of(document: Document[object], splits: Iterable[SplitText]) -> Iterator[DocumentSentence]:
     """Yield the sentences of a document, given those of its lines."""
     for line, split in zip(document.lines, splits, strict=True):
         has_tags = bool(line.elements)
-        yield from (Sentence(text, has_tags) for text in split.sentences)
+        yield from (DocumentSentence(text, has_tags) for text in split.sentences)
 
 
 def render(document: Document[Content], splits: Iterable[SplitText], translations: Iterator[AlignedText]) -> Content:

@@ -7,7 +7,7 @@ from functools import partial
 
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.documents.inline import AlignedText
-from attent.documents.pipeline import Refusal, Sentence, Translate, cut_sentence, join_aligned
+from attent.documents.pipeline import DocumentSentence, Refusal, Translate, cut_sentence, join_aligned
 from attent.errors import DataError
 from attent.search.search import Translation
 from attent.search.settings import GREEDY, SearchSettings
@@ -47,18 +47,18 @@ def by_run(
         if reason := translator.refusal(respell(text, translator.source_tokenizer)):
             raise DataError(reason)
 
-    def cut(sentence: Sentence) -> SplitText | Refusal:
+    def cut(sentence: DocumentSentence) -> SplitText | Refusal:
         try:
             return cut_sentence(sentence.text, check)
         except DataError as error:
             return Refusal(str(error))
 
-    def translate(sentences: Sequence[Sentence]) -> Iterator[AlignedText | Refusal]:
+    def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText | Refusal]:
         for begin in range(0, len(sentences), SENTENCES):
             batch = sentences[begin : begin + SENTENCES]
             cuts = [cut(sentence) for sentence in batch]
             pieces = [
-                Sentence(text, sentence.has_tags)
+                DocumentSentence(text, sentence.has_tags)
                 for sentence, split in zip(batch, cuts, strict=True)
                 if isinstance(split, SplitText)
                 for text in split.sentences
@@ -68,7 +68,9 @@ def by_run(
                 if isinstance(split, Refusal):
                     yield split
                 else:
-                    yield join_aligned(split, [aligned[Sentence(text, sentence.has_tags)] for text in split.sentences])
+                    yield join_aligned(
+                        split, [aligned[DocumentSentence(text, sentence.has_tags)] for text in split.sentences]
+                    )
 
     return translate
 
@@ -79,8 +81,8 @@ def language_of(translator: Translator) -> str | None:
 
 
 def _translated(
-    translator: Translator, sentences: Sequence[Sentence], search: Search, selector: AttentionSelector | None
-) -> dict[Sentence, AlignedText]:
+    translator: Translator, sentences: Sequence[DocumentSentence], search: Search, selector: AttentionSelector | None
+) -> dict[DocumentSentence, AlignedText]:
     """Return the translation of each sentence; sentences that the model reads alike are translated once."""
     read = {sentence: respell(sentence.text, translator.source_tokenizer) for sentence in sentences}
     texts = list(dict.fromkeys(read.values()))

@@ -19,9 +19,9 @@ from functools import partial
 from itertools import chain, islice
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from attent.documents.pipeline import Sentence
+from attent.documents.pipeline import DocumentSentence
 from attent.errors import AttentError, DataError, printable
-from attent.server.document_worker import (
+from attent.server.document_frames import (
     BATCH,
     CHUNK,
     DATA,
@@ -58,7 +58,7 @@ class DocumentText(NamedTuple):
     """
 
     language: str
-    sentences: list[Sentence]
+    sentences: list[DocumentSentence]
 
 
 class Exchange:
@@ -187,14 +187,14 @@ class DocumentProcesses:
             if language is None:
                 return None
             exchange.send([(DATA, f"read {language}".encode())])
-            sentences = list[Sentence]()
+            sentences = list[DocumentSentence]()
             for frame in answer:
                 if len(sentences) + frame.count(b"\n") >= limit:
                     raise DataError(f"a document may have at most {limit:,} sentences: cut it into several")
                 for sentence in _text(frame).split("\n"):
                     if len(sentence) < 2 or sentence[0] not in (PLAIN, MARKED):
                         raise DataError(UNREADABLE)
-                    sentences.append(Sentence(sentence[1:], sentence[0] == MARKED))
+                    sentences.append(DocumentSentence(sentence[1:], sentence[0] == MARKED))
             return DocumentText(language, sentences)
 
         return await self._serve(read)

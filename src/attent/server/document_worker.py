@@ -2,18 +2,7 @@
 
 It parses strangers' bytes apart from the server, without PyTorch, and within limits of the system.
 `python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one,
-and ends: the documents of two clients are never in one process.
-
-The server and the process send each other frames. Each has a kind, a size, and so many bytes.
-
-1. The worker says with an empty frame that it has started.
-2. The server sends the ending of the document's name, the document in any number of frames, and an end.
-3. The worker answers with the beginning of the text, by which the server tells its language, and sends "read" or
-   "render" and the language.
-4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends
-   translations, and an end, and the worker answers with the document, and an end.
-
-Instead of any answer there may be an error, and nothing comes after it.
+and ends: the documents of two clients are never in one process. `document_frames` has the conversation with the server.
 """
 
 from __future__ import annotations
@@ -21,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -33,6 +21,19 @@ from attent.documents import read_document
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import Document, render, sentences_of, split_lines
 from attent.errors import AttentError
+from attent.server.document_frames import (
+    BATCH,
+    CHUNK,
+    DATA,
+    END,
+    ERROR,
+    FAULT,
+    MARKED,
+    PLAIN,
+    SAMPLE,
+    read_frame,
+    write_frame,
+)
 from attent.text.sentences import split_sentences
 from attent.text.units import Span
 
@@ -42,35 +43,6 @@ MEMORY, SECONDS = 512 * 2**20, 30
 FILES = 16
 # What is added to the nice value: requests go first.
 NICENESS = 5
-HEADER = struct.Struct(">cI")
-# Bytes, the end of several frames, an error to be told to the client, and a fault of the program.
-DATA, END, ERROR, FAULT = b"D", b"E", b"X", b"F"
-# Characters that a language is detected by.
-SAMPLE = 20_000
-# Sentences of a frame, and bytes of a document's: few, since no other thread of Python runs while one takes them in.
-BATCH, CHUNK = 256, 2**18
-# First characters of a sentence: it stands by itself, or among elements.
-PLAIN, MARKED = "0", "1"
-
-
-def write_frame(stream: IO[bytes], kind: bytes, payload: bytes = b"") -> None:
-    """Write a frame."""
-    stream.write(HEADER.pack(kind, len(payload)))
-    stream.write(payload)
-
-
-def read_frame(stream: IO[bytes], limit: int) -> tuple[bytes, bytes]:
-    """Return the kind of the next frame and its bytes.
-
-    Raises:
-        EOFError: the stream ends, or the frame is larger than the limit.
-    """
-    header = stream.read(HEADER.size)
-    if len(header) == HEADER.size:
-        kind, size = HEADER.unpack(header)
-        if size <= limit and len(payload := stream.read(size)) == size:
-            return kind, payload
-    raise EOFError
 
 
 def main() -> None:
