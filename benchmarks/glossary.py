@@ -30,8 +30,9 @@ import sacrebleu
 from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.search.settings import SearchSettings
+from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.glossary import Glossary, has_terms
-from attent.tasks.translation.links import glossary_search, translation_links
+from attent.tasks.translation.term_search import TermSearch
 from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
 from attent.text.tokenizer import UNK
@@ -132,9 +133,9 @@ def judge(translator: Translator, drawn: Sequence[Example], kind: str, settings:
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
     terms = [Glossary(((item.word, item.told[kind]),)).find(item.source) for item in drawn]
-    told = [best[0] for best in glossary_search(translator, Glossary(()))(sources, settings, terms=terms)]
+    told = [best[0] for best in TermSearch(translator, Glossary(()))(sources, settings, terms=terms)]
     told_seconds = time.perf_counter() - begin
-    links = translation_links(translator, sources, plain)
+    links = [alignment.links for alignment in Alignment.of(translator, plain)]
     rows = [
         (
             has_terms(best.text, [item.told[kind]]),
@@ -182,7 +183,7 @@ def main() -> None:
         print(judge(translator, drawn, kind, settings), flush=True)
     glossary = Glossary(tuple({item.word: item.told["reference"] for item in drawn[: len(drawn) // 8]}.items()))
     texts = [source for source, _ in pairs]
-    told, plain = glossary_search(translator, glossary)(texts, settings), translator.search(texts, settings)
+    told, plain = TermSearch(translator, glossary)(texts, settings), translator.search(texts, settings)
     clean = [row for row, text in enumerate(texts) if not glossary.find(text)]
     same = sum(told[row] == plain[row] for row in clean)
     hit = [row for row, text in enumerate(texts) if glossary.find(text)]

@@ -28,7 +28,6 @@ from attent.benchmark.report import Column, Report, ResultTable, Row, machine_in
 from attent.tasks.translation.ray import BATCH_ROWS, translate
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_lines
-from attent.text.tokenizer import respell
 
 
 def kill_worker() -> int:
@@ -77,7 +76,7 @@ def main() -> None:
     torch.set_num_threads(1)
     begin = time.perf_counter()
     translator = load(options.run)
-    expected = translator.translate([respell(text, translator.source_tokenizer) for text in texts])
+    expected = translator.translate(texts)
     single_seconds = time.perf_counter() - begin
     is_ordered = indices == list(range(len(texts)))
     differences = sum(translation != expected[index] for index, translation in zip(indices, translations, strict=True))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -94,6 +95,16 @@ def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(model.decoder.layers[1], "self_attention", None)
     monkeypatch.setattr(model, "to_logits", None)
     assert all(map(torch.equal, source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0)), expected))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_threads_share_a_model(name: str) -> None:
+    model = MODELS[name]()
+    expected = source_attention(model, SOURCES, TARGETS)
+    with ThreadPoolExecutor(4) as pool:
+        for weights in pool.map(lambda _: source_attention(model, SOURCES, TARGETS), range(16)):
+            for pair in zip(weights, expected, strict=True):
+                torch.testing.assert_close(*pair, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,12 +1,10 @@
 from collections.abc import Iterable
 
-import torch
-
 from attent.alignment.unk_replacement import copy_unknown, token_texts
 from attent.text.tokenizer import SPECIALS, UNK, CharTokenizer
 
 CHARACTERS = CharTokenizer(" ab")
-WEIGHTS = torch.tensor([[0.2, 0.8], [0.9, 0.1], [0.3, 0.7]])
+LINKS = [(1, 0), (0, 1), (1, 2)]
 
 
 class Words(CharTokenizer):
@@ -25,15 +23,15 @@ def test_pieces_bring_their_spaces() -> None:
 
 
 def test_what_was_looked_at_takes_its_place() -> None:
-    assert copy_unknown([5, UNK, 6], CHARACTERS, WEIGHTS, ["x", "y"]) == ("axb", ["a", "x", "b"])
-    assert copy_unknown([UNK, 4, UNK], CHARACTERS, WEIGHTS, [" ", "y"]) == ("y y", ["y", " ", "y"])
+    assert copy_unknown([5, UNK, 6], CHARACTERS, LINKS, ["x", "y"]) == ("axb", ["a", "x", "b"])
+    assert copy_unknown([UNK, 4, UNK], CHARACTERS, LINKS, [" ", "y"]) == ("y y", ["y", " ", "y"])
 
 
 def test_words_stay_apart_and_signs_do_not() -> None:
-    assert copy_unknown([4, UNK, 6], WORDS, WEIGHTS, [" Ω", " Ψ"]) == ("cat Ω.", [" cat", " Ω", "."])
-    assert copy_unknown([UNK, UNK, 5], WORDS, WEIGHTS, ["▁Ω", "▁Ψ"]) == ("Ψ Ω sat", [" Ψ", " Ω", " sat"])
+    assert copy_unknown([4, UNK, 6], WORDS, LINKS, [" Ω", " Ψ"]) == ("cat Ω.", [" cat", " Ω", "."])
+    assert copy_unknown([UNK, UNK, 5], WORDS, LINKS, ["▁Ω", "▁Ψ"]) == ("Ψ Ω sat", [" Ψ", " Ω", " sat"])
 
 
 def test_nothing_unknown_nothing_changed() -> None:
-    assert copy_unknown([5, 4, 6], CHARACTERS, WEIGHTS, ["x", "y"])[0] == "a b"
-    assert copy_unknown([UNK, 5], CHARACTERS, torch.zeros(2, 0), [])[0] == "a"
+    assert copy_unknown([5, 4, 6], CHARACTERS, LINKS, ["x", "y"])[0] == "a b"
+    assert copy_unknown([UNK, 5], CHARACTERS, [], [])[0] == "a"

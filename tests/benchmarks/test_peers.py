@@ -18,7 +18,7 @@ import pytest
 import torch
 from _training import transformer
 
-from attent.search.search import Translation
+from attent.search.search import Hypothesis
 from attent.text.batches import BatchSize, Bitext
 from attent.text.tokenizer import PAD, SPECIALS
 from attent.text.tokenizers import learn
@@ -82,7 +82,7 @@ def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bit
 
 
 def test_lines_are_written_by_length_with_the_steps_of_our_own_translations(peers: ModuleType, tmp_path: Path) -> None:
-    translations = [Translation(tuple(range(4, 4 + length)), 0.0, 1.0, "") for length in (3, 1)]
+    translations = [Hypothesis(tuple(range(4, 4 + length)), 0.0, 1.0) for length in (3, 1)]
     peers.write_lines(tmp_path, [[7, 8, 9], [5]], {"greedy": (1, translations, (8, 16))}, SMALL, PIECES)
     assert (tmp_path / "lines.txt").read_text() == "p5\np7 p8 p9\n"
     assert json.loads((tmp_path / "searches.json").read_text()) == {
@@ -117,7 +117,7 @@ def test_marian_learns_from_what_was_written_and_translates_it(peers: ModuleType
     assert installed.notes == []
     assert found["package"] == "transformers"
     assert found["tokens_per_second"] > 0
-    translations = [Translation((4, 5), 0.0, 1.0, "")] * 4
+    translations = [Hypothesis((4, 5), 0.0, 1.0)] * 4
     lines = [data.source.tokens[: 2 + row].tolist() for row in range(4)]
     peers.write_lines(
         tmp_path, lines, {"greedy": (1, translations, (2, 4)), "beam 2": (2, translations, (2,))}, SMALL, PIECES

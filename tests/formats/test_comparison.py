@@ -7,7 +7,7 @@ from attent.errors import ArgumentError
 from attent.formats.exporting import LINES, Comparison, Difference, Sample, compare, sample_of
 from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig
-from attent.search.search import Translation
+from attent.search.search import Hypothesis
 from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.translation.metrics import chrf
@@ -23,14 +23,15 @@ class Echo(Engine):
     """Says what it reads, in capitals where its beam is wide."""
 
     def __init__(self, capitals: int) -> None:
-        super().__init__(tokenizer := CharTokenizer("abcB"), tokenizer)
+        super().__init__(CharTokenizer("abcB"), CharTokenizer("abcABC"))
         self.capitals = capitals
 
     def search_encoded(
         self, sources: Sequence[Sequence[int]], prefixes: object, settings: SearchSettings, batch: object
-    ) -> list[list[Translation]]:
+    ) -> list[list[Hypothesis]]:
         texts = map(self.source_tokenizer.decode, sources)
-        return [[Translation((), 0.0, 1.0, text.upper() if settings.beam >= self.capitals else text)] for text in texts]
+        written = (text.upper() if settings.beam >= self.capitals else text for text in texts)
+        return [[Hypothesis(tuple(self.target_tokenizer.encode(text)), 0.0, 1.0)] for text in written]
 
 
 def test_every_line_that_differs_is_counted_and_the_first_are_shown() -> None:

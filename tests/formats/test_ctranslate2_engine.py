@@ -58,7 +58,7 @@ def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) 
         tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
     )
     assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
-    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+    assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:

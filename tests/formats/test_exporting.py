@@ -7,7 +7,7 @@ from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.formats import exporting
 from attent.formats.exporting import export, folder_of, load
 from attent.formats.manifest import Manifest, read
-from attent.search.search import Translation
+from attent.search.search import SourceText, Translation
 
 
 class Engine:
@@ -27,7 +27,7 @@ class Engine:
         return self
 
     def search(self, texts: list[str], *_: object) -> list[list[Translation]]:
-        return [[Translation((), 0.0, 1.0, "no")] for _ in texts]
+        return [[Translation((), 0.0, 1.0, "no", SourceText(text, text, ()))] for text in texts]
 
 
 @pytest.fixture

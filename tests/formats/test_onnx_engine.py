@@ -44,7 +44,7 @@ def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
         folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
     )
     assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
-    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+    assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=["greedy", "beam", "samples", "bounds"])

@@ -125,7 +125,7 @@ def test_a_client_that_leaves_amid_events_takes_the_rest_out(
     monkeypatch.setattr(
         translators["fr:de"],
         "search",
-        lambda texts, *rest: search(texts if texts == ["A dog runs."] else blocked(texts), *rest),
+        lambda texts, *rest: search(texts if texts[0].text == "A dog runs." else blocked(texts), *rest),
     )
 
     async def leave() -> None:

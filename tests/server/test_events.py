@@ -15,6 +15,7 @@ from contextlib import aclosing
 import pytest
 from starlette.testclient import TestClient
 
+from attent.search.search import SourceText
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
@@ -73,8 +74,8 @@ def test_an_error_after_the_first_event_is_the_last(
 ) -> None:
     search = translators["fr:de"].search
 
-    def fail_later(texts: Sequence[str], *rest: object) -> object:
-        if "Two men." in texts:
+    def fail_later(texts: Sequence[SourceText], *rest: object) -> object:
+        if "Two men." in [source.text for source in texts]:
             raise RequestError(503, "The server is shutting down")
         return search(texts, *rest)
 
@@ -169,8 +170,8 @@ def test_a_connection_that_closes_amid_events_takes_its_sentences_out(
     }
     scope |= {"headers": [(b"content-type", b"application/json")]}
 
-    def search_one(texts: Sequence[str], *rest: object) -> object:
-        return search(texts if texts == ["A dog runs."] else blocked(texts), *rest)
+    def search_one(texts: Sequence[SourceText], *rest: object) -> object:
+        return search(texts if [source.text for source in texts] == ["A dog runs."] else blocked(texts), *rest)
 
     monkeypatch.setattr(translators["fr:de"], "search", search_one)
 

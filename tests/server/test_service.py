@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from attent.server import engines
+from attent.search.search import Translation
 from attent.server.engines import RunCatalog
 from attent.server.service import TranslationService, WordCount
+from attent.tasks.translation.alignment import Alignment
+from attent.tasks.translation.translator import Translator
 from attent.text.sentences import Detection
 
 Serve = Callable[..., TestClient]
@@ -51,16 +54,15 @@ def test_a_run_that_is_replaced_meanwhile_translates_no_text_of_a_request(
     assert client.post("/translate", json=values).json()["translatedText"] == expected["translatedText"]
 
 
-@pytest.mark.xfail(strict=True, reason="attention is watched in one thread at a time, for all models")
 def test_a_request_with_markup_does_not_wait_for_another_one(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    spans, are_both = engines.translation_spans, threading.Barrier(2)
+    align, are_both = Alignment.of, threading.Barrier(2)
 
-    def meet(translator: object, texts: Sequence[str], *arguments: object) -> object:
-        # the second never comes while the first holds the lock
+    def meet(translator: Translator, translations: Sequence[Translation], *arguments: Any) -> list[Alignment]:
+        # the second would never come if the first held a lock
         are_both.wait(2)
-        return spans(translator, texts, *arguments)
+        return align(translator, translations, *arguments)
 
-    monkeypatch.setattr(engines, "translation_spans", meet)
+    monkeypatch.setattr(Alignment, "of", meet)
     client = serve(threads=2, window=0.0, batch=1)
 
     def ask(source: str) -> int:

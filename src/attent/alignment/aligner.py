@@ -20,7 +20,7 @@ from attent.alignment.word_links import Words, extract_batch, merge_batch
 from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
 from attent.text.text import Gold, Link
-from attent.text.tokenizer import Tokenizer, encode_pieces, marks_of
+from attent.text.tokenizer import Tokenizer, marks_of, pieces_of
 
 Units = Literal["words", "tokens"]
 
@@ -41,8 +41,8 @@ class TokenizedPair:
         target_words: the word index of each target token, likewise.
     """
 
-    source: list[int]
-    target: list[int]
+    source: Sequence[int]
+    target: Sequence[int]
     source_words: Words
     target_words: Words
 
@@ -65,14 +65,14 @@ def tokenize_pair(
 
 
 def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[int], Words]:
-    if units == "tokens":
-        ids = tokenizer.encode(text)
-        return ids, range(len(ids))
-    ids, pieces = encode_pieces(text, tokenizer)
-    if marks := marks_of(tokenizer):
-        # a token that is no piece of the text has none
-        pieces = ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)]
-    return ids, word_indices(text, pieces)
+    ids = tokenizer.encode(text)
+    return ids, range(len(ids)) if units == "tokens" else word_indices(text, text_pieces(text, ids, tokenizer))
+
+
+def text_pieces(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """Return the piece of each token of a text; empty for a mark, which is no piece of the text."""
+    pieces, marks = pieces_of(text, ids, tokenizer), marks_of(tokenizer)
+    return ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)] if marks else pieces
 
 
 def align(

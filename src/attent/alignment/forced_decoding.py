@@ -177,7 +177,7 @@ def _forced_maps(
             torch.from_numpy(sequences.pad(filled, KEY_MULTIPLE)[:, : model.longest]).to(device)
             for sequences in (source, target)
         )
-        with watch(model) as maps:
+        with watch(model, own_thread=True) as maps:
             model.decode(model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device)), target_ids)
         attentions = {name: weights for name, weights in maps.items() if name.endswith("cross_attention")}
         if not attentions:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from torch import Tensor
-
+from attent.text.text import Link
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer
 
 
@@ -18,28 +17,25 @@ def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
 
 
 def copy_unknown(
-    tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]
+    tokens: Sequence[int], target: Tokenizer, links: Sequence[Link], source: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """Replace each unknown token of a translation by the source piece of the highest weight.
+    """Replace each unknown token of a translation by the source piece that it is linked to.
 
     Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words.
 
     Args:
         tokens: the translation.
         target: its tokenizer.
-        weights: the attention of each token's step to the source, (Tq, Tk).
-        source: Tk pieces.
+        links: (source token, target token) each.
+        source: the pieces of its tokens.
 
     Returns:
         The text, and the text of each token in it.
     """
     texts = token_texts(tokens, target)
-    if UNK not in tokens or not source:
-        return target.decode(tokens), texts
-    pieces = [source[int(row.argmax())] for row in weights]
-    # SentencePiece writes a space as "▁"
-    copied = (piece.replace("▁", " ") if len(piece) > 1 else piece for piece in pieces)
-    texts = [copy if token == UNK else text for token, text, copy in zip(tokens, texts, copied, strict=True)]
+    for piece, position in ((source[first], second) for first, second in links if tokens[second] == UNK):
+        # SentencePiece writes a space as "▁"
+        texts[position] = piece.replace("▁", " ") if len(piece) > 1 else piece
     result = ""
     for is_unknown, run in groupby(zip(tokens, texts, strict=True), key=lambda item: item[0] == UNK):
         ids, copies = zip(*run, strict=True)

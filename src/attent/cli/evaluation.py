@@ -113,20 +113,21 @@ def evaluate_translations(
     Raises:
         ArgumentError: the files have not equally many lines, or none.
     """
-    sources, references = read_with_references(source, target)
-    say(f"translating {len(sources):,} lines of {source}")
+    lines, references = read_with_references(source, target)
+    say(f"translating {len(lines):,} lines of {source}")
+    sources = [translator.read(line) for line in lines]
     translations = translator.translate(sources, settings)
     bleu_score = bleu(translations, references, tokenize, lowercase=lowercase)
     chrf_score = chrf(translations, references, lowercase=lowercase)
-    readable = [pair for pair in zip(sources, references, strict=True) if translator.can_read(*pair)]
-    if len(readable) < len(sources):
+    readable = [pair for pair in zip(lines, references, strict=True) if translator.can_read(*pair)]
+    if len(readable) < len(lines):
         say(
-            f"{len(sources) - len(readable):,} pairs have more tokens than this model can read: the loss is that of "
+            f"{len(lines) - len(readable):,} pairs have more tokens than this model can read: the loss is that of "
             "the others"
         )
     values = {
         "pairs": len(references),
-        "refusals": sum(translator.refusal(source) is not None for source in sources),
+        "refusals": sum(source.refusal is not None for source in sources),
         "bleu": bleu_score.score,
         "bleu_signature": bleu_score.signature,
         "chrf": chrf_score.score,

@@ -97,7 +97,7 @@ class PairLinker:
     def threads(self) -> int:
         """The number of threads that align: torch's on a CPU.
 
-        One where attention has to be watched, which sees every thread's calls.
+        One where attention has to be watched: such models compute otherwise with another number of threads.
         """
         translators = [translator for translator in (self.forward, self.backward) if translator is not None]
         are_parallel = all(

@@ -131,7 +131,7 @@ def _shifted(span: Span, offset: int) -> Span:
     return Span(span.begin + offset, span.end + offset)
 
 
-def cut_sentence(sentence: str, check: Callable[[str], None]) -> SplitText:
+def cut_sentence(sentence: str, check: Callable[[str], object]) -> SplitText:
     """Cut a sentence that is too long between words, into pieces and the white space between them.
 
     A word that is too long, such as a sentence of a language without spaces, is cut too.

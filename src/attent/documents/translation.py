@@ -9,16 +9,14 @@ from attent.alignment.forced_decoding import AttentionSelector
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import DocumentSentence, Refusal, Translate, cut_sentence, join_aligned
 from attent.errors import DataError
-from attent.search.search import Translation
+from attent.search.search import SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
-from attent.tasks.translation.links import translation_spans
+from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.translator import Translator
 from attent.text.sentences import SplitText
-from attent.text.tokenizer import respell
-from attent.text.units import Span, units
 
 # Translations of texts, the best first.
-Search = Callable[[Sequence[str]], list[list[Translation]]]
+Search = Callable[[Sequence[SourceText]], list[list[Translation]]]
 # Sentences translated at once, whose attention is in memory together.
 SENTENCES = 512
 
@@ -43,34 +41,9 @@ def by_run(
     """
     search = search or partial(translator.search, settings=settings)
 
-    def check(text: str) -> None:
-        if reason := translator.refusal(respell(text, translator.source_tokenizer)):
-            raise DataError(reason)
-
-    def cut(sentence: DocumentSentence) -> SplitText | Refusal:
-        try:
-            return cut_sentence(sentence.text, check)
-        except DataError as error:
-            return Refusal(str(error))
-
     def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText | Refusal]:
         for begin in range(0, len(sentences), SENTENCES):
-            batch = sentences[begin : begin + SENTENCES]
-            cuts = [cut(sentence) for sentence in batch]
-            pieces = [
-                DocumentSentence(text, sentence.has_tags)
-                for sentence, split in zip(batch, cuts, strict=True)
-                if isinstance(split, SplitText)
-                for text in split.sentences
-            ]
-            aligned = _translated(translator, pieces, search, selector)
-            for sentence, split in zip(batch, cuts, strict=True):
-                if isinstance(split, Refusal):
-                    yield split
-                else:
-                    yield join_aligned(
-                        split, [aligned[DocumentSentence(text, sentence.has_tags)] for text in split.sentences]
-                    )
+            yield from _translated(translator, sentences[begin : begin + SENTENCES], search, selector)
 
     return translate
 
@@ -82,26 +55,34 @@ def language_of(translator: Translator) -> str | None:
 
 def _translated(
     translator: Translator, sentences: Sequence[DocumentSentence], search: Search, selector: AttentionSelector | None
-) -> dict[DocumentSentence, AlignedText]:
-    """Return the translation of each sentence; sentences that the model reads alike are translated once."""
-    read = {sentence: respell(sentence.text, translator.source_tokenizer) for sentence in sentences}
-    texts = list(dict.fromkeys(read.values()))
-    translations = dict(zip(texts, (n_best[0] for n_best in search(texts)), strict=True))
-    linked = list(dict.fromkeys(text for sentence, text in read.items() if sentence.has_tags))
-    spans = translation_spans(translator, linked, [translations[text] for text in linked], selector)
-    links = dict(zip(linked, spans, strict=True))
-    return {
-        sentence: AlignedText(
-            translations[text].text, _links_of(sentence.text, text, links[text]) if sentence.has_tags else ()
-        )
-        for sentence, text in read.items()
-    }
+) -> Iterator[AlignedText | Refusal]:
+    """Yield the translation of each sentence; pieces that the model reads alike are translated once."""
+    sources: dict[str, SourceText] = {}
 
+    def check(text: str) -> None:
+        source = sources[text] = sources.get(text) or translator.read(text)
+        if source.refusal is not None:
+            raise DataError(source.refusal)
 
-def _links_of(text: str, read: str, links: Sequence[tuple[Span, Span]]) -> Sequence[tuple[Span, Span]]:
-    """Return the links of a text, given those of how the model reads it; none where words were joined or cut."""
-    if text == read:
-        return links
-    spans, known = units(text), units(read)
-    own = dict(zip(known, spans, strict=True)) if len(known) == len(spans) else {}
-    return [(own[source], target) for source, target in links if source in own]
+    cuts: list[SplitText | Refusal] = []
+    for sentence in sentences:
+        try:
+            cuts.append(cut_sentence(sentence.text, check))
+        except DataError as error:
+            cuts.append(Refusal(str(error)))
+    has_tags: dict[str, bool] = {}
+    for sentence, cut in zip(sentences, cuts, strict=True):
+        for text in cut.sentences if isinstance(cut, SplitText) else ():
+            has_tags[text] = has_tags.get(text, False) or sentence.has_tags
+    n_best_lists = search([sources[text] for text in has_tags])
+    translations = {text: n_best[0] for text, n_best in zip(has_tags, n_best_lists, strict=True)}
+    linked = [text for text in translations if has_tags[text]]
+    alignments = Alignment.of(translator, [translations[text] for text in linked], "characters", selector)
+    spans = {text: alignment.spans for text, alignment in zip(linked, alignments, strict=True)}
+    for cut in cuts:
+        if isinstance(cut, Refusal):
+            yield cut
+        else:
+            yield join_aligned(
+                cut, [AlignedText(translations[text].text, spans.get(text, ())) for text in cut.sentences]
+            )

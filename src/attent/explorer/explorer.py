@@ -32,7 +32,7 @@ from attent.search.settings import SearchSettings
 from attent.tasks.run_scene import scene_of_example
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.text.tokenizer import EOS, prompt_of, respell
+from attent.text.tokenizer import EOS, prompt_of
 from attent.views.build_scene import build_scene
 from attent.views.pages.payload import rgb
 from attent.views.scene import Scene
@@ -161,22 +161,22 @@ class Explorer:
         """
         translator = self._run_for_task(request.run, "translate").tool
         now = self._without_heads(translator.model, request.off)
-        text = respell(request.text, translator.source_tokenizer)
-        scene_of = partial(build_scene, title=text[:MAX_TITLE])
+        source = translator.read(request.text)
+        scene_of = partial(build_scene, title=source.text[:MAX_TITLE])
         tokenizer = translator.target_tokenizer
         more = tokenizer.encode(request.more)[len(prompt_of(tokenizer)) :] if request.more else []
-        decoding = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)
-        self._check_length(len(decoding.sources))
+        decoding = StepwiseDecoding(translator, source, [*request.prefix, *more], top_k=request.best)
+        self._check_length(len(decoding.source.ids))
         self._check_length(len(decoding.prefix), "prefix")
         yield {"kind": "start", "source": decoding.labels, "unknown": decoding.unknown_pieces}
-        if len(decoding.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
+        if len(decoding.source.ids) > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
             # the encoder's maps can be explored long before the translation of a long text ends
             yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
-            tokens = now(lambda: translator.search([text], settings, prefixes=[decoding.prefix])[0][0].tokens)
+            tokens = now(lambda: translator.search(source, settings, prefixes=decoding.prefix)[0].tokens)
             decoding = StepwiseDecoding(
-                translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix)
+                translator, source, tokens, top_k=request.best, forced_length=len(decoding.prefix)
             )
         steps = iter(decoding)
         while (step := now(lambda: next(steps, None))) is not None:
@@ -189,7 +189,7 @@ class Explorer:
                 "forced": step.is_forced,
                 "weights": weights,
             }
-        gradients = max(len(decoding.sources), len(decoding.tokens)) <= MAX_TOKENS_WITH_WEIGHTS
+        gradients = max(len(decoding.source.ids), len(decoding.tokens)) <= MAX_TOKENS_WITH_WEIGHTS
         scene = now(lambda: scene_of(decoding.map(gradients=gradients)))
         translation = translator.target_tokenizer.decode(decoding.tokens)
         yield {
@@ -335,7 +335,7 @@ def _weights_of_prompt(generation: StepwiseGeneration, view: HeadRequest | None)
 
 def _last_step_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
     """Return the weights of the step that wrote the last token, for the head that the page shows."""
-    if view is None or max(len(decoding.sources), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
+    if view is None or max(len(decoding.source.ids), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None
     return _last_row(build_scene(decoding.map(with_eos=has_ended)), view)
 

@@ -25,10 +25,10 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_layers import Embedding
 from attent.runs.folder import Run
-from attent.search.search import Translation, length_penalty
+from attent.search.search import Hypothesis, length_penalty
 from attent.search.settings import SearchSettings
 from attent.tasks.dates.checks import InputCheck
-from attent.tasks.translation.translator import Engine
+from attent.tasks.translation.engine import Engine
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of
 
@@ -128,7 +128,7 @@ class CTranslate2Engine(Engine):
         prefixes: Sequence[Sequence[int]],
         settings: SearchSettings,
         batch: int | BatchSize,
-    ) -> list[list[Translation]]:
+    ) -> list[list[Hypothesis]]:
         """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
 
         Raises:
@@ -145,7 +145,7 @@ class CTranslate2Engine(Engine):
             )
         lengths = Sequences(sources).lengths
         limits = settings.limits(lengths, self.longest)
-        translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
+        translations = [[Hypothesis((), 0.0, 1.0)]] * len(sources)
         # a batch has one limit: sources whose translations exceed their own are translated again, by equal limits
         over_limit: dict[int, list[int]] = {}
         # start all batches before waiting for the first, so that every thread has work
@@ -185,13 +185,13 @@ class CTranslate2Engine(Engine):
         )
         return ((row, result.result()) for row, result in zip(rows, results, strict=True))
 
-    def _rank(self, result: Any, settings: SearchSettings) -> list[Translation]:
+    def _rank(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
         """Return the hypotheses by our score, the best first."""
         best = []
         for names, log_probability in zip(result.hypotheses, result.scores, strict=True):
             tokens = tuple(self._targets[name] for name in names)
             penalty = length_penalty(len(tokens) + 1, settings.length_penalty, settings.length_form)
-            best.append(Translation(tokens, log_probability, penalty, self.target_tokenizer.decode(tokens)))
+            best.append(Hypothesis(tokens, log_probability, penalty))
         return sorted(best, key=lambda translation: -translation.score)[: settings.n_best]
 
 

@@ -22,8 +22,9 @@ from attent.runs.folder import read, read_tokenizers
 from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.checks import input_check
+from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.metrics import bleu, chrf
-from attent.tasks.translation.translator import Engine, Translator
+from attent.tasks.translation.translator import Translator
 from attent.text.corpus import drop_long, encode_pairs, pair_corpus
 from attent.text.readers import STANDARD_INPUT, read_lines, read_pairs, read_parallel, read_with_references
 from attent.text.report import ReadReport

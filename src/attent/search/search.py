@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -55,10 +55,33 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
+class SourceText:
+    """A text as a translator reads it.
+
+    Its length is that of the text, in characters.
+
+    Args:
+        original: the text as it was given.
+        text: the text as the tokenizer knows it; see `attent.text.tokenizer.respell`.
+        ids: of its tokens.
+        refusal: the reason why it is not translated; None if it is, or is empty.
+    """
+
+    original: str
+    text: str
+    ids: Sequence[int] = field(hash=False)
+    refusal: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+
+@dataclass(frozen=True)
 class Translation(Hypothesis):
-    """A hypothesis and the text of its tokens."""
+    """A hypothesis, the text of its tokens, and what it translates."""
 
     text: str
+    source: SourceText
 
 
 def length_penalty(length: int, alpha: float, form: LengthForm = "wu") -> float:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ NICENESS = 5
 class Work(Hashable, Protocol):
     """The task of a batch of sentences; sentences of equal work may share one."""
 
-    def __call__(self, texts: Sequence[str]) -> Sequence[Any]:
+    def __call__(self, texts: Sequence[Any]) -> Sequence[Any]:
         """Return a result for each sentence."""
         ...
 
@@ -53,14 +53,14 @@ class Sentence:
     """A sentence that waits.
 
     Args:
-        text: the sentence.
+        text: the sentence, which has a length in characters.
         work: what to do with it.
         ticket: of its request.
         index: in the results of the ticket.
         queued: when it came, on the monotonic clock.
     """
 
-    text: str
+    text: Sized
     work: Work
     ticket: Ticket
     index: int
@@ -124,7 +124,7 @@ class Batcher:
         """Return the refusal of a full queue, with the seconds that it takes at the pace of the last batches."""
         return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.workers)
 
-    async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:
+    async def submit(self, texts: Sequence[Sized], work: Work) -> list[Any]:
         """Return the result of each sentence, once their batches are done.
 
         Whoever stops waiting takes them out of the queue.
@@ -145,7 +145,7 @@ class Batcher:
             if ticket.remaining:
                 self._drop([ticket])
 
-    async def stream(self, sentences: Sequence[tuple[str, Work]]) -> AsyncGenerator[Any, None]:
+    async def stream(self, sentences: Sequence[tuple[Sized, Work]]) -> AsyncGenerator[Any, None]:
         """Yield the result of each sentence, in order, once its batch is done.
 
         Who stops iterating takes the rest out of the queue.

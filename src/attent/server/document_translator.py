@@ -81,7 +81,7 @@ class DocumentTranslator:
 
     def __init__(self, service: TranslationService) -> None:
         self._service, settings = service, service.settings
-        self._slots = asyncio.Semaphore(settings.workers)
+        self._slots = asyncio.Semaphore(settings.threads)
         self._piece = max(1, min(settings.batch, settings.queue_limit // 2))
         self._running = 0
 
@@ -141,7 +141,7 @@ class DocumentTranslator:
         def prepare(begin: int) -> list[PreparedSentence]:
             batch = text.sentences[begin : begin + SENTENCES]
             return [
-                PreparedSentence(work := works[has_tags], cut_sentence(sentence, work.check))
+                PreparedSentence(work := works[has_tags], cut_sentence(sentence, work.read))
                 for sentence, has_tags in batch
             ]
 
@@ -182,7 +182,7 @@ class DocumentTranslator:
                     work, texts = piece[0][0], [text for _, text in piece]
                     results.update(zip(piece, await self._submit(texts, work), strict=True))
 
-        senders = [asyncio.ensure_future(send_pieces()) for _ in range(self._service.settings.workers)]
+        senders = [asyncio.ensure_future(send_pieces()) for _ in range(self._service.settings.threads)]
         try:
             await asyncio.gather(*senders)
         finally:

@@ -12,16 +12,15 @@ from typing import Literal, NamedTuple
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.runs.config import read_config
 from attent.runs.snapshot import Stamp, UnsettledError, is_bound, snapshot, stamp_of
-from attent.search.search import Translation
+from attent.search.search import SourceText, Translation
 from attent.search.settings import SearchSettings
 from attent.server.errors import invalid
+from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.glossary import Glossary
-from attent.tasks.translation.links import glossary_search, translation_links, translation_spans
 from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.tasks.translation.term_search import check_terms
+from attent.tasks.translation.term_search import TermSearch, check_terms
 from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
-from attent.text.tokenizer import respell
 from attent.text.units import Span
 
 # Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
@@ -31,8 +30,6 @@ QUIET = 2.5
 FIRST_DELAY, LAST_DELAY = 1.0, 30.0
 # Tokens of a sentence that is aligned with its translation, whose weights take memory by the product of both lengths.
 MAX_ALIGNED = 2_048
-# Attention is watched in one thread at a time.
-_watching = threading.Lock()
 
 
 class TranslatedSentence(NamedTuple):
@@ -81,7 +78,7 @@ class TranslationWork:
     Args:
         run: translates.
         settings: of the search.
-        links: whether words are linked, or characters ("spans"), for markup.
+        unit: of the links between sentences and their translations: words, or characters, for markup; None without.
         part: of a text that is sent as it is translated; 0 where it is not. Each part has its own batches,
             so that the first is sent soon.
         glossary: of terms that are translated as told; None without one.
@@ -89,70 +86,53 @@ class TranslationWork:
 
     run: ServedRun
     settings: SearchSettings
-    links: Literal["words", "spans"] | None = None
+    unit: Literal["words", "characters"] | None = None
     part: int = 0
     glossary: Glossary | None = None
 
-    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
-        """Translate sentences.
-
-        Raises:
-            RequestError: the run refuses one, such as one that is too long for it.
-        """
+    def __call__(self, texts: Sequence[str | SourceText]) -> list[TranslatedSentence]:
+        """Translate sentences."""
         translator = self.run.translator
-        texts = [respell(text, translator.source_tokenizer) for text in texts]
-        if self.glossary is None:
-            return self.linked(texts, translator.search(texts, self.settings))
-        with _watching:
-            n_best_lists = glossary_search(translator, self.glossary)(texts, self.settings)
-        return self.linked(texts, n_best_lists)
+        search = translator.search if self.glossary is None else TermSearch(translator, self.glossary)
+        return self.linked(search(texts, self.settings))
 
     def __hash__(self) -> int:
         """Return what equal works share.
 
         Of the settings, only what a server lets a request choose counts, since hashing all of them takes long.
         """
-        return hash((self.run, self.settings.beam, self.settings.n_best, self.links, self.part, self.glossary))
+        return hash((self.run, self.settings.beam, self.settings.n_best, self.unit, self.part, self.glossary))
 
     @property
     def is_greedy(self) -> bool:
         """Return whether a translation grows token by token, and none of them is taken back."""
         return self.settings.beam == 1 and self.glossary is None
 
-    def linked(self, texts: Sequence[str], n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
-        """Return translations with the links that are wished."""
-        translator = self.run.translator
-        if self.links is None:
-            return [TranslatedSentence(tuple(item.text for item in n_best)) for n_best in n_best_lists]
-        with _watching:
-            if self.links == "words":
-                links = translation_links(translator, texts, [n_best[0] for n_best in n_best_lists])
-                return [
-                    TranslatedSentence(tuple(item.text for item in n_best), pairs)
-                    for n_best, pairs in zip(n_best_lists, links, strict=True)
-                ]
-            rows = [(text, item) for text, n_best in zip(texts, n_best_lists, strict=True) for item in n_best]
-            spans = iter(translation_spans(translator, [text for text, _ in rows], [item for _, item in rows]))
-        return [
-            TranslatedSentence(tuple(item.text for item in n_best), spans=[next(spans) for _ in n_best])
-            for n_best in n_best_lists
-        ]
+    def linked(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
+        """Return translations with the links of the unit: by words of the best ones, by characters of all."""
+        texts = [tuple(item.text for item in n_best) for n_best in n_best_lists]
+        if self.unit is None:
+            return list(map(TranslatedSentence, texts))
+        items = [item for n_best in n_best_lists for item in n_best[: 1 if self.unit == "words" else None]]
+        alignments = iter(Alignment.of(self.run.translator, items, self.unit))
+        if self.unit == "words":
+            return [TranslatedSentence(n_best, next(alignments).links) for n_best in texts]
+        return [TranslatedSentence(n_best, spans=[next(alignments).spans for _ in n_best]) for n_best in texts]
 
-    def check(self, text: str) -> None:
-        """Check that the run reads a sentence, before it waits with others.
+    def read(self, text: str) -> SourceText:
+        """Return a sentence as the run reads it, before it waits with others.
 
         Raises:
-            RequestError: it does not.
+            RequestError: the run does not translate it.
         """
-        translator = self.run.translator
-        text = respell(text, translator.source_tokenizer)
-        if reason := translator.refusal(text):
-            raise invalid(reason)
-        # a character has up to four tokens, its bytes
-        if (self.links or self.glossary) and 4 * len(text) > MAX_ALIGNED:
-            tokens = len(translator.source_tokenizer.encode(text))
-            if tokens > MAX_ALIGNED:
-                raise invalid(f"a sentence of {tokens:,} tokens is too long to be aligned; at most {MAX_ALIGNED:,} are")
+        source = self.run.translator.read(text)
+        if source.refusal is not None:
+            raise invalid(source.refusal)
+        if (self.unit or self.glossary) and len(source.ids) > MAX_ALIGNED:
+            raise invalid(
+                f"a sentence of {len(source.ids):,} tokens is too long to be aligned; at most {MAX_ALIGNED:,} are"
+            )
+        return source
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,20 +149,19 @@ class TokenWork:
     report: Callable[[str], None]
     is_stopped: threading.Event = field(default_factory=threading.Event)
 
-    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
+    def __call__(self, texts: Sequence[SourceText]) -> list[TranslatedSentence]:
         """Translate a sentence."""
-        translator = self.work.run.translator
-        text = respell(texts[0], translator.source_tokenizer)
-        if not translator.source_tokenizer.encode(text):
+        translator, source = self.work.run.translator, texts[0]
+        if not source.ids:
             return self.work(texts)
-        decoding, translation = StepwiseDecoding(translator, text, top_k=1), ""
+        decoding, translation = StepwiseDecoding(translator, source, top_k=1), ""
         for _ in decoding:
             before, translation = translation, translator.target_tokenizer.decode(decoding.tokens)
             if self.is_stopped.is_set():
                 return [TranslatedSentence((translation,))]
             if translation != before:
                 self.report(translation)
-        return self.work.linked([text], [[Translation(tuple(decoding.tokens), 0.0, 1.0, translation)]])
+        return self.work.linked([[Translation(tuple(decoding.tokens), 0.0, 1.0, translation, source)]])
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from attent.documents.html import MarkedText, parse_html
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import render
+from attent.search.search import SourceText
 from attent.search.settings import SearchSettings
 from attent.server.batcher import Batcher
 from attent.server.document_processes import DocumentProcesses
@@ -26,7 +27,6 @@ from attent.text.text import Link
 
 AUTO = "auto"
 Format = Literal["text", "html"]
-FORMATS: tuple[Format, ...] = ("text", "html")
 
 
 class TranslatedText(NamedTuple):
@@ -85,12 +85,14 @@ class PreparedText(NamedTuple):
 
     Args:
         splits: its sentences; of HTML, those of each line.
+        sources: all of them, as the run reads them.
         marked: the HTML around its lines; None for a plain text.
         work: what to do with them; None for a text that is in the target's language already.
         detection: its language, if that was to be detected.
     """
 
     splits: Sequence[SplitText]
+    sources: Sequence[SourceText]
     marked: MarkedText | None
     work: TranslationWork | None
     detection: Detection | None
@@ -167,16 +169,16 @@ class TranslationService:
         size = sum(map(len, texts))
         prepared = await prepare(size, self._prepare, texts, source, target, options)
         # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
-        groups: dict[TranslationWork, list[str]] = {}
+        groups: dict[TranslationWork, list[SourceText]] = {}
         for text in prepared:
             if text.work is not None:
-                groups.setdefault(text.work, []).extend(
-                    sentence for split in text.splits for sentence in split.sentences
-                )
+                groups.setdefault(text.work, []).extend(text.sources)
         translated = dict(zip(groups, map(iter, await self._submit(groups)), strict=True))
         return await prepare(size, _assemble_all, prepared, translated, options)
 
-    async def _submit(self, groups: Mapping[TranslationWork, Sequence[str]]) -> Sequence[Sequence[TranslatedSentence]]:
+    async def _submit(
+        self, groups: Mapping[TranslationWork, Sequence[SourceText]]
+    ) -> Sequence[Sequence[TranslatedSentence]]:
         """Return the translations of each group's sentences; groups wait side by side."""
         if len(groups) == 1:
             return [await self.batcher.submit(sentences, work) for work, sentences in groups.items()]
@@ -212,17 +214,9 @@ class TranslationService:
         self.batcher.check_room()
         options = options or TranslationOptions()
         prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
-        sentences = [
-            (sentence, text.work)
-            for text in prepared
-            if text.work
-            for split in text.splits
-            for sentence in split.sentences
-        ]
+        sources = [(source, text.work) for text in prepared if text.work for source in text.sources]
         # the first sentence is soon there, and the others share batches: more parts took twice as long as one
-        waiting = [
-            (sentence, replace(work, part=1 if index == 0 else 2)) for index, (sentence, work) in enumerate(sentences)
-        ]
+        waiting = [(source, replace(work, part=1 if index == 0 else 2)) for index, (source, work) in enumerate(sources)]
         is_plain = options.format == "text"
         can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
         answers: list[TranslatedText] = []
@@ -244,7 +238,7 @@ class TranslationService:
         yield answers
 
     async def _stream_tokens(
-        self, sentence: str, work: TranslationWork
+        self, source: SourceText, work: TranslationWork
     ) -> AsyncGenerator[str | TranslatedSentence, None]:
         """Yield the growing translation of a sentence, and at last the translated sentence."""
         loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
@@ -253,7 +247,7 @@ class TranslationService:
             loop.call_soon_threadsafe(growing.put_nowait, text)
 
         by_token = TokenWork(work, report)
-        task = asyncio.ensure_future(self.batcher.submit([sentence], by_token))
+        task = asyncio.ensure_future(self.batcher.submit([source], by_token))
         task.add_done_callback(lambda _: growing.put_nowait(None))
         try:
             while (text := await growing.get()) is not None:
@@ -284,13 +278,11 @@ class TranslationService:
         detection = self.detect_source("\n".join(texts), target) if source == AUTO else None
         language = source if detection is None else detection.language
         if language == target:
-            return PreparedText([SplitText((text,), ())], None, None, detection)
+            return PreparedText([SplitText((text,), ())], (), None, None, detection)
         splits = [split_sentences(line, language, whole=options.whole) for line in texts]
         work = find_work(language)
-        for split in splits:
-            for sentence in split.sentences:
-                work.check(sentence)
-        return PreparedText(splits, marked, work, detection)
+        sources = [work.read(sentence) for split in splits for sentence in split.sentences]
+        return PreparedText(splits, sources, marked, work, detection)
 
     def _run(self, source: str, target: str) -> ServedRun:
         run = self.catalog.find(source, target)
@@ -301,12 +293,12 @@ class TranslationService:
 
     def _work(self, run: ServedRun, options: TranslationOptions) -> TranslationWork:
         count = options.alternatives + 1
-        links = "spans" if options.format == "html" else "words" if options.has_links else None
+        unit = "characters" if options.format == "html" else "words" if options.has_links else None
         glossary, own = self.catalog.glossary(run), options.glossary
         if own is not None:
             check_terms(own, run.translator.target_tokenizer)
             glossary = own if glossary is None else glossary.updated(own)
-        return TranslationWork(run, _search_settings(max(self.settings.beam, count), count), links, glossary=glossary)
+        return TranslationWork(run, _search_settings(max(self.settings.beam, count), count), unit, glossary=glossary)
 
 
 @cache
@@ -316,18 +308,6 @@ def _search_settings(beam: int, count: int) -> SearchSettings:
     Checking them takes as long as cutting a text into sentences.
     """
     return SearchSettings(beam=beam, n_best=count)
-
-
-def check_format(name: str) -> Format:
-    """Return the format of a text.
-
-    Raises:
-        RequestError: it is none.
-    """
-    for text_format in FORMATS:
-        if name == text_format:
-            return text_format
-    raise RequestError(400, f"{name} format is not supported")
 
 
 def check_size(settings: ServerSettings, texts: Sequence[str], *, is_list: bool) -> None:

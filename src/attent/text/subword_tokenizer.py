@@ -133,11 +133,10 @@ class SubwordTokenizer:
         """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
         return self._processor.EncodeAsPieces(text.translate(ESCAPED))
 
-    def encode_pieces(self, text: str) -> tuple[list[int], list[str]]:
-        """Return `encode` and `pieces` of a text in one pass."""
-        ids = self.encode(text)
-        # an unknown piece is spelt as in the text, not by its id
-        return ids, self.pieces(text) if UNK in ids else self._processor.IdToPiece(ids)
+    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
+        """Return `pieces` of a text whose ids are known."""
+        # an unknown piece is spelled as in the text, not by its id
+        return self.pieces(text) if UNK in ids else self._processor.IdToPiece(list(ids))
 
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""
@@ -282,7 +281,10 @@ class SentencePieceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of the pieces and of the marks around them, UNK for unknown pieces."""
-        return self.encode_pieces(text)[0]
+        pieces = self._split(text)
+        if not pieces and self._end:
+            return []
+        return [*self.prompt, *(self._ids.get(piece, UNK) for piece in pieces), *self._end]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS, without marks, PAD, UNK and BOS, and without spaces around it.
@@ -295,15 +297,14 @@ class SentencePieceTokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """Return the pieces and marks, one per id of `encode(text)`, with "▁" for a space."""
-        return self.encode_pieces(text)[1]
-
-    def encode_pieces(self, text: str) -> tuple[list[int], list[str]]:
-        """Return `encode` and `pieces` of a text in one pass."""
         pieces = self._split(text)
-        if not pieces and self._end:
-            return [], []
-        ids = (self._ids.get(piece, UNK) for piece in pieces)
-        return [*self.prompt, *ids, *self._end], [*self._before, *pieces, *self._after]
+        return [*self._before, *pieces, *self._after] if pieces or not self._end else []
+
+    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
+        """Return `pieces` of a text whose ids are known."""
+        if UNK in ids:
+            return self.pieces(text)
+        return [EOS_PIECE if token == EOS else self._names[token - SPECIALS] for token in ids]
 
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""

@@ -123,6 +123,10 @@ class VocabularyTokenizer:
         """Return the entries, unknown ones too, one per id of `encode(text)`."""
         return list(self._split(text))
 
+    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
+        """Return `pieces` of a text whose ids are known."""
+        return self.pieces(text) if UNK in ids else [self.entries[token - SPECIALS] for token in ids]
+
     def piece(self, token: int) -> str:
         """Return the entry of an id."""
         return self.entries[token - SPECIALS] if token >= SPECIALS else ""
@@ -259,39 +263,30 @@ def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
     return getattr(tokenizer, "marks", frozenset())
 
 
-def encode_pieces(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[str]]:
-    """Return `encode` and `pieces` of a text, in one pass where the tokenizer has a method of this name."""
-    method = getattr(tokenizer, "encode_pieces", None)
-    return method(text) if method else (tokenizer.encode(text), tokenizer.pieces(text))
+def pieces_of(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """Return `pieces` of a text whose ids are known, without encoding it where the tokenizer has such a method."""
+    method = getattr(tokenizer, "pieces_of", None)
+    return method(text, ids) if method else tokenizer.pieces(text)
 
 
-def respell(text: str, tokenizer: Tokenizer) -> str:
-    """Write a text as the tokenizer knows it.
-
-    Its characters as `respell_characters` does, its words with fewer unknown pieces. Where it leaves fewer unknown
-    pieces, spaces around the text go, several within it become one, and the first word is written in lower case: a
-    capital there may say no more than that a sentence begins.
-    """
-    text = respell_characters(text, tokenizer)
-    if UNK not in tokenizer.encode(text):
-        return text
-    forms = [text, SPACES.sub(" ", text.strip(" "))]
-    forms += [FIRST_WORD.sub(lambda word: word[0].lower(), form, count=1) for form in forms]
-    # the first of equals, which changes least
-    return min(forms, key=lambda form: tokenizer.encode(form).count(UNK))
-
-
-def respell_characters(text: str, tokenizer: Tokenizer) -> str:
-    """Replace characters that the tokenizer does not know by variants that it knows.
+def respell(text: str, tokenizer: Tokenizer) -> tuple[str, list[int]]:
+    """Spell a text as the tokenizer knows it, and encode it.
 
     A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is
     still unknown becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind
-    of space), if the tokenizer knows that.
+    of space), if the tokenizer knows that. Where it leaves fewer unknown pieces, spaces around the text go, several
+    within it become one, and the first word is written in lower case: a capital there may say no more than that a
+    sentence begins.
     """
-    if UNK not in tokenizer.encode(text):
-        return text
+    ids = tokenizer.encode(text)
+    if UNK not in ids:
+        return text, ids
     composed = unicodedata.normalize("NFC", text)
-    return "".join(next(_known_variants(character, tokenizer), character) for character in composed)
+    text = "".join(next(_known_variants(character, tokenizer), character) for character in composed)
+    forms = [text, SPACES.sub(" ", text.strip(" "))]
+    forms += [FIRST_WORD.sub(lambda word: word[0].lower(), form, count=1) for form in forms]
+    # the first of equals, which changes least
+    return min(((form, tokenizer.encode(form)) for form in forms), key=lambda spelling: spelling[1].count(UNK))
 
 
 def unknown_pieces(text: str, tokenizer: Tokenizer) -> list[str]:

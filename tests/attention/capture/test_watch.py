@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
@@ -112,6 +114,46 @@ def test_only_the_watched_part_is_seen_by_each_watcher() -> None:
     assert outer == outer
     assert outer != inner
     assert len({outer, inner, outer}) == 2
+
+
+def test_threads_watch_one_model_at_the_same_time() -> None:
+    model, original = Twice().eval(), F.scaled_dot_product_attention
+    features = torch.randn(4, 2, 5, 6)
+    are_all, outer = threading.Barrier(4), watch(model)
+
+    def run(number: int) -> list[list[torch.Tensor]]:
+        results = []
+        for _ in range(20):
+            are_all.wait(30)
+            with watch(model, own_thread=True) as seen:
+                are_all.wait(30)
+                model(features[number])
+                # nobody ends to watch before all have run
+                are_all.wait(30)
+            assert list(seen) == ["first", "first#2", "second"]
+            results.append([weights.dense() for weights in seen.values()])
+        return results
+
+    with outer, ThreadPoolExecutor(4) as pool:
+        results = [*pool.map(run, range(4))]
+    assert len(outer) == 4 * 20 * 3
+    for number, of_thread in enumerate(results):
+        with watch(model) as seen:
+            model(features[number])
+        expected = [weights.dense() for weights in seen.values()]
+        assert all(torch.equal(*pair) for of_call in of_thread for pair in zip(of_call, expected, strict=True))
+    assert not module.is_watched()
+    assert F.scaled_dot_product_attention is original
+
+
+def test_a_thread_that_watches_alone_does_not_concern_others() -> None:
+    model, features = Twice(), torch.randn(2, 5, 6)
+    with watch(model, own_thread=True) as seen, ThreadPoolExecutor(1) as pool:
+        assert module.is_watched() and not pool.submit(module.is_watched).result()
+        pool.submit(model, features).result()
+        assert not seen
+        model(features)
+    assert list(seen) == ["first", "first#2", "second"]
 
 
 def test_it_ends_with_an_error_too() -> None:

@@ -202,8 +202,8 @@ def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, m
     from attent.tasks.translation.translator import Translator
     from attent.text.tokenizer import UNK
 
-    def found(self: Translator, *_: object, **__: object) -> list[list[Translation]]:
-        return [[Translation((UNK, *self.target_tokenizer.encode("20")), -1.0, 1.0, "20")]]
+    def found(self: Translator, texts: list[str], *_: object, **__: object) -> list[list[Translation]]:
+        return [[Translation((UNK, *self.target_tokenizer.encode("20")), -1.0, 1.0, "20", self.read(texts[0]))]]
 
     monkeypatch.setattr(Translator, "search", found)
     assert attent("translate", run_folder, "3")[:2] == (NO_DATES, ["20"])
@@ -253,9 +253,6 @@ def test_engines_that_cannot_do_it(attent, run_folder: Path, options: list[objec
     assert says in done.err[0]
 
 
-@pytest.mark.xfail(
-    reason="callers respell texts for a vocabulary, and the library's `translate` is none of them", strict=True
-)
 def test_the_command_and_the_library_translate_alike(attent) -> None:
     text, folder = "ａ man in a ｂlue shirt", FROZEN / "bahdanau"
     assert attent("translate", folder, text).out == translator.load(folder).translate([text])

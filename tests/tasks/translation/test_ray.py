@@ -4,26 +4,29 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from attent.errors import ArgumentError
+from attent.search.search import Hypothesis
 from attent.tasks.translation import ray
+from attent.tasks.translation.engine import Engine
 from attent.text.tokenizer import CharTokenizer
 
 ROOT = Path(__file__).parents[2]
 
 
-class Backwards:
-    """A translator that writes each text from behind."""
+class Backwards(Engine):
+    """An engine that writes each text from behind."""
 
-    source_tokenizer = CharTokenizer("abcd")
+    def __init__(self) -> None:
+        super().__init__(CharTokenizer("abcd"), CharTokenizer("abcd"))
 
-    def translate(self, texts: list[str], settings: Any) -> list[str]:
-        return [text[::-1] for text in texts]
+    def search_encoded(self, sources: Sequence[Sequence[int]], *_: object) -> list[list[Hypothesis]]:
+        return [[Hypothesis(tuple(tokens)[::-1], 0.0, 1.0)] for tokens in sources]
 
 
 @pytest.fixture

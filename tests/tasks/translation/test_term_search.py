@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
 
-from attent.alignment.forced_decoding import source_attention
 from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
@@ -48,7 +46,7 @@ def of_characters() -> Translator:
 
 
 def search(own: Translator) -> TermSearch:
-    return TermSearch(own, GLOSSARY, partial(source_attention, own.model))
+    return TermSearch(own, GLOSSARY)
 
 
 @pytest.mark.parametrize("build", [of_words, of_characters])
@@ -114,9 +112,7 @@ def test_accents_are_composed_where_the_run_knows_them_so_alone() -> None:
     own = translator(CharTokenizer("012é "), seed=5)
     glossary = Glossary((("dog", "e\u03011"),))
     check_terms(glossary, own.target_tokenizer)
-    (best,) = TermSearch(own, glossary, partial(source_attention, own.model))(
-        ["the dog"], SearchSettings(maximum_length=9)
-    )[0]
+    (best,) = TermSearch(own, glossary)(["the dog"], SearchSettings(maximum_length=9))[0]
     assert "é1" in best.text and has_terms(best.text, ["e\u03011"])
 
 

@@ -172,7 +172,7 @@ def test_a_text_that_fails_the_input_check_is_refused() -> None:
 
     made = Translator(translator().model, SOURCE, TARGET, check)
     assert made.translate(["bad", "add", "cab"]) == [translator().translate("bad"), "", translator().translate("cab")]
-    assert [made.refusal(text) for text in ("bad", "add", "")] == [None, "'add' has no b", None]
+    assert [made.read(text).refusal for text in ("bad", "add", "")] == [None, "'add' has no b", None]
     with pytest.raises(ArgumentError, match="'add' has no b"):
         made.map("add")
     with pytest.raises(ArgumentError, match="'add' has no b"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import FrameType
@@ -38,6 +39,8 @@ Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 # read at every call in the middle of a model, where each attribute look-up costs
 is_compiling, _getframe = torch.compiler.is_compiling, sys._getframe
+# Patches and lists of watchers are of the whole process: a thread holds this while it changes them.
+LOCK = threading.Lock()
 
 
 class CapturedCall(NamedTuple):
@@ -275,6 +278,10 @@ class Patcher:
 
     def patch(self, modules: Iterable[nn.Module]) -> None:
         """Patch every target, also where one of the modules, or the file that defines it, has another name for it."""
+        with LOCK:
+            self._patch(modules)
+
+    def _patch(self, modules: Iterable[nn.Module]) -> None:
         self._users += 1
         if not self._active:
             for target in TARGETS:
@@ -300,14 +307,15 @@ class Patcher:
 
     def restore(self) -> None:
         """Restore the originals after as many calls as `patch` had, unless other code has replaced a patch since."""
-        self._users -= 1
-        if self._users:
-            return
-        for namespace, name, original, patch in self._replaced:
-            if namespace.get(name) is patch:
-                namespace[name] = original
-        self._replaced.clear()
-        self._active.clear()
+        with LOCK:
+            self._users -= 1
+            if self._users:
+                return
+            for namespace, name, original, patch in self._replaced:
+                if namespace.get(name) is patch:
+                    namespace[name] = original
+            self._replaced.clear()
+            self._active.clear()
 
 
 def _patched(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from attent.attention.capture.derived_maps import (
     output_projection,
     rollout_maps,
 )
-from attent.attention.capture.patching import CapturedCall, Patcher
+from attent.attention.capture.patching import LOCK, CapturedCall, Patcher
 from attent.attention.capture.running import running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
@@ -60,12 +61,14 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     Args:
         model: the model, or any part of it.
         gradients: whether to keep the graph of each call, as `gradients` needs it, while this mapping lives.
+        own_thread: whether to capture only the calls of the thread that makes this mapping, so that threads may run and
+            watch the same model at the same time.
 
     Raises:
         ArgumentError: it is no module of PyTorch.
     """
 
-    def __init__(self, model: nn.Module, *, gradients: bool = False) -> None:
+    def __init__(self, model: nn.Module, *, gradients: bool = False, own_thread: bool = False) -> None:
         if not isinstance(model, nn.Module):
             raise ArgumentError(f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
         self._name = type(model).__name__
@@ -75,16 +78,19 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         self._calls: Counter[str] = Counter()
         self._projections: dict[str, Tensor | str | None] = {}  # or the reason why one is not known, by path
         self.keeps_gradients = gradients
+        self._thread = threading.get_ident() if own_thread else None
 
     def __enter__(self) -> Self:
-        WATCHERS.append(self)
+        with LOCK:
+            WATCHERS.append(self)
         PATCHER.patch(self._paths)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        WATCHERS.remove(self)
+        with LOCK:
+            WATCHERS.remove(self)
         PATCHER.restore()
 
     def __getitem__(self, path: str) -> AttentionMap:
@@ -263,11 +269,16 @@ def _call_name(path: str, call: int) -> str:
 
 
 def is_watched() -> bool:
-    """Return whether anybody watches; attention modules ask before they make a map.
+    """Return whether anybody watches this thread; attention modules ask before they make a map.
 
     False while a model is being compiled.
     """
-    return not torch.compiler.is_compiling() and bool(WATCHERS)
+    return not torch.compiler.is_compiling() and bool(WATCHERS) and bool(_watchers_of_thread())
+
+
+def _watchers_of_thread() -> list[watch]:
+    """Return those who watch the calls of this thread; others may begin and end to watch meanwhile."""
+    return [watcher for watcher in (*WATCHERS,) if watcher._thread in (None, threading.get_ident())]  # pyright: ignore[reportPrivateUsage]
 
 
 def report(
@@ -297,9 +308,10 @@ def report(
 
 def _add_map_to_watchers(call: CapturedCall) -> None:
     """Add the map of a call; it is made only if anybody watches the module that called."""
-    modules = list(call.modules) if len(WATCHERS) > 1 else call.modules
+    watchers = _watchers_of_thread()
+    modules = list(call.modules) if len(watchers) > 1 else call.modules
     weights = None
-    for watcher in WATCHERS:
+    for watcher in watchers:
         module = watcher._innermost_module(modules)  # pyright: ignore[reportPrivateUsage]
         if module is not None:
             path = watcher._paths[module]  # pyright: ignore[reportPrivateUsage]

@@ -45,7 +45,6 @@ def demo(
     from attent.tasks import settings
     from attent.tasks.recipe import follow
     from attent.tasks.translation.translator import load
-    from attent.text.tokenizer import respell
     from attent.views.labels import pad, width
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
@@ -57,11 +56,8 @@ def demo(
     results = follow(run_settings, folder, replace=out is None)
     translator = load(folder, torch_device)
     texts = (*DATES, *(date or ()))
-    column, translations = (
-        max(map(width, texts)),
-        translator.translate([respell(text, translator.source_tokenizer) for text in texts]),
-    )
-    pairs = zip(texts, translations, strict=True)
+    column = max(map(width, texts))
+    pairs = zip(texts, translator.translate(texts), strict=True)
     write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
     print(
         "\nWhat it looks at while it writes each character:\n\n"

@@ -97,7 +97,6 @@ def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Pan
 def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bool) -> Scene:
     from attent.runs.config import DOES, read_config
     from attent.tasks.run_scene import scene_of_example, scene_of_text
-    from attent.text.tokenizer import respell
     from attent.views.build_scene import build_scene
 
     task = read_config(run).task
@@ -111,5 +110,5 @@ def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bo
         return scene_of_example(tool, [text], title=text, gradients=as_page)
     if task != "translate":
         return scene_of_text(tool, text, gradients=as_page)
-    text = respell(text, tool.source_tokenizer)
-    return build_scene(tool.map(text, translation, gradients=as_page), title=text)
+    source = tool.read(text)
+    return build_scene(tool.map(source, translation, gradients=as_page), title=source.text)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attent.runs.config import RunConfig
-    from attent.search.search import Translation
-    from attent.tasks.translation.translator import Engine, Translator
+    from attent.search.search import SourceText, Translation
+    from attent.tasks.translation.engine import Engine
+    from attent.tasks.translation.translator import Translator
     from attent.text.batches import BatchSize
     from attent.text.units import Detokenizer
 
@@ -165,8 +166,7 @@ def translate(
     from attent.runs.config import read_config
     from attent.search.constraints import is_repetitive
     from attent.tasks.dates.generated import output_check
-    from attent.tasks.translation.links import glossary_search
-    from attent.text.tokenizer import respell
+    from attent.tasks.translation.term_search import TermSearch
     from attent.text.units import SpacingCheck
 
     if out is not None and resume and is_there(out):
@@ -200,9 +200,10 @@ def translate(
     if out is not None:
         options |= _fingerprint(run, engine, exported)
 
-    def translate_lines(texts: Sequence[str]) -> list[list[Translation]]:
-        take = translator.search if own is None or terms is None else glossary_search(own, terms)
-        return take(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+    search_with_terms = translator.search if own is None or terms is None else TermSearch(own, terms)
+
+    def translate_lines(texts: Sequence[str | SourceText]) -> list[list[Translation]]:
+        return search_with_terms(texts, settings, prefixes=[prefix] * len(texts), batch=size)
 
     file = read_file(source, ending) if ending and out is not None else None
     with (
@@ -223,29 +224,28 @@ def translate(
         # a person who types waits for each translation
         for chunk in chunks(lines, 1 if stream.isatty() else LINES):
             is_empty = False
-            texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
-            refusals = [translator.refusal(text) for text in texts]
-            hypotheses = translate_lines(texts)
             n_best_lists = align_translations(
-                own, texts, hypotheses, alignments=output.alignments, replace_unknown=output.replace_unknown
+                own,
+                translate_lines([line for _, line in chunk]),
+                alignments=output.alignments,
+                replace_unknown=output.replace_unknown,
             )
             if detokenizer is not None:
                 n_best_lists = [
                     [replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists
                 ]
-            for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
+            for (number, line), translations in zip(chunk, n_best_lists, strict=True):
+                best = translations[0].translation
                 if output.format is Format.jsonl:
-                    results.write(json_line(line, translations, refusal))
+                    results.write(json_line(translations))
                 else:
                     for translation in translations:
                         results.write(text_line(number, translation, has_scores=has_scores))
                 if message := spacing.add(line):
                     say(message)
-                if is_repetitive(translations[0].translation.tokens) and not is_repetitive(
-                    translator.source_tokenizer.encode(text)
-                ):
+                if is_repetitive(best.tokens) and not is_repetitive(best.source.ids):
                     repetitive.append(number + 1)
-                is_complete &= report(number + 1, text, translations[0].text, refusal, translator, check)
+                is_complete &= report(number + 1, translations[0], translator, check)
             results.commit([line for _, line in chunk], is_complete=is_complete)
         results.finish(f"the translation of {source}" if ending else None)
     if is_empty:

@@ -15,11 +15,11 @@ from attent.server.limits import Gatekeeper, key_of
 from attent.server.preparation import prepare
 from attent.server.service import (
     AUTO,
+    Format,
     TextPiece,
     TranslatedText,
     TranslationOptions,
     TranslationService,
-    check_format,
     check_size,
     language_name,
 )
@@ -28,6 +28,7 @@ from attent.server.service import (
 FRONTEND_TIMEOUT = 500
 # A value of stream besides true and false.
 TOKENS = "tokens"
+FORMATS: tuple[Format, ...] = ("text", "html")
 
 
 class LibreTranslateEndpoints:
@@ -48,7 +49,7 @@ class LibreTranslateEndpoints:
         values = await read_parameters(request, settings)
         texts, is_list = texts_of(values)
         source, target = text_of(values, "source"), text_of(values, "target")
-        kind = check_format(values.get("format") or "text")
+        kind = _check_format(values.get("format") or "text")
         alternatives = count_of(values, "alternatives", settings.alternatives_limit)
         check_size(settings, texts, is_list=is_list)
         self.admit(request, values, len(texts))
@@ -130,3 +131,15 @@ def _answer(
     if options.has_links:
         values["alignment"] = [pharaoh(result.links) for result in results]
     return values if is_list else {name: value[0] for name, value in values.items()}
+
+
+def _check_format(name: str) -> Format:
+    """Return the format of a text.
+
+    Raises:
+        RequestError: it is none.
+    """
+    for text_format in FORMATS:
+        if name == text_format:
+            return text_format
+    raise RequestError(400, f"{name} format is not supported")

@@ -12,7 +12,6 @@ from attent.errors import ArgumentError, needs
 from attent.runs.config import DType
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.translation.translator import load
-from attent.text.tokenizer import respell
 
 if TYPE_CHECKING:
     from ray.data import Dataset  # pyright: ignore[reportMissingImports]
@@ -67,14 +66,14 @@ class ColumnTranslator:
         """
         if self._column not in batch:
             raise ArgumentError(f"the data set has no column {self._column!r} but {', '.join(batch)}")
-        values = [self._text(value) for value in batch[self._column]]
-        translations = iter(self._translator.translate([text for text in values if text is not None], self._settings))
-        return {**batch, self._output: [None if text is None else next(translations) for text in values]}
+        texts = [self._text(value) for value in batch[self._column]]
+        translations = iter(self._translator.translate([text for text in texts if text is not None], self._settings))
+        return {**batch, self._output: [None if text is None else next(translations) for text in texts]}
 
     def _text(self, value: object) -> str | None:
-        """Return a value as text that the translator reads; None for a missing one."""
+        """Return a value as a text; None for a missing one."""
         if isinstance(value, str):
-            return respell(str(value), self._translator.source_tokenizer)
+            return str(value)
         if str(value) not in MISSING:
             raise ArgumentError(
                 f"column {self._column!r} must hold texts, got {type(value).__name__} {str(value)[:60]!r}"

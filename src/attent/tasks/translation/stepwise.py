@@ -13,6 +13,7 @@ from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
 from attent.errors import ArgumentError
 from attent.search.constraints import Constraints
+from attent.search.search import SourceText
 from attent.search.settings import GREEDY
 from attent.tasks.translation.translator import EOS_LABEL, Translator, labels
 from attent.text.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
@@ -64,7 +65,7 @@ class StepwiseDecoding:
 
     Args:
         translator: whose model writes.
-        text: the source.
+        text: the source, a string or read by the translator.
         prefix: tokens that the translation begins with.
         top_k: number of candidates of each step.
         forced_length: set if the prefix is a complete translation, found by a beam search: the number of its tokens
@@ -78,7 +79,7 @@ class StepwiseDecoding:
     def __init__(
         self,
         translator: Translator,
-        text: str,
+        text: str | SourceText,
         prefix: Sequence[int] = (),
         *,
         top_k: int = TOP_K,
@@ -91,14 +92,14 @@ class StepwiseDecoding:
             forced_length is not None,
             len(self.prefix) if forced_length is None else forced_length,
         )
-        self.sources = translator.source_tokenizer.encode(text)
-        self.labels = tuple(translator.source_tokenizer.pieces(text))
+        self.source = source = translator.read(text)
+        self.labels = tuple(translator.pieces(source))
         self.tokens: list[int] = []
         size = translator.target_tokenizer.size
-        if not self.sources:
+        if not source.ids:
             raise ArgumentError("there is nothing to translate: the text is empty")
-        if reason := translator.refusal(text):
-            raise ArgumentError(reason)
+        if source.refusal:
+            raise ArgumentError(source.refusal)
         # BOS takes a position too
         if translator.longest is not None and len(self.prefix) >= translator.longest:
             limit = translator.longest - 1
@@ -112,13 +113,13 @@ class StepwiseDecoding:
     def unknown_pieces(self) -> list[str]:
         """Return the pieces of the text that the vocabulary lacks, without repetition, in order."""
         return list(
-            dict.fromkeys(label for label, token in zip(self.labels, self.sources, strict=True) if token == UNK)
+            dict.fromkeys(label for label, token in zip(self.labels, self.source.ids, strict=True) if token == UNK)
         )
 
     def __iter__(self) -> Iterator[DecodingStep]:
         model, device = self.translator.model, self.translator.device
-        sequences = Sequences([self.sources])
-        copies = 1 if model.batch_invariant or len(self.sources) > MAX_REPEATED_SOURCE else ROW_MULTIPLE
+        sequences = Sequences([self.source.ids])
+        copies = 1 if model.batch_invariant or len(self.source.ids) > MAX_REPEATED_SOURCE else ROW_MULTIPLE
         with torch.inference_mode():
             limits = torch.from_numpy(GREEDY.limits(sequences.lengths, model.longest)).to(device)
             constraints = Constraints.of(limits, [self.prefix])
@@ -144,7 +145,7 @@ class StepwiseDecoding:
     def encoder_maps(self) -> dict[str, LabelledMap]:
         """Return the encoder's attention maps by the name of their modules; none if it has no attention."""
         with watch(self.translator.model) as maps:
-            self.translator.encode(self.sources)
+            self.translator.encode(self.source.ids)
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in maps.items()}
 
     def map(self, *, with_eos: bool = True, gradients: bool = False) -> dict[str, LabelledMap]:
@@ -157,7 +158,7 @@ class StepwiseDecoding:
         """
         rows = labels(self.translator.target_tokenizer, self.tokens) + (EOS_LABEL,) * with_eos
         return self.translator.map_of_tokens(
-            self.sources, [*self.tokens, *[EOS] * with_eos], self.labels, rows, gradients
+            self.source.ids, [*self.tokens, *[EOS] * with_eos], self.labels, rows, gradients
         )
 
     def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:

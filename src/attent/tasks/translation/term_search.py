@@ -18,18 +18,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from attent.alignment.forced_decoding import AttentionSelector, source_attention
 from attent.errors import ArgumentError
-from attent.search.search import Translation
+from attent.search.search import SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
+from attent.tasks.translation.engine import BATCH
 from attent.tasks.translation.glossary import Glossary, Term, compose, keeps_case, missing
-from attent.tasks.translation.translator import BATCH, Translator
+from attent.tasks.translation.translator import Translator
 from attent.text.batches import BatchSize
 from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, marks_of, prompt_of
 from attent.text.units import LETTER, is_mark, units
@@ -43,14 +45,14 @@ class _Sentence:
     """A sentence on its way.
 
     Args:
-        text: the source.
+        source: the text.
         terms: in it.
         best: the translation so far.
         fixed: tokens at its beginning that stay.
         placed: terms that were placed.
     """
 
-    text: str
+    source: SourceText
     terms: Sequence[Term]
     best: Translation
     fixed: int = 0
@@ -96,17 +98,19 @@ class TermSearch:
     Args:
         translator: searches.
         glossary: the terms.
-        attention: to the source, of the kind that words are aligned by; see
+        attention: to the source; by default that by which the run's words are aligned, see
             `attent.alignment.forced_decoding.source_attention`.
     """
 
-    def __init__(self, translator: Translator, glossary: Glossary, attention: Attention) -> None:
-        self._translator, self._glossary, self._attention = translator, glossary, attention
+    def __init__(self, translator: Translator, glossary: Glossary, attention: Attention | None = None) -> None:
+        self._translator, self._glossary = translator, glossary
+        selector = AttentionSelector.of_run(translator.config)
+        self._attention = attention or partial(source_attention, translator.model, selector=selector)
         self._keeps_case = keeps_case(translator.source_tokenizer)
 
     def __call__(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | SourceText],
         settings: SearchSettings = GREEDY,
         *,
         prefixes: Sequence[str] | None = None,
@@ -127,15 +131,16 @@ class TermSearch:
         """
         if settings.sample:
             raise ArgumentError("a glossary is for a search, and samples are drawn: one of them")
-        results = self._translator.search(texts, settings, prefixes=prefixes, batch=batch)
+        sources = [self._translator.read(text) for text in texts]
+        results = self._translator.search(sources, settings, prefixes=prefixes, batch=batch)
         prompt = len(prompt_of(self._translator.target_tokenizer))
-        terms = terms or [self._glossary.find(text, keeps_case=self._keeps_case) for text in texts]
+        terms = terms or [self._glossary.find(source.text, keeps_case=self._keeps_case) for source in sources]
         targets = [[term.target for term in of_text] for of_text in terms]
         sentences: dict[int, _Sentence] = {}
         for row, of_text in enumerate(terms):
-            if of_text and results[row] and not self._translator.refusal(texts[row]):
+            if of_text and results[row] and not sources[row].refusal:
                 begin = len(_tokens(prefixes[row], self._translator.target_tokenizer)) if prefixes else 0
-                sentences[row] = _Sentence(texts[row], of_text, results[row][0], prompt + begin)
+                sentences[row] = _Sentence(sources[row], of_text, results[row][0], prompt + begin)
         pools = {row: [item for item in results[row] if not missing(item.text, targets[row])] for row in sentences}
         waiting = {row: item for row, item in sentences.items() if item.missing}
         while waiting:
@@ -156,17 +161,17 @@ class TermSearch:
         self, sentences: Sequence[_Sentence], settings: SearchSettings, batch: int | BatchSize
     ) -> list[tuple[_Sentence, list[Translation]]]:
         """Place a term of each sentence; return it with its translations, none where no place is left."""
-        sources = [self._translator.source_tokenizer.encode(sentence.text) for sentence in sentences]
-        maps = self._attention(sources, [sentence.best.tokens for sentence in sentences])
-        limits = settings.limits(np.array([len(tokens) for tokens in sources]), self._translator.longest).tolist()
+        encoded = [sentence.source.ids for sentence in sentences]
+        maps = self._attention(encoded, [sentence.best.tokens for sentence in sentences])
+        limits = settings.limits(np.array([len(tokens) for tokens in encoded]), self._translator.longest).tolist()
         beginnings = [
             (row, beginning)
             for row, (sentence, weights, limit) in enumerate(zip(sentences, maps, limits, strict=True))
             for beginning in self._beginnings(sentence, weights, limit)
         ]
         result: list[tuple[_Sentence, list[Translation]]] = [(sentence, []) for sentence in sentences]
-        texts = [sentences[row].text for row, _ in beginnings]
-        n_best_lists = self._search(texts, [beginning for _, beginning in beginnings], settings, batch)
+        sources = [sentences[row].source for row, _ in beginnings]
+        n_best_lists = self._search(sources, [beginning for _, beginning in beginnings], settings, batch)
         for (row, beginning), items in zip(beginnings, n_best_lists, strict=True):
             before, pool = result[row]
             if items and (not pool or _per_token(items[0]) > _per_token(before.best)):
@@ -175,20 +180,24 @@ class TermSearch:
         return result
 
     def _search(
-        self, texts: Sequence[str], beginnings: Sequence[_Beginning], settings: SearchSettings, batch: int | BatchSize
+        self,
+        sources: Sequence[SourceText],
+        beginnings: Sequence[_Beginning],
+        settings: SearchSettings,
+        batch: int | BatchSize,
     ) -> list[list[Translation]]:
         """Return the translations with these beginnings in which the term stays a word of its own."""
         translator, decode = self._translator, self._translator.target_tokenizer.decode
         n_best_lists = translator.search(
-            texts, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch
+            sources, settings, prefixes=[beginning.tokens for beginning in beginnings], batch=batch
         )
         results = [
             [item for item in items if not _is_glued(decode(beginning.tokens[: beginning.end]), item.text)]
             for items, beginning in zip(n_best_lists, beginnings, strict=True)
         ]
         rows = [row for row, items in enumerate(results) if not items]
-        longer = [[*beginnings[row].tokens, self._next_word(texts[row], beginnings[row].tokens)] for row in rows]
-        separated = translator.search([texts[row] for row in rows], settings, prefixes=longer, batch=batch)
+        longer = [[*beginnings[row].tokens, self._next_word(sources[row], beginnings[row].tokens)] for row in rows]
+        separated = translator.search([sources[row] for row in rows], settings, prefixes=longer, batch=batch)
         for row, items in zip(rows, separated, strict=True):
             results[row] = items
         return results
@@ -228,7 +237,7 @@ class TermSearch:
 
     def _ranked(self, sentence: _Sentence, term: Term, weights: Tensor, cuts: Sequence[int]) -> list[int]:
         """Return those cuts after which attention looks at the term's source most, the most first."""
-        tokenizer, text = self._translator.source_tokenizer, sentence.text
+        tokenizer, text = self._translator.source_tokenizer, sentence.source.text
         around = len(tokenizer.encode(""))
         first, last = (len(tokenizer.encode(part)) - around for part in (text[: term.begin].rstrip(), text[: term.end]))
         lead = len(prompt_of(tokenizer))
@@ -260,10 +269,10 @@ class TermSearch:
         return None
 
     @torch.inference_mode()
-    def _next_word(self, text: str, tokens: Sequence[int]) -> int:
+    def _next_word(self, source: SourceText, tokens: Sequence[int]) -> int:
         """Return the most probable token after these that does not go on with their last word."""
         translator = self._translator
-        memory = translator.encode(translator.source_tokenizer.encode(text))
+        memory = translator.encode(source.ids)
         target = torch.tensor([[BOS, *tokens]], device=translator.device)
         logits = translator.model.output(translator.model.decode(memory, target)[:, -1])[0].float()
         return int(

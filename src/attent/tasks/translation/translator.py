@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,170 +20,21 @@ from attent.runs.packed import use_dtype
 from attent.search.constraints import Constraints
 from attent.search.score import BATCH as SCORED
 from attent.search.score import PairScore, score_pairs
-from attent.search.search import Hypothesis, TokenSampler, Translation, search, uniforms
-from attent.search.settings import GREEDY, SearchSettings
+from attent.search.search import Hypothesis, SourceText, TokenSampler, search, uniforms
+from attent.search.settings import SearchSettings
 from attent.tasks.dates.checks import InputCheck, input_check
 from attent.tasks.from_run import FromRun
-from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
+from attent.tasks.translation.engine import Engine
+from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.text.text import Pair
-from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, prompt_of, respell
+from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, prompt_of
 from attent.views.walk_run import ForwardPass
 
 T = TypeVar("T")
 R = TypeVar("R")
-# Sentences of a batch: enough for large matrix products, few enough for any memory.
-BATCH = 128
 EOS_LABEL = "</s>"
 BOS_LABEL = "<s>"
 UNK_LABEL, NO_LABEL = "<unk>", "�"
-
-
-class Engine(ABC):
-    """Translates text within the limits of a model: base of `Translator`, and of engines that run exported models.
-
-    Args:
-        source_tokenizer: for the text to translate.
-        target_tokenizer: for the translation.
-        input_check: gives the reason why a text is no input of this model; None if any text is.
-        longest: the most tokens that the model can read; None if there is no limit.
-    """
-
-    def __init__(
-        self,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
-        input_check: InputCheck | None = None,
-        longest: int | None = None,
-    ) -> None:
-        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
-        self.input_check, self.longest = input_check, longest
-
-    @property
-    def longest_source(self) -> int | None:
-        """Return the most tokens that a source may have; None if there is no limit."""
-        return None if self.longest is None else self.longest // KEY_MULTIPLE * KEY_MULTIPLE
-
-    def refusal(self, text: str) -> str | None:
-        """Return the reason why a non-empty text is not translated; None if it is, or is empty."""
-        longest = self.longest_source
-        if longest is not None and (tokens := len(self.source_tokenizer.encode(text))) > longest:
-            return f"not translated: {tokens} tokens, more than the {longest} that this model can read"
-        return self.input_check(text) if text and self.input_check else None
-
-    @overload
-    def translate(  # pyright: ignore[reportOverlappingOverload]
-        self, texts: str, settings: SearchSettings = ..., *, prefixes: str | None = ..., batch: int | BatchSize = ...
-    ) -> str: ...
-    @overload
-    def translate(
-        self,
-        texts: Sequence[str],
-        settings: SearchSettings = ...,
-        *,
-        prefixes: Sequence[str] | None = ...,
-        batch: int | BatchSize = ...,
-    ) -> list[str]: ...
-    def translate(
-        self,
-        texts: str | Sequence[str],
-        settings: SearchSettings = GREEDY,
-        *,
-        prefixes: Any = None,
-        batch: int | BatchSize = BATCH,
-    ) -> str | list[str]:
-        """Translate a text, or a list of texts in order. An empty or refused text has an empty translation.
-
-        Args:
-            texts: sentences, which give a list; or a single string, which gives a string.
-            settings: of the search.
-            prefixes: the forced beginning of each translation, a string for a single text; none by default.
-            batch: size of a batch, an int in texts; a translation does not depend on it.
-        """
-        if isinstance(texts, str):
-            return self.translate([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
-        return [best[0].text for best in self.search(texts, settings, prefixes=prefixes, batch=batch)]
-
-    @overload
-    def search(  # pyright: ignore[reportOverlappingOverload]
-        self,
-        texts: str,
-        settings: SearchSettings = ...,
-        *,
-        prefixes: str | Sequence[int] | None = ...,
-        batch: int | BatchSize = ...,
-    ) -> list[Translation]: ...
-    @overload
-    def search(
-        self,
-        texts: Sequence[str],
-        settings: SearchSettings = ...,
-        *,
-        prefixes: Sequence[str | Sequence[int]] | None = ...,
-        batch: int | BatchSize = ...,
-    ) -> list[list[Translation]]: ...
-    def search(
-        self,
-        texts: str | Sequence[str],
-        settings: SearchSettings = GREEDY,
-        *,
-        prefixes: Any = None,
-        batch: int | BatchSize = BATCH,
-    ) -> list[Translation] | list[list[Translation]]:
-        """Return the n_best translations of a text, or of each text of a list, with their scores, the best first.
-
-        Arguments as for `translate`; a prefix may also be the ids of its tokens.
-
-        Raises:
-            ArgumentError: there are not as many prefixes as texts.
-        """
-        if isinstance(texts, str):
-            return self.search([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
-        if isinstance(prefixes, str) or (prefixes is not None and len(prefixes) != len(texts)):
-            count = repr(prefixes) if isinstance(prefixes, str) else len(prefixes)
-            raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {count}")
-        forced = [
-            self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix]
-            for prefix in prefixes or [()] * len(texts)
-        ]
-        if any(isinstance(token, str) for tokens in forced for token in tokens):
-            raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
-        prompt = prompt_of(self.target_tokenizer)
-        forced = [tokens if tuple(tokens[: len(prompt)]) == prompt else [*prompt, *tokens] for tokens in forced]
-        encoded = [
-            self.source_tokenizer.encode("" if self.input_check and self.input_check(text) else text) for text in texts
-        ]
-        return self.search_encoded(encoded, forced, settings, batch)
-
-    @abstractmethod
-    def search_encoded(
-        self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int | BatchSize,
-    ) -> list[list[Translation]]:
-        """Return the n_best translations of each source; an empty one has an empty translation.
-
-        Args:
-            sources: ids of the tokens of each text.
-            prefixes: ids of the tokens that each translation begins with.
-            settings: of the search.
-            batch: size of a batch, an int in texts.
-        """
-
-    def length_batches(self, lengths: np.ndarray, batch: int | BatchSize) -> Iterator[np.ndarray]:
-        """Cut sources into batches of similar length, the shortest first; empty and overlong sources are left out.
-
-        Args:
-            lengths: tokens of each source.
-            batch: size of a batch, an int in texts.
-
-        Returns:
-            The indices of each batch's sources.
-        """
-        order = np.argsort(lengths, kind="stable")
-        order = order[(lengths[order] > 0) & (lengths[order] <= (self.longest_source or np.inf))]
-        return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
 class Translator(FromRun, Engine):
@@ -225,7 +75,7 @@ class Translator(FromRun, Engine):
         prefixes: Sequence[Sequence[int]],
         settings: SearchSettings,
         batch: int | BatchSize,
-    ) -> list[list[Translation]]:
+    ) -> list[list[Hypothesis]]:
         padded = Sequences(sources)
 
         def search_batch(rows: np.ndarray) -> list[list[Hypothesis]]:
@@ -252,25 +102,16 @@ class Translator(FromRun, Engine):
                 sampler,
             )
 
-        translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
+        results = [[Hypothesis((), 0.0, 1.0)]] * len(sources)
         # the longest sources first, as they take longest
         batches = [*self.length_batches(padded.lengths, batch)][::-1]
-        with torch.inference_mode():
-            # a model that computes each row by itself does not depend on the number of threads either
-            are_parallel = len(batches) > 1 and self.model.batch_invariant
-            results = (parallel_map if are_parallel else map)(search_batch, batches)
-        for rows, hypotheses in zip(batches, results, strict=True):
-            for row, best in zip(rows, hypotheses, strict=True):
-                translations[row] = [
-                    Translation(
-                        item.tokens,
-                        item.log_probability,
-                        item.length_penalty,
-                        self.target_tokenizer.decode(item.tokens),
-                    )
-                    for item in best
-                ]
-        return translations
+        # a model that computes each row by itself does not depend on the number of threads either
+        are_parallel = len(batches) > 1 and self.model.batch_invariant
+        n_best_lists = (parallel_map if are_parallel else map)(search_batch, batches)
+        for rows, of_batch in zip(batches, n_best_lists, strict=True):
+            for row, n_best in zip(rows, of_batch, strict=True):
+                results[row] = n_best
+        return results
 
     @overload
     def score(self, pairs: Pair | tuple[str, str], *, batch: int | BatchSize = ...) -> PairScore: ...
@@ -308,7 +149,9 @@ class Translator(FromRun, Engine):
         tokens = max(len(self.source_tokenizer.encode(source)), len(self.target_tokenizer.encode(target)) + 1)
         return None if tokens <= limit else f"{tokens:,} tokens, more than the {limit:,} that this model can read"
 
-    def map(self, source: str, target: str | None = None, *, gradients: bool = False) -> dict[str, LabelledMap]:
+    def map(
+        self, source: str | SourceText, target: str | None = None, *, gradients: bool = False
+    ) -> dict[str, LabelledMap]:
         """Return every attention map of one translation, by the name of its module, in the order of computation.
 
         Args:
@@ -320,17 +163,16 @@ class Translator(FromRun, Engine):
         Raises:
             ArgumentError: the source is empty, or refused and has no target.
         """
+        source = self.read(source)
         if not source:
             raise ArgumentError("an empty source has no attention to show")
         if target is None:
-            if reason := self.refusal(source):
-                raise ArgumentError(reason)
-            target = self.translate([source])[0]
+            if source.refusal:
+                raise ArgumentError(source.refusal)
+            target = self.translate(source)
         tokens = [*self.target_tokenizer.encode(target), EOS]
         rows = (*self.target_tokenizer.pieces(target), EOS_LABEL)
-        return self.map_of_tokens(
-            self.source_tokenizer.encode(source), tokens, self.source_tokenizer.pieces(source), rows, gradients
-        )
+        return self.map_of_tokens(source.ids, tokens, self.pieces(source), rows, gradients)
 
     @torch.no_grad()
     def map_of_tokens(
@@ -360,14 +202,14 @@ class Translator(FromRun, Engine):
 
     def forward_pass(self, text: str) -> ForwardPass:
         """Return the forward pass over a text that is translated; errors as for `map`."""
-        text = respell(text, self.source_tokenizer)
-        if reason := self.refusal(text):
-            raise ArgumentError(reason)
-        target = self.translate(text)
+        source = self.read(text)
+        if source.refusal:
+            raise ArgumentError(source.refusal)
+        target = self.translate(source)
         return ForwardPass(
-            f"{text} → {target}",
+            f"{source.text} → {target}",
             self.model,
-            lambda: self.map(text, target),
+            lambda: self.map(source, target),
             "decoder",
             lambda token: labels(self.target_tokenizer, [token])[0],
             "words",

@@ -6,7 +6,7 @@ from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.tasks.translation.links import translation_links
+from attent.tasks.translation.alignment import Alignment
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
 
@@ -31,4 +31,5 @@ def test_links_are_those_of_the_pair() -> None:
         pairs = [
             tokenize_pair(text, item.text, (source, target)) for text, item in zip(texts, translations, strict=True)
         ]
-        assert translation_links(translator, texts, translations, selector) == align(translator.model, pairs, selector)
+        links = [item.links for item in Alignment.of(translator, translations, selector=selector)]
+        assert links == align(translator.model, pairs, selector)

@@ -1,0 +1,104 @@
+"""Alignments of texts with their translations, read from the attention of the model that wrote these."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from attent.alignment.aligner import TokenizedPair, align, piece_starts, text_pieces, word_indices
+from attent.alignment.forced_decoding import AttentionSelector
+from attent.alignment.unk_replacement import copy_unknown, token_texts
+from attent.search.search import Translation
+from attent.tasks.translation.translator import Translator
+from attent.text.text import Link
+from attent.text.tokenizer import UNK
+from attent.text.units import Span, units
+
+Unit = Literal["words", "characters", "tokens"]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Links between units of a text and units of its translation.
+
+    Args:
+        links: (unit of the text, unit of the translation), from 0, in the order of the translation.
+        spans: the same as (characters of the text as it was given, characters of the translation), for the unit
+            "characters" alone; none where the model reads more or fewer units than are written.
+    """
+
+    links: Sequence[Link]
+    spans: Sequence[tuple[Span, Span]] = ()
+
+    @classmethod
+    def of(
+        cls,
+        translator: Translator,
+        translations: Sequence[Translation],
+        unit: Unit = "words",
+        selector: AttentionSelector | None = None,
+        *,
+        pieces: Sequence[Sequence[str]] | None = None,
+    ) -> list[Alignment]:
+        """Align translations with their sources; the model is watched only if it cannot compute the attention alone.
+
+        Args:
+            translator: wrote the translations.
+            translations: keep their sources.
+            unit: of the links: words, which are separated by spaces; words and signs, by their characters; or tokens.
+            selector: layer, head and meaning of the rows; the run's own choice unless given, see
+                `AttentionSelector.of_run`.
+            pieces: the text of each translation's tokens; what its tokenizer writes unless given.
+
+        Raises:
+            ArgumentError: the model has no attention to the source, or not this layer or head.
+        """
+        texts = pieces or [token_texts(item.tokens, translator.target_tokenizer) for item in translations]
+        pairs: list[TokenizedPair] = []
+        for item, target_texts in zip(translations, texts, strict=True):
+            source = item.source
+            if unit == "tokens":
+                pairs.append(TokenizedPair(source.ids, item.tokens, range(len(source.ids)), range(len(item.tokens))))
+                continue
+            indices = word_indices if unit == "words" else _unit_indices
+            source_units = indices(source.text, text_pieces(source.text, source.ids, translator.source_tokenizer))
+            pairs.append(TokenizedPair(source.ids, item.tokens, source_units, indices(item.text, target_texts)))
+        alignments = align(translator.model, pairs, selector or AttentionSelector.of_run(translator.config))
+        return [
+            cls(links, _spans(links, item) if unit == "characters" else ())
+            for links, item in zip(alignments, translations, strict=True)
+        ]
+
+
+def replace_unknown(translator: Translator, translations: Sequence[Translation]) -> list[tuple[str, list[str]]]:
+    """Return the text of each translation and of its tokens; a source piece takes the place of each unknown one."""
+    tokenizer = translator.target_tokenizer
+    results = [(item.text, token_texts(item.tokens, tokenizer)) for item in translations]
+    rows = [row for row, item in enumerate(translations) if UNK in item.tokens]
+    alignments = Alignment.of(translator, [translations[row] for row in rows], "tokens")
+    for row, alignment in zip(rows, alignments, strict=True):
+        pieces = translator.pieces(translations[row].source)
+        results[row] = copy_unknown(translations[row].tokens, tokenizer, alignment.links, pieces)
+    return results
+
+
+def _spans(links: Sequence[Link], translation: Translation) -> list[tuple[Span, Span]]:
+    source, target = units(translation.source.original), units(translation.text)
+    has_all = translation.source.original == translation.source.text or len(source) == len(
+        units(translation.source.text)
+    )
+    return [(source[first], target[second]) for first, second in links] if has_all else []
+
+
+def _unit_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
+    """Return the index of the unit that each piece begins in; None where it begins in none."""
+    spans = units(text)
+    begins = [span.begin for span in spans]
+    starts = piece_starts(text, pieces)
+    indices = [None if start is None else bisect_right(begins, start) - 1 for start in starts]
+    return [
+        None if index is None or start is None or index < 0 or start >= spans[index].end else index
+        for index, start in zip(indices, starts, strict=True)
+    ]
