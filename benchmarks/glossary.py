@@ -31,7 +31,7 @@ from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.alignment import Alignment
-from attent.tasks.translation.glossary import Glossary, has_terms
+from attent.tasks.translation.glossary import Glossary, missing
 from attent.tasks.translation.term_search import TermSearch
 from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
@@ -138,8 +138,8 @@ def judge(translator: Translator, drawn: Sequence[Example], kind: str, settings:
     links = [alignment.links for alignment in Alignment.of(translator, plain)]
     rows = [
         (
-            has_terms(best.text, [item.told[kind]]),
-            has_terms(before.text, [item.told[kind]]),
+            not missing(best.text, [item.told[kind]]),
+            not missing(before.text, [item.told[kind]]),
             without(
                 best.text, {best.text.split().index(item.told[kind])} if item.told[kind] in best.text.split() else set()
             ),
@@ -187,7 +187,7 @@ def main() -> None:
     clean = [row for row, text in enumerate(texts) if not glossary.find(text)]
     same = sum(told[row] == plain[row] for row in clean)
     hit = [row for row, text in enumerate(texts) if glossary.find(text)]
-    followed = sum(has_terms(told[row][0].text, [term.target for term in glossary.find(texts[row])]) for row in hit)
+    followed = sum(not missing(told[row][0].text, [term.target for term in glossary.find(texts[row])]) for row in hit)
     print(
         f"one glossary of {len(glossary.entries)} terms: {followed:,} of {len(hit):,} lines with terms as told; ",
         end="",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attent.errors import ArgumentError, DataError
 from attent.text import subword_tokenizer
 from attent.text.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
-from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, pieces_of
+from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 
 STRANGE = [
     "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "",
@@ -51,7 +51,7 @@ def test_strange_text_comes_back(kind: str, line: str) -> None:
 @pytest.mark.parametrize("line", STRANGE)
 def test_pieces_of_known_ids_are_those_of_the_text(kind: str, line: str) -> None:
     for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
-        assert pieces_of(line, tokenizer.encode(line), tokenizer) == tokenizer.pieces(line)
+        assert tokenizer.pieces(line, tokenizer.encode(line)) == tokenizer.pieces(line)
 
 
 @every

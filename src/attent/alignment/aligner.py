@@ -16,11 +16,11 @@ from torch import Tensor
 
 from attent.alignment.error_rate import Agreement, agreement
 from attent.alignment.forced_decoding import ABOUT, AttentionSelector, forced_batches, selected_batches
-from attent.alignment.word_links import Words, extract_batch, merge_batch
+from attent.alignment.word_links import Words, extract_links, merge_to_words
 from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
 from attent.text.text import Gold, Link
-from attent.text.tokenizer import Tokenizer, marks_of, pieces_of
+from attent.text.tokenizer import Tokenizer, marks_of
 
 Units = Literal["words", "tokens"]
 
@@ -71,7 +71,7 @@ def _ids_and_words(text: str, tokenizer: Tokenizer, units: Units) -> tuple[list[
 
 def text_pieces(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     """Return the piece of each token of a text; empty for a mark, which is no piece of the text."""
-    pieces, marks = pieces_of(text, ids, tokenizer), marks_of(tokenizer)
+    pieces, marks = tokenizer.pieces(text, ids), marks_of(tokenizer)
     return ["" if token in marks else piece for piece, token in zip(pieces, ids, strict=True)] if marks else pieces
 
 
@@ -92,7 +92,7 @@ def align(
     """
     result: list[list[Link]] = [[] for _ in pairs]
     for rows, matrices in word_matrices(model, pairs, selector or AttentionSelector()):
-        for row, links in zip(rows.tolist(), extract_batch(matrices, threshold), strict=True):
+        for row, links in zip(rows.tolist(), extract_links(matrices, threshold), strict=True):
             result[row] = links
     return result
 
@@ -102,7 +102,7 @@ def word_matrices(
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Return the selected weights between words, a batch of pairs at a time, in any order.
 
-    The pairs' indices (N,) and `merge_batch`.
+    The pairs' indices (N,) and `merge_to_words`.
     """
     for rows, weights in selected_batches(
         model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector
@@ -124,7 +124,7 @@ def all_word_matrices(
 
 
 def _merge(weights: Tensor, pairs: Sequence[TokenizedPair]) -> Tensor:
-    return merge_batch(weights, [pair.source_words for pair in pairs], [pair.target_words for pair in pairs])
+    return merge_to_words(weights, [pair.source_words for pair in pairs], [pair.target_words for pair in pairs])
 
 
 def rank_selectors(
@@ -151,7 +151,7 @@ def rank_selectors(
     results: dict[AttentionSelector, Agreement] = {}
     for rows, selector, matrices in all_word_matrices(model, pairs):
         counts = (
-            agreement(links, gold[row]) for row, links in zip(rows, extract_batch(matrices, threshold), strict=True)
+            agreement(links, gold[row]) for row, links in zip(rows, extract_links(matrices, threshold), strict=True)
         )
         results[selector] = results.get(selector, total) + replace(sum(counts, Agreement()), sure=0)
     return sorted(results.items(), key=lambda item: item[1].error_rate)

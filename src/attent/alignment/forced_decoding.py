@@ -124,9 +124,10 @@ class AttentionBatch(NamedTuple):
     weights: Tensor
 
 
-def forced_decoding(
+@torch.no_grad()
+def forced_batches(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Iterator[tuple[int, dict[str, Tensor]]]:
+) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
     """Return the attention of each step to the source's tokens, while the model is given the target.
 
     Weights depend neither on the batch nor on the order of the pairs, except for the last bits on processors whose
@@ -138,25 +139,11 @@ def forced_decoding(
         targets: tokens, without BOS and EOS.
 
     Returns:
-        In any order, for each pair without an empty side, its index and its attentions to the source by name, in the
-        order of computation: (H, Tq + 1, Tk), a row for each step; the last step produces EOS.
+        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and by the name of each layer
+        the weights (N, H, T, Tk), padded, a row for each step; the last step of a pair produces EOS.
 
     Raises:
         ArgumentError: the model has no attention to the source.
-    """
-    for rows, attentions in forced_batches(model, sources, targets):
-        for index, row in enumerate(rows.tolist()):
-            steps, keys = len(targets[row]) + 1, len(sources[row])
-            yield row, {name: weights[index, :, :steps, :keys] for name, weights in attentions.items()}
-
-
-@torch.no_grad()
-def forced_batches(
-    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Iterator[tuple[np.ndarray, dict[str, Tensor]]]:
-    """Return what `forced_decoding` does a batch at a time.
-
-    The pairs' indices (N,), and weights (N, H, T, Tk) of every layer, padded.
     """
     for rows, maps in _forced_maps(model, sources, targets):
         steps = max(len(targets[row]) for row in rows.tolist()) + 1
@@ -194,7 +181,7 @@ def selected_batches(
 ) -> Iterator[AttentionBatch]:
     """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time.
 
-    See `forced_decoding`. A model that computes a layer's attention by itself computes nothing beyond it, and pads
+    See `forced_batches`. A model that computes a layer's attention by itself computes nothing beyond it, and pads
     targets by nothing: neither changes a row by more than the last bits. In inference mode, where the compiled library
     encodes sources without their padding.
 
@@ -242,7 +229,7 @@ def source_attention(
     targets: Sequence[Sequence[int]],
     selector: AttentionSelector | None = None,
 ) -> list[Tensor]:
-    """Return the selected attention of each target token to the source's tokens; see `forced_decoding`.
+    """Return the selected attention of each target token to the source's tokens; see `forced_batches`.
 
     Args:
         model: in evaluation mode.

@@ -13,8 +13,8 @@ from attent.text.text import Link
 Words = Sequence[int | None]
 
 
-def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
-    """Return the weights between words.
+def merge_to_words(weights: Tensor, sources: Sequence[Words], targets: Sequence[Words]) -> Tensor:
+    """Return the weights between words of several pairs.
 
     Summed over the pieces of the source word, averaged over those of the target word.
 
@@ -24,25 +24,13 @@ def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
     1906.04341.
 
     Args:
-        weights: (Tq, Tk); row t is about target piece t.
-        source: the word index of each source piece; None for pieces to leave out.
-        target: the word index of each target piece, likewise.
+        weights: (N, Tq, Tk); row t is about target piece t. Rows and columns beyond those of a pair are ignored, but
+            must be finite.
+        sources: of each pair, the word index of each source piece; None for pieces to leave out.
+        targets: of each pair, the word index of each target piece, likewise.
 
     Returns:
-        (target words, source words); a row of zeros for a word without pieces.
-    """
-    return merge_batch(weights[None], [source], [target])[0]
-
-
-def merge_batch(weights: Tensor, sources: Sequence[Words], targets: Sequence[Words]) -> Tensor:
-    """Return the weights between words of several pairs, (N, target words, source words), padded with zeros.
-
-    See `merge_to_words`.
-
-    Args:
-        weights: (N, Tq, Tk); rows and columns beyond those of a pair are ignored, but must be finite.
-        sources: of each pair, as for `merge_to_words`.
-        targets: of each pair, likewise.
+        (N, target words, source words), padded with zeros; a row of zeros for a word without pieces.
     """
     rows, columns = _memberships(targets, weights.shape[1]), _memberships(sources, weights.shape[2])
     rows /= rows.sum(2, keepdim=True).clamp(min=1)
@@ -61,7 +49,7 @@ def _memberships(words: Sequence[Words], pieces: int) -> Tensor:
     return memberships
 
 
-def extract_links(weights: Tensor, threshold: float | None = None) -> list[Link]:
+def extract_links(weights: Tensor, threshold: float | None = None) -> list[list[Link]]:
     """Link each target word to the source word of the largest weight, or to all whose weight is above a threshold.
 
         a(t) = argmax_i A(t, i),  or  {(i, t) : A(t, i) > θ}
@@ -69,21 +57,11 @@ def extract_links(weights: Tensor, threshold: float | None = None) -> list[Link]
     Source of the first: Luong et al. (2015), §5.4, arXiv 1508.04025; of equal weights the first one counts.
 
     Args:
-        weights: (Tq, Tk); row t is about target word t.
+        weights: (N, target words, source words) of several pairs, padded with zeros.
         threshold: θ, at least 0; the largest weight alone by default.
 
     Returns:
-        (source word, target word), from 0, in the order of the target; a row of zeros has no link.
-    """
-    return extract_batch(weights[None], threshold)[0]
-
-
-def extract_batch(weights: Tensor, threshold: float | None = None) -> list[list[Link]]:
-    """Return the links of several pairs; see `extract_links`.
-
-    Args:
-        weights: (N, target words, source words), padded with zeros.
-        threshold: as for `extract_links`.
+        Of each pair (source word, target word), from 0, in the order of the target; a row of zeros has no link.
     """
     if not weights.numel():
         return [[] for _ in weights]

@@ -129,14 +129,12 @@ class SubwordTokenizer:
         text = self._processor.DecodeIds(list(text_ids(ids, self.size)))
         return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", text)
 
-    def pieces(self, text: str) -> list[str]:
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
         """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
-        return self._processor.EncodeAsPieces(text.translate(ESCAPED))
-
-    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
-        """Return `pieces` of a text whose ids are known."""
         # an unknown piece is spelled as in the text, not by its id
-        return self.pieces(text) if UNK in ids else self._processor.IdToPiece(list(ids))
+        if ids is None or UNK in ids:
+            return self._processor.EncodeAsPieces(text.translate(ESCAPED))
+        return self._processor.IdToPiece(list(ids))
 
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""

@@ -54,8 +54,13 @@ class Tokenizer(Protocol):
         """Return the text of ids up to the first EOS, without special ids."""
         ...
 
-    def pieces(self, text: str) -> list[str]:
-        """Return a label for each id of `encode(text)`, for the axes of a figure."""
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
+        """Return a label for each id of `encode(text)`, for the axes of a figure.
+
+        Args:
+            text: any text.
+            ids: of it, where they are known, so that it is not encoded again.
+        """
         ...
 
     def piece(self, token: int) -> str:
@@ -119,13 +124,9 @@ class VocabularyTokenizer:
         """
         return "".join(self.entries[token - SPECIALS] for token in text_ids(ids, self.size))
 
-    def pieces(self, text: str) -> list[str]:
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
         """Return the entries, unknown ones too, one per id of `encode(text)`."""
-        return list(self._split(text))
-
-    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
-        """Return `pieces` of a text whose ids are known."""
-        return self.pieces(text) if UNK in ids else [self.entries[token - SPECIALS] for token in ids]
+        return list(self._split(text)) if ids is None or UNK in ids else list(map(self.piece, ids))
 
     def piece(self, token: int) -> str:
         """Return the entry of an id."""
@@ -261,12 +262,6 @@ def prompt_of(tokenizer: Tokenizer) -> tuple[int, ...]:
 def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids of tokens that `encode` may put beside those of a text, which add no text."""
     return getattr(tokenizer, "marks", frozenset())
-
-
-def pieces_of(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """Return `pieces` of a text whose ids are known, without encoding it where the tokenizer has such a method."""
-    method = getattr(tokenizer, "pieces_of", None)
-    return method(text, ids) if method else tokenizer.pieces(text)
 
 
 def respell(text: str, tokenizer: Tokenizer) -> tuple[str, list[int]]:

@@ -79,8 +79,9 @@ def replace_unknown(translator: Translator, translations: Sequence[Translation])
     rows = [row for row, item in enumerate(translations) if UNK in item.tokens]
     alignments = Alignment.of(translator, [translations[row] for row in rows], "tokens")
     for row, alignment in zip(rows, alignments, strict=True):
-        pieces = translator.pieces(translations[row].source)
-        results[row] = copy_unknown(translations[row].tokens, tokenizer, alignment.links, pieces)
+        item = translations[row]
+        pieces = translator.source_tokenizer.pieces(item.source.text, item.source.ids)
+        results[row] = copy_unknown(item.tokens, tokenizer, alignment.links, pieces)
     return results
 
 

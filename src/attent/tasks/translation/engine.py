@@ -14,7 +14,7 @@ from attent.search.search import Hypothesis, SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates.checks import InputCheck
 from attent.text.batches import KEY_MULTIPLE, BatchSize, cut_batches
-from attent.text.tokenizer import Tokenizer, pieces_of, prompt_of, respell
+from attent.text.tokenizer import Tokenizer, prompt_of, respell
 
 # Sentences of a batch: enough for large matrix products, few enough for any memory.
 BATCH = 128
@@ -57,10 +57,6 @@ class Engine(ABC):
             refusal = self.input_check(spelling)
         # four bytes a token, as the texts of many requests may wait
         return SourceText(text, spelling, array("i", ids), refusal)
-
-    def pieces(self, source: SourceText) -> list[str]:
-        """Return a label for each token of a text."""
-        return pieces_of(source.text, source.ids, self.source_tokenizer)
 
     @overload
     def translate(  # pyright: ignore[reportOverlappingOverload]

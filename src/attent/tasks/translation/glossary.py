@@ -146,11 +146,6 @@ def read_glossary(path: Path | str) -> Glossary:
     return Glossary(tuple(entries))
 
 
-def has_terms(text: str, targets: Iterable[str]) -> bool:
-    """Return whether a text has all of these, each as often as it is named, none within another."""
-    return not missing(text, targets)
-
-
 def missing(text: str, targets: Iterable[str]) -> list[str]:
     """Return those targets that a text has not, or not often enough; the longest takes its place first."""
     spans, absent = units(text), list[str]()

@@ -93,7 +93,7 @@ class StepwiseDecoding:
             len(self.prefix) if forced_length is None else forced_length,
         )
         self.source = source = translator.read(text)
-        self.labels = tuple(translator.pieces(source))
+        self.labels = tuple(translator.source_tokenizer.pieces(source.text, source.ids))
         self.tokens: list[int] = []
         size = translator.target_tokenizer.size
         if not source.ids:

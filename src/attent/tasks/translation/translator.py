@@ -170,9 +170,9 @@ class Translator(FromRun, Engine):
             if source.refusal:
                 raise ArgumentError(source.refusal)
             target = self.translate(source)
-        tokens = [*self.target_tokenizer.encode(target), EOS]
-        rows = (*self.target_tokenizer.pieces(target), EOS_LABEL)
-        return self.map_of_tokens(source.ids, tokens, self.pieces(source), rows, gradients)
+        tokens, columns = self.target_tokenizer.encode(target), self.source_tokenizer.pieces(source.text, source.ids)
+        rows = (*self.target_tokenizer.pieces(target, tokens), EOS_LABEL)
+        return self.map_of_tokens(source.ids, [*tokens, EOS], columns, rows, gradients)
 
     @torch.no_grad()
     def map_of_tokens(
