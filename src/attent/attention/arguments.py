@@ -105,7 +105,7 @@ def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
 
 
 class _Inputs(NamedTuple):
-    """What a call depends on of its tensors: the shapes with four axes, the number of axes that the caller's had."""
+    """The properties of tensors that a call depends on: shapes with four axes, and the axes before they got four."""
 
     query: torch.Size
     key: torch.Size
