@@ -50,7 +50,7 @@ class Batching:
     @property
     def size(self) -> BatchSize:
         """The size in lines or in tokens."""
-        from attent.tasks.translation.translator import BATCH
+        from attent.tasks.translation.engine import BATCH
         from attent.text.batches import BatchSize
 
         return (
