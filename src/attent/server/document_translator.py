@@ -81,7 +81,7 @@ class DocumentTranslator:
 
     def __init__(self, service: TranslationService) -> None:
         self._service, settings = service, service.settings
-        self._slots = asyncio.Semaphore(settings.threads)
+        self._slots = asyncio.Semaphore(settings.workers)
         self._piece = max(1, min(settings.batch, settings.queue_limit // 2))
         self._running = 0
 
@@ -182,7 +182,7 @@ class DocumentTranslator:
                     work, texts = piece[0][0], [text for _, text in piece]
                     results.update(zip(piece, await self._submit(texts, work), strict=True))
 
-        senders = [asyncio.ensure_future(send_pieces()) for _ in range(self._service.settings.threads)]
+        senders = [asyncio.ensure_future(send_pieces()) for _ in range(self._service.settings.workers)]
         try:
             await asyncio.gather(*senders)
         finally:
