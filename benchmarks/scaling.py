@@ -31,7 +31,7 @@ from attent.training.autotune import ComputeConfig
 # Default sizes, while one of them grows; lengths are spread as those of captions are.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14
 # Titles in tables and figures, by the name of the size that grows.
-TITLES = {"tokens": "target tokens of a batch", "pieces": "pieces of the vocabulary", "length": "tokens of a sentence"}
+TITLES = {"tokens": "target tokens per batch", "pieces": "vocabulary size", "length": "tokens per sentence"}
 INCHES = (13, 4)
 DOTS = 150
 
@@ -104,25 +104,25 @@ def page(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], options: 
     """Return the page in Markdown: the figure, and its values as tables."""
     tables = [
         ResultTable(
-            f"By {TITLES[name]}, microseconds a token",
+            f"Microseconds per token, by {TITLES[name]}",
             [Column(name, TITLES[name], ",d"), *(Column(str(pace), str(pace), ".1f") for pace in paces)],
             rows,
         )
         for name, rows in points.items()
     ]
     notes = [
-        "Source and target tokens together, padding not counted, on made-up sentences; of the fastest of",
+        "Times are per source and target token, without padding, on synthetic sentences, for the fastest of",
         f"{options.rounds} rounds of {options.updates} updates. "
-        f"What does not grow: {TOKENS:,} target tokens a batch, {PIECES:,} pieces, and",
+        f"Unless they vary: {TOKENS:,} target tokens per batch, a vocabulary of {PIECES:,}, and",
         (
-            f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, "
-            "all sentences are of"
+            f"{LENGTH} tokens per sentence on average, with lengths distributed as in captions; where the length varies, "
+            "all sentences have"
         ),
-        "one length. Measured by `scripts/bench scaling`.",
+        "the same length. Measured by `scripts/bench scaling`.",
     ]
     report = Report(f"How training scales: a Transformer of preset {options.preset}", machine_info(), tables)
     _, title, *rest = report.lines()
-    figure = "![Microseconds a token by what grows](figures/scaling.svg)"
+    figure = "![Microseconds per token by batch size, vocabulary size and sentence length](figures/scaling.svg)"
     return "\n".join([title.removeprefix("#"), *rest[:2], "", *notes, "", figure, *rest[2:], ""])
 
 

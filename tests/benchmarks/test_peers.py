@@ -157,7 +157,7 @@ def test_scaling_writes_a_page_and_its_figure(
     assert capsys.readouterr().out == f"{tmp_path / 'scaling.md'}\n"
     lines = (tmp_path / "scaling.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# How training scales: a Transformer of preset tiny"
-    assert "![Microseconds a token by what grows](figures/scaling.svg)" in lines
+    assert "![Microseconds per token by batch size, vocabulary size and sentence length](figures/scaling.svg)" in lines
     heads = [line for line in lines if line.startswith("| ") and "float32 on 1 thread" in line]
     assert [line.split("|")[1].strip() for line in heads] == list(scaling.TITLES.values())
     rows = [
