@@ -115,8 +115,8 @@ def page(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], options: 
         f"{options.rounds} rounds of {options.updates} updates. "
         f"Unless they vary: {TOKENS:,} target tokens per batch, a vocabulary of {PIECES:,}, and",
         (
-            f"{LENGTH} tokens per sentence on average, with lengths distributed as in captions; where the length varies, "
-            "all sentences have"
+            f"{LENGTH} tokens per sentence on average, with lengths distributed as in captions; where the length "
+            "varies, all sentences have"
         ),
         "the same length. Measured by `scripts/bench scaling`.",
     ]

@@ -42,24 +42,24 @@ def plate(run: Path) -> Plate:
     readings: list[str] = []
     for axes, pair in zip(panels, examples, strict=True):
         _draw(axes, translator, pair)
-        readings.append(f"`{pair.source}` is read as {translator.translate([pair.source])[0]}")
+        readings.append(f"`{pair.source}` is translated to {translator.translate([pair.source])[0]}")
     bar(drawing, list(panels))
     return Plate(
         "alignment",
         Words(
-            "Bahdanau's alignment",
+            "The alignment of Bahdanau attention",
             (
-                "A matrix for each date, characters written by characters read, dark where it looked; frames are the "
-                "gold links."
+                "A matrix for each date, with rows of output characters and columns of input characters; dark is a "
+                "large weight; frames are the gold links."
             ),
-            "An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); "
-            f"{len(examples)} dates held out, each with its right answer given. Row t holds the weights of the step "
-            "that writes the character t.",
-            f"{'; '.join(readings)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for "
+            "An RNN with Bahdanau attention trained on dates (`configs/dates-rnn.toml`, for its number of updates); "
+            f"{len(examples)} held-out dates, with teacher forcing. Row t contains the weights of the step that writes "
+            "character t.",
+            f"{'; '.join(readings)}. On {JUDGED} held-out dates, the largest weight of a row is on a gold link for "
             f"{total.precision:.1%} of the {total.predicted:,} rows of digits; the alignment error rate is "
             f"{total.error_rate:.3f}.",
-            "That the darkest place is all that was read: the encoder's states have read the whole text in both "
-            "directions, so a row may look beside what it needs and know it all the same. Words of other corpora have "
+            "That only the darkest position was read: the encoder states have read the whole text in both "
+            "directions, so a row may attend next to what it needs and still know it. Words of other corpora have "
             "no such links.",
         ),
         drawing,

@@ -77,20 +77,20 @@ def plate(run: Path) -> Plate:
     return Plate(
         "digits",
         Words(
-            "Where a Vision Transformer looks in digits",
+            "Where a Vision Transformer looks at digits",
             f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where "
-            "the vector in front looks.",
-            f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` by its number of updates; "
-            f"the first test picture of each class, with what it is told to be, and the mean of {AVERAGED} test "
-            f"pictures. It tells {right:.1%} of the {len(pixels)} test pictures right.",
-            f"How the vector in front weighs the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each "
-            f"row with its own scale. Two of the ten maps have {common[0]:.2f} of their weight in common places on "
-            f"average in the last layer, and {common[1]:.2f} rolled out, where 1 is the same map; the last column is "
-            f"what a map looks like whatever the digit. In the last layer {np.mean(dark):.2f} of the weight on "
-            "patches lies on those darker than the picture's mean.",
-            "That the dark patches are why it said so: the vector in front has itself and the residual stream to go "
-            "by, patches have looked at each other before, and no patch was taken away to see whether the answer "
-            "changes.",
+            "the class token attends.",
+            f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` for its number of updates; "
+            f"the first test image of each class, with its predicted class, and the mean of {AVERAGED} test "
+            f"images. The accuracy is {right:.1%} on the {len(pixels)} test images.",
+            f"The weights of the class token on the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each "
+            f"row with its own scale. Any two of the ten maps share {common[0]:.2f} of their weight on average in the "
+            f"last layer, and {common[1]:.2f} rolled out, where 1 means identical maps; the last column shows the "
+            f"average map, whatever the digit. In the last layer, {np.mean(dark):.2f} of the weight on patches is on "
+            "those darker than the image's mean.",
+            "That the dark patches are the reason for the prediction: the class token also has its own vector and the "
+            "residual stream, patches have attended to each other before, and no patch was removed to see whether "
+            "the prediction changes.",
         ),
         drawing,
         scene_of_example(classifier, pixels, rows[OPENED], title=f"a written {classifier.labels[OPENED]}"),

@@ -47,17 +47,17 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
     return Plate(
         "cat-and-mat",
         Words(
-            f"*{SENTENCES[0]}*, and with *{FIRST}* and *{SECOND}* exchanged",
-            "For each of two heads its matrix in both sentences, and bars of what it gives the two words in each "
-            "beside the same offset elsewhere.",
+            f"*{SENTENCES[0]}*, and with *{FIRST}* and *{SECOND}* swapped",
+            "For each of two heads, its matrix in both sentences, and bars of its weights for the two words in each, "
+            "compared with the same offset elsewhere.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k "
-            "nearest to them in length for the offsets.",
-            f"Of all heads *{subject.title}* is given the most by {largest} "
-            f"The most beyond its mean at this offset it is given by {excess}",
-            "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives "
-            "the same offset whatever stands there, the columns who else looks at the word. The second head was "
-            "picked for its difference, the largest of all, which some head always has; and two sentences that differ "
-            "in two words are one comparison.",
+            "closest to them in length for the offsets.",
+            f"The largest weight for *{subject.title}* is that of {largest} "
+            f"The largest excess over the mean at this offset is that of {excess}",
+            "That a head that attends from a verb to its subject knows what a subject is: the bars show what it gives "
+            "the same offset regardless of the words, the columns which other words attend to the word. The second "
+            "head was selected for its difference, the largest of all, which some head always has; and two sentences "
+            "that differ in two words are one comparison.",
         ),
         drawing,
     )
@@ -90,12 +90,12 @@ def _describe(sentences: Sequence[Sequence[Pair]], layer: int, head: int) -> str
     (cat, mat), (cat_moved, mat_moved) = (
         [float(pair.weights[layer, head]) for pair in sentence] for sentence in sentences
     )
-    follows = "the place before the verb" if mat_moved > cat_moved else "the word"
+    follows = "the position before the verb" if mat_moved > cat_moved else "the word"
     near, far = (float(pair.others.mean[layer, head]) for pair in sentences[0])
     subject = sentences[0][0]
     return (
-        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* "
-        f"and {mat_moved:.2f} to *{SECOND}*, so that it goes more with {follows}. Between other words it gives "
-        f"{near:.2f} at the nearer offset and {far:.2f} at the farther; the other words of the first sentence give "
+        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; swapped, {cat_moved:.2f} to *{FIRST}* "
+        f"and {mat_moved:.2f} to *{SECOND}*, so it follows {follows} more closely. Between other words, it gives "
+        f"{near:.2f} at the shorter offset and {far:.2f} at the longer; the other words of the first sentence give "
         f"*{FIRST}* {subject.from_others(layer, head):.2f}."
     )

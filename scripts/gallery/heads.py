@@ -54,14 +54,15 @@ def grid(encoder: Encoder) -> Plate:
         "heads",
         Words(
             "Every head at once",
-            f"{layers} rows of {heads} thumbnails, one for each head, rows of pieces that look at columns of pieces; "
-            "dark is a large weight.",
-            f"`attent.watch` on all-MiniLM-L6-v2 reading *{SENTENCE}*; above each thumbnail layer.head.",
-            f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit "
-            f"that does not ask which words they are. Of {layers * heads} heads: {summary}.",
-            "That a head with a habit is idle, or that one without it has found grammar: what a head does elsewhere, "
-            "and what comes of its values, is not seen here. Weight on [CLS] or [SEP] often means that there was "
-            "nothing to look for.",
+            f"{layers} rows of {heads} thumbnails, one for each head, with rows of tokens that attend to columns of "
+            "tokens; dark is a large weight.",
+            f"`attent.watch` on all-MiniLM-L6-v2 reading *{SENTENCE}*; the title of each thumbnail is layer.head.",
+            f"A sign shows the target that gets more than {CALLED} of a head's attention on average over the words of "
+            "this sentence, a pattern that does not depend on the words. "
+            f"Of {layers * heads} heads: {summary}.",
+            "That a head with such a pattern is useless, or that one without has discovered grammar: its behavior "
+            "elsewhere, and the effect of its values, are not shown. Weight on [CLS] or [SEP] often means that there "
+            "was nothing to look for.",
         ),
         drawing,
         build_scene(
@@ -87,18 +88,18 @@ def cross(run: Path) -> Plate:
     return Plate(
         "cross-attention",
         Words(
-            "Several heads of a translator",
+            "Multiple heads of a translator",
             (
-                f"A grid of {len(cross_maps)} by {heads} matrices, characters written by characters read; dark is a "
-                "large weight."
+                f"A grid of {len(cross_maps)} by {heads} matrices, rows of output characters and columns of input "
+                "characters; dark is a large weight."
             ),
-            "A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then "
-            f"`{DATE}`; each row is about the character that it writes.",
-            "Heads of a layer divide the work: they look at different places for the same row, and not all are "
-            "equally sharp. The largest weight of a row is on average "
+            "A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, for its number of updates), then "
+            f"`{DATE}`; each row refers to the character that it produces.",
+            "The heads of a layer divide the work: they attend to different positions in the same row, and not all "
+            "are equally sharp. The largest weight of a row is, on average, "
             f"{', '.join(f'{share:.2f}' for share in largest)}, in the order of layers and heads.",
-            "That the sharpest head did the translating: the decoder adds up all heads of both layers and what it "
-            "wrote before. Another seed numbers and divides them otherwise.",
+            "That the sharpest head does the translation: the decoder combines all heads of both layers and its "
+            "previous output. With another seed, the order and roles of the heads differ.",
         ),
         drawing,
         build_scene(maps, title=DATE),

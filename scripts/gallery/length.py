@@ -56,15 +56,12 @@ def plate(values: Mapping[str, Any]) -> Plate:
         "quality-by-length",
         Words(
             "Quality by source length",
-            (
-                "Lines of a score over the source's length, one for each model, each within a band; a panel for each "
-                "corpus."
-            ),
-            f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
+            "Lines of quality by source length, one for each model, each within a band; a panel for each corpus.",
+            f"`attent compare length`: {_trained(values)}. Bands contain 95 % of resamples of the test sentences.",
             " ".join(_describe(figure) for figure in figures),
-            "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are "
-            "small models, trained briefly and alike. The bands say how much the sentences matter; how much another "
-            "seed would is not in them.",
+            "That the fastest learner is best in the end, or that the gap is the same at any size and budget: these "
+            "are small models, trained briefly with the same settings. The bands show how much the sentences matter, "
+            "but not how much another seed would.",
         ),
         drawing,
     )
@@ -78,7 +75,7 @@ def _describe(figure: Mapping[str, Any]) -> str:
     )
     longest = figure["series"][0]["points"][-1]["x"]
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
-    return f"{corpus}, {measure} at the worst length, at the best and at the longest, {longest:.0f} {unit}: {ranges}."
+    return f"{corpus}, {measure} at the worst, the best and the greatest length ({longest:.0f} {unit}): {ranges}."
 
 
 def _trained(values: Mapping[str, Any]) -> str:
@@ -89,6 +86,6 @@ def _trained(values: Mapping[str, Any]) -> str:
         seeds = len(figure["series"][0]["points"][0]["by_seed"])
         span = f"{updates[0]:,.0f}" if updates[0] == updates[-1] else f"{updates[0]:,.0f} to {updates[-1]:,.0f}"
         trainings.append(
-            f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+            f"{figure['title'].split(':')[0]}, {span} updates per model, {seeds} {'seed' if seeds == 1 else 'seeds'}"
         )
     return "; ".join(trainings)

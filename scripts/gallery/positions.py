@@ -49,19 +49,19 @@ def plate() -> Plate:
         "positions",
         Words(
             "The sinusoidal position matrix",
-            "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot "
-            "product of rows by offset, highest at 0.",
+            "Left: a matrix of waves with increasing wavelength from left to right; right: three of its columns, and "
+            "the dot product of rows by offset, highest at 0.",
             (
                 f"`attent.attention.positions.sinusoidal.waves` for {LENGTH} positions and {WIDTH} features; nothing "
                 "is trained."
             ),
             "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two "
-            f"rows depends on their offset alone: at an offset of 5 it differs by at most {deviation:.0e} between "
-            "places, and the three curves lie on one another where they overlap. A row with itself has 1, with the "
+            f"rows depends only on their offset: at an offset of 5, it differs by at most {deviation:.0e} between "
+            "positions, and the three curves coincide where they overlap. A row with itself has 1, with the "
             f"next {products[0, 1]:.2f}, with the tenth {products[0, 10]:.2f}.",
-            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and "
-            "W_K, learnt, and the words' own features. Nor does the curve fall steadily: it rises again at some "
-            "offsets.",
+            "That a model that adds these rows to its embeddings attends by offset: the learned W_Q and W_K, and the "
+            "features of the words, come in between. Nor does the curve decrease monotonically: it rises again at "
+            "some offsets.",
         ),
         drawing,
     )

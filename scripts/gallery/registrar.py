@@ -45,16 +45,16 @@ def plate(majors: Mapping[str, str]) -> Plate:
     return Plate(
         "registrar",
         Words(
-            "A database asked exactly and softly",
-            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, "
-            "turned round with shared weights, and soft.",
+            "A database with exact and soft lookup",
+            "Three matrices of three queries and six entries: exact lookup with a single 1 per row and a row of zeros, "
+            "inverse lookup with shared weights, and soft lookup.",
             "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its "
             "answer, each column an entry.",
-            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; "
-            "turned round, students of one major share it. Softly, every key answers as much as its spelling fits: "
-            f"{summary}.",
-            "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a "
-            f"stranger too (*{SOFT[-1]}*), and those weights sum to one like any others.",
+            "Exact lookup puts all weight on the key that equals the query, and none anywhere for an unknown name; in "
+            "inverse lookup, students with the same major share the weight. In soft lookup, each key contributes "
+            f"according to the similarity of its spelling: {summary}.",
+            "That the soft answer knows who was meant: it only compares letter trigrams. It also answers for a "
+            f"stranger (*{SOFT[-1]}*), with weights that sum to one like any others.",
         ),
         drawing,
     )

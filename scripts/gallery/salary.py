@@ -22,16 +22,16 @@ def plate() -> Plate:
         "salary",
         Words(
             "Grade point average to salary",
-            "Above salaries over averages, shaded by their weight, with the regression's curve; below the weight of "
-            "each average for the query.",
+            "Top: salaries by grade average, shaded by weight, with the regression curve; bottom: the weight of each "
+            "average for the query.",
             "`attent.AttentionRegressor` (Nadaraya and Watson) on the 400 made-up graduates of `examples/salary.py`, "
-            "its bandwidth learnt by leaving one out.",
-            f"For an average of {query} it expects {values['expected']:,.0f}, with a bandwidth of "
-            f"{values['model'].bandwidth_[0]:.3f}. The weights lie on those nearby: {summary}. There are not equally "
-            "many graduates of each average, so the weight of all of one differs more than that of each.",
-            "Anything about graduates: they are made up. The typical error, left out one at a time, is "
+            "with a bandwidth learned by leave-one-out cross-validation.",
+            f"For an average of {query}, it predicts {values['expected']:,.0f}, with a bandwidth of "
+            f"{values['model'].bandwidth_[0]:.3f}. Nearby averages have the weight: {summary}. The averages are not "
+            "equally frequent, so the total weights of the averages differ more than those of single graduates.",
+            "Anything about graduates: they are made up. The typical leave-one-out error is "
             f"{values['model'].loo_score_ ** 0.5:,.0f}, so the curve is a mean, not a prediction for a person; and at "
-            "either end, where all neighbors stand on one side, such means are known to be drawn towards the middle.",
+            "either end, where all neighbors are on one side, such means are known to be biased toward the middle.",
         ),
         values["figure"],
     )

@@ -44,16 +44,16 @@ def plate(encoder: Encoder) -> Plate:
         "self-attention",
         Words(
             "softmax(ssᵀ)s and its diagonal",
-            "Three matrices over the pieces of a sentence, without a scale, with it, and with projections; bars of "
-            "what lies on the diagonals.",
-            '`attent.attend(s, s, s, score="dot")` and `"scaled_dot"`, s being what the first layer of '
-            "all-MiniLM-L6-v2 is given for "
-            f"*{SENTENCE}* (E = {s.shape[1]}); and that layer's own heads.",
-            f"The share of each row on its diagonal: {summary}. A vector is more like itself than like any other of "
-            "about its length, so without projections a word looks at itself, and softmax(ssᵀ)s is nearly s. W_Q and "
-            "W_K let it look for something else.",
-            "That self-attention without projections can do nothing: where vectors are short, or a scale makes them "
-            "so, weight leaves the diagonal for words that are alike. Nor is weight off the diagonal good in itself.",
+            "Three matrices over the tokens of a sentence, without a scale, with a scale, and with projections; bars "
+            "of the weights on their diagonals.",
+            '`attent.attend(s, s, s, score="dot")` and `"scaled_dot"`, where s is the input of the first layer of '
+            "all-MiniLM-L6-v2 for "
+            f"*{SENTENCE}* (E = {s.shape[1]}); and the layer's own heads.",
+            f"The share of each row on its diagonal: {summary}. A vector is more similar to itself than to any other "
+            "of similar length, so without projections a word attends to itself, and softmax(ssᵀ)s is nearly s. W_Q "
+            "and W_K let it look for something else.",
+            "That self-attention without projections is useless: if vectors are short or scaled down, weight moves "
+            "from the diagonal to similar words. Nor is weight off the diagonal good in itself.",
         ),
         drawing,
     )

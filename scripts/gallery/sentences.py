@@ -15,9 +15,10 @@ NAMED = 3
 # The most pieces for which a matrix has room for numbers.
 FEW = 10
 CAUTION = (
-    "The head was picked because its weight is the largest of all heads', and some head always has the largest. Above "
-    "the dashed line it gives these words more than their offset explains, which is not yet what the words mean; a "
-    "weight does not say what was passed on, nor that the model used it. One sentence is an example, not a finding."
+    "The head was selected because its weight is the largest of all heads, and some head always has the largest. Above "
+    "the dashed line, it gives these words more than their offset explains, which does not yet mean that it depends on "
+    "their meaning; a weight does not show what was passed on, or that the model used it. One sentence is an example, "
+    "not a finding."
 )
 
 
@@ -71,11 +72,10 @@ class Pair:
         above, heads = int((self.weights > self.others.high).sum()), self.weights.numel()
         return (
             f"*{self.title}*, {distance}: layer {layer}, head {head} gives it {self.weights[layer, head]:.2f}; "
-            f"between other words at this offset {self.others.mean[layer, head]:.2f} on average, and more than "
-            f"{self.others.high[layer, head]:.2f} for one pair in twenty; *{self.target}* gets "
-            f"{self.from_others(layer, head):.2f} from each other word of the sentence. {above} of {heads} heads give "
-            f"*{self.title}* more than they give 19 of 20 pairs elsewhere; of words like any others {heads / 20:.1f} "
-            "would."
+            f"between other words at this offset, the mean is {self.others.mean[layer, head]:.2f}, and one pair in "
+            f"twenty has more than {self.others.high[layer, head]:.2f}; from the other words of the sentence, "
+            f"*{self.target}* gets {self.from_others(layer, head):.2f} each. {above} of {heads} heads give "
+            f"*{self.title}* more than 19 of 20 pairs elsewhere; by chance, {heads / 20:.1f} would."
         )
 
 
@@ -125,13 +125,13 @@ def plate(
         name,
         Words(
             f"*{sentence}*",
-            f"For {titles} a matrix of the head that looks so most, and a scatter of all heads: the weight here "
-            "against the mean at the same offset elsewhere.",
-            f"`attent.watch` on all-MiniLM-L6-v2 reading the sentence, and the {NUMBER} captions of Multi30k nearest "
+            f"For {titles}, a matrix of the head with the largest weight, and a scatter plot of all heads: the weight "
+            "here against the mean at the same offset elsewhere.",
+            f"`attent.watch` on all-MiniLM-L6-v2 reading the sentence, and the {NUMBER} captions of Multi30k closest "
             f"to it in length, which have {_number(word_pairs)} pairs of words at the same offsets.",
-            "Each dot is a head: upward what it gives the two words here, to the right what it gives two other words "
-            "that stand as far apart; the line to its right ends where one pair of twenty is above. On the dashed "
-            f"line a head looks here as it does anywhere. {summary}",
+            "Each dot is a head. Vertical: the weight from the first word to the second; horizontal: the mean weight "
+            "between other words at the same offset; the line to its right extends to the value that one pair in "
+            f"twenty exceeds. On the dashed line, a head attends here as it does elsewhere. {summary}",
             CAUTION,
         ),
         drawing,

@@ -44,26 +44,26 @@ def plate(run: Path) -> Plate:
         shares = [judge["support_share"](translator, story) for story in stories if story.kind == kind][:MEASURED]
         answer, every, chance = (mean(values) for values in zip(*shares, strict=True))
         readings.append(
-            f"With {sentences} {right[kind]:.1f}% of the test stories are answered right; {answer:.2f} of the "
-            "attention with which the answer is written for the first time lies on the supporting sentences, which "
-            f"have {chance:.2f} of the words, and {every:.2f} of the attention with which all words are."
+            f"With {sentences}, {right[kind]:.1f}% of the test stories are answered correctly. When the answer is "
+            f"written for the first time, {answer:.2f} of the attention is on the supporting sentences, which contain "
+            f"{chance:.2f} of the words; over all output words, it is {every:.2f}."
         )
     return Plate(
         "stories",
         Words(
-            "A story, its question, and where the answer is looked up",
+            "A story, its question, and where the model finds the answer",
             (
-                "Two matrices, words written by words of a story and its question, dark where it looked; frames are "
-                "the supporting sentences."
+                "Two matrices, with rows of output words and columns of words of a story and its question; dark is a "
+                "large weight; frames are the supporting sentences."
             ),
-            "An RNN with Bahdanau's attention trained on stories with their supporting sentences "
-            f"(`configs/stories.toml`); for each kind the first short test story, and the first {MEASURED} of the "
-            "kind for the shares of attention. Row t holds the weights of the step that writes the word t.",
-            f"{' '.join(readings)} *{examples[1].question}* takes two look-ups, who had it last and where they were "
-            "then. The last word is no look-up: what was just written is written again.",
-            "That all that is read stands where the weight is: the encoder's states have read the whole story, so "
-            "that a name is found at other sentences of the same person too. Nor that such a network finds two facts "
-            "in one step: [stories](stories.md) says what it answers where it learns the answer alone.",
+            "An RNN with Bahdanau attention trained on stories with their supporting sentences "
+            f"(`configs/stories.toml`); for each kind, the first short test story, and the first {MEASURED} of the "
+            "kind for the shares of attention. Row t contains the weights of the step that writes word t.",
+            f"{' '.join(readings)} *{examples[1].question}* needs two lookups: who had it last, and where that "
+            "person was then. The last word involves no lookup, since it repeats the answer.",
+            "That the model read only what has the weight: the encoder states have read the whole story, so a name "
+            "can be found at other sentences about the same person too. Nor that such a network finds two facts in "
+            "one step: [stories](stories.md) shows the results of a model that writes only the answer.",
         ),
         drawing,
         build_scene(maps[1], title=examples[1].question),

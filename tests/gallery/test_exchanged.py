@@ -19,7 +19,7 @@ def pairs(first: float, second: float, words: str) -> list[Pair]:
 def test_a_head_that_stays_with_the_word_is_told_from_one_that_stays_with_the_place() -> None:
     first = pairs(0.75, 0.0, "cat sat mat")
     assert (
-        "0.75, and 0.00 to *mat*; exchanged, 0.50 to *cat* and 0.00 to *mat*, so that it goes more with the word"
+        "0.75, and 0.00 to *mat*; swapped, 0.50 to *cat* and 0.00 to *mat*, so it follows the word more closely"
         in _describe([first, pairs(0.5, 0.0, "mat sat cat")], 0, 0)
     )
-    assert "goes more with the place before the verb" in _describe([first, pairs(0.0, 0.75, "mat sat cat")], 0, 0)
+    assert "follows the position before the verb" in _describe([first, pairs(0.0, 0.75, "mat sat cat")], 0, 0)

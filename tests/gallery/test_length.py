@@ -38,10 +38,10 @@ def test_the_plate_says_what_the_comparison_found(values: dict[str, Any]) -> Non
     plate = length.plate(values)
     assert (
         plate.words.seen
-        == "Dates, exact match at the worst length, at the best and at the longest, 30 characters: RNN, fixed vector "
+        == "Dates, exact match at the worst, the best and the greatest length (30 characters): RNN, fixed vector "
         "20, 90 and 20; Transformer 95, 96 and 96."
     )
-    assert "Dates, 250 to 300 updates a model, 1 seed" in plate.words.ran
+    assert "Dates, 250 to 300 updates per model, 1 seed" in plate.words.ran
     assert [[*line.get_ydata()] for line in plate.drawing.axes[0].lines] == [[90.0, 20.0], [95.0, 96.0]]
 
 

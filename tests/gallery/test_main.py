@@ -18,7 +18,7 @@ def test_plates_that_are_named_are_drawn_and_the_others_stay(tmp_path: Path, mon
     for names in (["positions"], ["registrar"]):
         script.main(names, tmp_path, tmp_path, tmp_path / "none.json")
     text = (tmp_path / "gallery.md").read_text(encoding="utf-8")
-    assert text.index("A database asked") < text.index("The sinusoidal position matrix")
+    assert text.index("A database with exact") < text.index("The sinusoidal position matrix")
 
 
 def test_an_unknown_plate_is_refused_before_any_is_drawn(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def test_the_page_has_every_plate_in_order_with_its_words(tmp_path: Path) -> Non
     text = page(folder, ["a", "never drawn", "b"])
     assert text.index("## Title") < text.index("## B")
     assert "[![what is drawn](pictures/a.png)](pictures/a.png)" in text
-    assert "**What was run.** a run\n\n**What is seen.** a sight\n\n**What must not be concluded.** a caution" in text
+    assert "**What was run.** a run\n\n**What the picture shows.** a sight" in text
+    assert "a sight\n\n**What not to conclude.** a caution" in text
     assert "never drawn" not in text
     assert "(pictures/b.html)" in text
     assert "(pictures/a.html)" not in text

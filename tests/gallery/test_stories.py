@@ -24,4 +24,4 @@ def test_a_run_of_one_update_is_drawn_and_its_supporting_sentences_are_framed(
     (frame,) = plate.drawing.axes[0].patches
     begin = round(frame.get_x() + 0.5)
     assert "".join(labels[begin : begin + round(frame.get_width())]).strip() == story.sentences[story.support[0]]
-    assert "% of the test stories are answered right" in plate.words.seen
+    assert "% of the test stories are answered correctly" in plate.words.seen
