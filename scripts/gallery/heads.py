@@ -18,7 +18,7 @@ SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
 DATE = "fr | mardi 3 mars 2026"
 # Above this mean weight a head gets the sign of its target.
 CALLED = 0.4
-SIGNS = {"[CLS]": "C", "[SEP]": "S", "the piece before": "←", "the piece after": "→", "itself": "="}
+SIGNS = {"[CLS]": "C", "[SEP]": "S", "the previous token": "←", "the next token": "→", "itself": "="}
 
 
 def kinds(reading: Reading) -> dict[str, Tensor]:
@@ -26,7 +26,7 @@ def kinds(reading: Reading) -> dict[str, Tensor]:
     words = reading.weights[:, :, 1:-1]  # (layers, H, words, T)
     near = {
         name: words.diagonal(offset, -2, -1).mean(-1)
-        for name, offset in (("the piece before", 0), ("itself", 1), ("the piece after", 2))
+        for name, offset in (("the previous token", 0), ("itself", 1), ("the next token", 2))
     }
     return {"[CLS]": words[..., 0].mean(-1), "[SEP]": words[..., -1].mean(-1)} | near
 

@@ -68,7 +68,7 @@ class Pair:
         layer, head = self.best
         row, column = self.cell
         offset = column - row
-        distance = f"{abs(offset)} {'piece' if abs(offset) == 1 else 'pieces'} {'on' if offset > 0 else 'back'}"
+        distance = f"{abs(offset)} {'token' if abs(offset) == 1 else 'tokens'} {'later' if offset > 0 else 'earlier'}"
         above, heads = int((self.weights > self.others.high).sum()), self.weights.numel()
         return (
             f"*{self.title}*, {distance}: layer {layer}, head {head} gives it {self.weights[layer, head]:.2f}; "

@@ -41,5 +41,5 @@ def test_plates_of_the_encoder_are_drawn_whole(encoder) -> None:
     assert len(grid.drawing.axes) == 72
     assert "softmax(ssᵀ) 1.00 on average" in own.words.seen
     plate = sentences.plate("cat", encoder, captions, "The cat sat on the mat", [("sat", "cat"), ("sat", "mat")])
-    assert "*sat → cat*, 1 piece back: layer 0, head 2 gives it 1.00" in plate.words.seen
+    assert "*sat → cat*, 1 token earlier: layer 0, head 2 gives it 1.00" in plate.words.seen
     assert "follows the position before the verb" in exchanged.plate(encoder, captions).words.seen

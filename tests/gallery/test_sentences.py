@@ -24,7 +24,7 @@ def test_the_best_head_is_that_of_the_largest_weight(pair: Pair) -> None:
 
 def test_what_is_said_is_what_was_found(pair: Pair) -> None:
     summary = pair.describe()
-    assert "*c → b*, 1 piece back: layer 0, head 0 gives it 1.00" in summary
+    assert "*c → b*, 1 token earlier: layer 0, head 0 gives it 1.00" in summary
     assert "the mean is 0.50, and one pair in twenty has more than 0.75" in summary
     assert "1 of 3 heads give *c → b* more than 19 of 20 pairs elsewhere; by chance, 0.1 would." in summary
 
