@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from attent.alignment import forced_decoding as forced_decoding_module
-from attent.alignment.aligner import all_selectors
+from attent.alignment.aligner import all_selectors, extract_links
 from attent.alignment.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_batches, source_attention
-from attent.alignment.word_links import extract_links
 from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.model import EncoderDecoder

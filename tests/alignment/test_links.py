@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.alignment.word_links import extract_links
+from attent.alignment.aligner import extract_links
 
 WEIGHTS = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4], [0.0, 0.0, 0.0]])
 

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.alignment.aligner import piece_starts, word_indices
-from attent.alignment.word_links import merge_to_words
+from attent.alignment.aligner import merge_to_words, piece_starts, word_indices
 
 
 @pytest.mark.parametrize(

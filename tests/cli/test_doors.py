@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from starlette.testclient import TestClient
 
-from attent.documents.translate import translate_markup
+from attent.documents import translate
 from attent.server.engines import RunCatalog
 from attent.server.server import TranslationServer
 from attent.server.settings import ServerSettings
@@ -87,7 +87,7 @@ def test_a_text_with_terms_is_translated_alike(doors: Doors, tmp_path: Path) -> 
 def test_a_text_with_tags_is_translated_alike(doors: Doors, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(DOCUMENT, encoding="utf-8")
     (expected,) = doors.attent(tmp_path / "page.html", "--markup", "html")
-    assert translate_markup(doors.translator, [DOCUMENT], "html") == [expected]
+    assert translate(DOCUMENT.encode(), doors.translator, ending=".html").decode() == expected
     assert doors.ask(DOCUMENT, format="html") == expected
     assert all(expected.count(tag) == 1 for tag in ("<p>", "<b>", "</b>", "<i>", "</i>", "</p>"))
 
@@ -112,6 +112,7 @@ WAYS: dict[str, Callable[[Doors], object]] = {
     "Python": lambda doors: doors.translator.translate(SENTENCE),
     "Python, alignments": lambda doors: Alignment.of(doors.translator, doors.translator.search(SENTENCE)),
     "Python, glossary": lambda doors: TermSearch(doors.translator, read_glossary(doors.terms))([SENTENCE]),
+    "Python, document": lambda doors: translate(SENTENCE.encode(), doors.translator, ending=".txt"),
     "Python, maps": lambda doors: doors.translator.map(SENTENCE),
     "Ray": lambda doors: ColumnTranslator(doors.run)({"text": [SENTENCE]}),
     "server": by_server(),

@@ -10,8 +10,8 @@ from attent.runs.folder import RunConfig
 from attent.search.search import Hypothesis
 from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.metrics import chrf
-from attent.tasks.translation.translator import Engine
 from attent.text.corpus import encode_pairs, pair_corpus
 from attent.text.settings import TextSettings
 from attent.text.tokenizer import CharTokenizer

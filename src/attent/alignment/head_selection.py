@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from attent.alignment.aligner import TokenizedPair, all_word_matrices
+from attent.alignment.aligner import TokenizedPair, Words, all_word_matrices
 from attent.alignment.forced_decoding import AttentionSelector
-from attent.alignment.word_links import Words
 from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
 from attent.text.tokenizer import BOS

@@ -23,7 +23,8 @@ from attent.runs.config import DType, read_config
 from attent.search.settings import GenerationSettings, SearchSettings
 from attent.tasks.loading import load
 from attent.tasks.text_generation.text_generator import TextGenerator
-from attent.tasks.translation.translator import Engine, Translator
+from attent.tasks.translation.engine import Engine
+from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines
 
 # The most lines of a file that are translated.

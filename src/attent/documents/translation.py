@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from attent.alignment.forced_decoding import AttentionSelector
@@ -41,9 +42,36 @@ def by_run(
     """
     search = search or partial(translator.search, settings=settings)
 
+    def cut(sentence: DocumentSentence, sources: dict[str, SourceText]) -> SplitText | Refusal:
+        def read(text: str) -> None:
+            source = sources[text] = translator.read(text)
+            if source.refusal is not None:
+                raise DataError(source.refusal)
+
+        try:
+            return cut_sentence(sentence.text, read)
+        except DataError as error:
+            return Refusal(str(error))
+
     def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText | Refusal]:
         for begin in range(0, len(sentences), SENTENCES):
-            yield from _translated(translator, sentences[begin : begin + SENTENCES], search, selector)
+            batch = sentences[begin : begin + SENTENCES]
+            sources = dict[str, SourceText]()
+            cuts = [cut(sentence, sources) for sentence in batch]
+            pieces = [
+                DocumentSentence(text, sentence.has_tags)
+                for sentence, split in zip(batch, cuts, strict=True)
+                if isinstance(split, SplitText)
+                for text in split.sentences
+            ]
+            aligned = _translated(translator, pieces, sources, search, selector)
+            for sentence, split in zip(batch, cuts, strict=True):
+                if isinstance(split, Refusal):
+                    yield split
+                else:
+                    yield join_aligned(
+                        split, [aligned[DocumentSentence(text, sentence.has_tags)] for text in split.sentences]
+                    )
 
     return translate
 
@@ -54,35 +82,18 @@ def language_of(translator: Translator) -> str | None:
 
 
 def _translated(
-    translator: Translator, sentences: Sequence[DocumentSentence], search: Search, selector: AttentionSelector | None
-) -> Iterator[AlignedText | Refusal]:
-    """Yield the translation of each sentence; pieces that the model reads alike are translated once."""
-    sources: dict[str, SourceText] = {}
-
-    def check(text: str) -> None:
-        source = sources[text] = sources.get(text) or translator.read(text)
-        if source.refusal is not None:
-            raise DataError(source.refusal)
-
-    cuts: list[SplitText | Refusal] = []
-    for sentence in sentences:
-        try:
-            cuts.append(cut_sentence(sentence.text, check))
-        except DataError as error:
-            cuts.append(Refusal(str(error)))
-    has_tags: dict[str, bool] = {}
-    for sentence, cut in zip(sentences, cuts, strict=True):
-        for text in cut.sentences if isinstance(cut, SplitText) else ():
-            has_tags[text] = has_tags.get(text, False) or sentence.has_tags
-    n_best_lists = search([sources[text] for text in has_tags])
-    translations = {text: n_best[0] for text, n_best in zip(has_tags, n_best_lists, strict=True)}
-    linked = [text for text in translations if has_tags[text]]
-    alignments = Alignment.of(translator, [translations[text] for text in linked], "characters", selector)
-    spans = {text: alignment.spans for text, alignment in zip(linked, alignments, strict=True)}
-    for cut in cuts:
-        if isinstance(cut, Refusal):
-            yield cut
-        else:
-            yield join_aligned(
-                cut, [AlignedText(translations[text].text, spans.get(text, ())) for text in cut.sentences]
-            )
+    translator: Translator,
+    sentences: Sequence[DocumentSentence],
+    sources: Mapping[str, SourceText],
+    search: Search,
+    selector: AttentionSelector | None,
+) -> dict[DocumentSentence, AlignedText]:
+    """Return the translation of each sentence; sentences that the model reads alike are translated once."""
+    read = {sentence: sources[sentence.text] for sentence in sentences}
+    distinct = {source.text: source for source in read.values()}
+    translations = dict(zip(distinct, (n_best[0] for n_best in search([*distinct.values()])), strict=True))
+    items = {sentence: replace(translations[source.text], source=source) for sentence, source in read.items()}
+    marked = [sentence for sentence in items if sentence.has_tags]
+    alignments = Alignment.of(translator, [items[sentence] for sentence in marked], "characters", selector)
+    spans = {sentence: alignment.spans for sentence, alignment in zip(marked, alignments, strict=True)}
+    return {sentence: AlignedText(item.text, spans.get(sentence, ())) for sentence, item in items.items()}

@@ -293,16 +293,12 @@ class SentencePieceTokenizer:
         pieces = [self._names[token - SPECIALS] for token in text_ids(ids, self.size) if token not in self.marks]
         return self._processor.DecodePieces(pieces).replace(SPACE, " ").strip()
 
-    def pieces(self, text: str) -> list[str]:
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
         """Return the pieces and marks, one per id of `encode(text)`, with "▁" for a space."""
+        if ids is not None and UNK not in ids:
+            return [EOS_PIECE if token == EOS else self._names[token - SPECIALS] for token in ids]
         pieces = self._split(text)
         return [*self._before, *pieces, *self._after] if pieces or not self._end else []
-
-    def pieces_of(self, text: str, ids: Sequence[int]) -> list[str]:
-        """Return `pieces` of a text whose ids are known."""
-        if UNK in ids:
-            return self.pieces(text)
-        return [EOS_PIECE if token == EOS else self._names[token - SPECIALS] for token in ids]
 
     def piece(self, token: int) -> str:
         """Return the piece of an id, with "▁" for a space."""

@@ -25,7 +25,7 @@ class Backwards(Engine):
     def __init__(self) -> None:
         super().__init__(CharTokenizer("abcd"), CharTokenizer("abcd"))
 
-    def search_encoded(self, sources: Sequence[Sequence[int]], *_: object) -> list[list[Hypothesis]]:
+    def search_encoded(self, sources: Sequence[Sequence[int]], *_: object, **__: object) -> list[list[Hypothesis]]:
         return [[Hypothesis(tuple(tokens)[::-1], 0.0, 1.0)] for tokens in sources]
 
 

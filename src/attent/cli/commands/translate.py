@@ -200,10 +200,10 @@ def translate(
     if out is not None:
         options |= _fingerprint(run, engine, exported)
 
-    search_with_terms = translator.search if own is None or terms is None else TermSearch(own, terms)
+    search_texts = translator.search if own is None or terms is None else TermSearch(own, terms)
 
     def translate_lines(texts: Sequence[str | SourceText]) -> list[list[Translation]]:
-        return search_with_terms(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+        return search_texts(texts, settings, prefixes=[prefix] * len(texts), batch=size)
 
     file = read_file(source, ending) if ending and out is not None else None
     with (
