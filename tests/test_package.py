@@ -275,5 +275,5 @@ def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:
 
 
 def test_libraries_of_single_uses_are_imported_where_they_are_used() -> None:
-    modules = "attent.tasks.loading, attent.tasks.recipe, attent.cli.evaluation, attent.benchmark.report"
+    modules = "attent.tasks.loading, attent.tasks.recipe, attent.tasks.evaluation, attent.benchmark.report"
     python(f"import sys, {modules}; assert not {{'babel', 'sacrebleu', 'sentencepiece'}} & set(sys.modules)")

@@ -16,8 +16,8 @@ from attent.tasks.classification.classifier import Classifier, load
 from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.classification.inputs import PictureInputs
 from attent.tasks.classification.pictures import Pictures
+from attent.tasks.classification.scene import scene_of_example
 from attent.tasks.classification.settings import ImagesSettings
-from attent.tasks.run_scene import scene_of_example
 from attent.views.patch_overlay import cls_weights
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words

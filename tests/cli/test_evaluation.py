@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from attent.cli.app import run as command
-from attent.cli.evaluation import masked_lm_lines, training_texts
-from attent.tasks.fill_mask.evaluation import MaskedLMReport, MaskedLMScore
+from attent.tasks.evaluation import training_texts
+from attent.tasks.fill_mask.evaluation import MaskedLMReport, MaskedLMScore, masked_lm_lines
 from attent.tasks.fill_mask.fill_mask import load
 
 
@@ -48,7 +48,12 @@ def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder:
             "evaluate",
             filling_folder,
         ): f"{filling_folder} fills blanks, {judged}",
-        ("evaluate", run_folder, "--text", text): f"{run_folder} translates: attent translate {run_folder} TEXT",
+        (
+            "evaluate",
+            run_folder,
+            "--text",
+            text,
+        ): "--text is for a run that fills blanks, not for one that translates",
         (
             "evaluate",
             filling_folder,
@@ -86,7 +91,7 @@ def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> No
         encoding="utf-8",
     )
     assert attent("train", "--config", tmp_path / "recipe.toml", "--out", tmp_path / "run").code == 0
-    counted = training_texts(tmp_path / "run", (tokenizer := load(tmp_path / "run").tokenizer))
+    counted = training_texts(tmp_path / "run", (tokenizer := load(tmp_path / "run").tokenizer), print)
     assert counted is not None
     assert [tokenizer.decode(tokens) for tokens in counted] == ["the dog slept ."] * 4
 
@@ -144,7 +149,7 @@ def test_a_label_that_the_run_does_not_know_is_refused(
         (["--source", "a", "--target", "b"], "--source is for a run that translates, not for one that classifies"),
         (["--beam", "2"], "--beam is for a run that translates, not for one that classifies"),
         (["--against", "a"], "--against is for a run that fills blanks, not for one that classifies"),
-        (["--text", "a", "--labelled", "b"], "--labelled is for a run that classifies, not for one that fills blanks"),
+        (["--text", "a", "--labelled", "b"], "--text is for a run that fills blanks, not for one that classifies"),
     ],
 )
 def test_options_for_another_task_are_refused(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.settings import corpus_settings, override, resolve_corpus, resolve_files, select_table, toml
+from attent.cli.settings import corpus_settings, known_task, override, resolve_corpus, resolve_files, select_table, toml
 from attent.errors import ArgumentError, UnknownNameError
 from attent.tasks.settings import RunSettings, parse
 
@@ -179,7 +179,7 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
 
 def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
     done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
-    says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
+    says = "--data is where the files of [images] or [labelled] or [lines] or [text] lie, and these settings have none"
     assert (done.code, done.err) == (2, [f"attent: {says}"])
     done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
     assert done.code == 2
@@ -243,7 +243,8 @@ def test_the_files_say_what_is_learnt() -> None:
     with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
         select_table({"text": nothing, "lines": lines}, "translate")
     with pytest.raises(UnknownNameError, match="unknown task 'fil-mask'; did you mean 'fill-mask'"):
-        select_table({"text": nothing, "lines": lines}, "fil-mask")
+        known_task("fil-mask")
+    assert known_task("language-model") == "text-generation"
 
 
 def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:

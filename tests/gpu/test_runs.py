@@ -23,12 +23,12 @@ from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.inputs import Inputs, VectorInputs
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import follow
-from attent.tasks.run_scene import scene_of_text
 from attent.tasks.settings import read
 from attent.tasks.translation.stepwise import StepwiseDecoding
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
 from attent.training.progress import Progress
+from attent.views.build_scene import build_scene
 from attent.views.pages.page import page
 from attent.views.panel import panel_of
 from attent.views.terminal import heat_map
@@ -118,7 +118,7 @@ def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., An
         torch.testing.assert_close(found.weights[:].cpu(), expected[:], atol=1e-4, rtol=1e-3)
         torch.testing.assert_close(found.weights.entropy().cpu(), expected.entropy(), atol=1e-4, rtol=1e-3)
     assert "a" in heat_map(panel_of(there.map("a b", "cd")))
-    page(scene_of_text(there, "a b")).save(tmp_path / "page.html")
+    page(build_scene(there.map("a b"), title="a b")).save(tmp_path / "page.html")
     growing = StepwiseDecoding(there, "a b", prefix=TOKENIZER.encode("ab"))
     assert [grown.chosen.piece for grown in growing][:2] == ["a", "b"]
     assert growing.map().keys() == here.map("a b", "cd").keys()

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from attent.errors import RunError
 from attent.models.settings import EncoderSettings, TransformerSettings
-from attent.runs.config import FORMAT, RunConfig, must_do, read_config, version_of, write_config
+from attent.runs.config import FORMAT, RunConfig, read_config, version_of, write_config
 
 TRANSLATES = RunConfig(model=TransformerSettings())
 FILLS = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
@@ -32,37 +32,10 @@ def test_a_config_before_there_were_tasks_is_a_translators(tmp_path: Path, form:
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        (TRANSLATES, "RUN translates: attent translate RUN TEXT"),
-        (FILLS, "RUN fills blanks: attent fill RUN TEXT"),
-        (CLASSIFIES, "RUN classifies: attent classify RUN FILE"),
-    ],
-)
-def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -> None:
-    must_do("RUN", config, config.task)
-    for task in {"translate", "fill-mask", "classify"} - {config.task}:
-        with pytest.raises(RunError) as caught:
-            must_do("RUN", config, task)
-        assert str(caught.value) == says
-
-
-@pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"tokenizers": {"text": "word"}}, "a run that translates has the tokenizers source, target, got text"),
-        ({"task": "fill-mask"}, "a run that fills blanks has the tokenizers text, got source, target"),
         ({"task": "classify", "tokenizers": {}}, "a run without tokenizers must say its sizes"),
         ({"files": ("../labels.json",)}, "files must lie in the run folder"),
-        (
-            {"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)},
-            "classifies has the tokenizers text, got words",
-        ),
-        ({"model": {"kind": "encoder"}}, "a run that translates has no model of kind 'encoder'"),
-        (
-            {"task": "fill-mask", "tokenizers": {"text": "word"}},
-            "a run that fills blanks has no model of kind 'transformer'",
-        ),
         ({"sizes": (10**30, 5)}, "sizes.0"),
         ({"sizes": (7, 0)}, "sizes.1"),
         ({"alignment": {"layer": 4}}, "alignment.layer must be from 0 to 3, got 4"),

@@ -4,28 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from attent.alignment.ablation import Ablation, head_summaries
+from attent.alignment.ablation import ACCURACY, CLASS_LOSS, LOSS, PERPLEXITY, Ablation, head_summaries
 from attent.attention.capture.intervene import intervene
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.evaluation import ClassJudge, evaluate_classifier
 from attent.tasks.classification.inputs import Inputs, TextInputs
-from attent.tasks.classification.task import evaluate_classifier
-from attent.tasks.fill_mask.evaluation import evaluate_masked_lm
+from attent.tasks.fill_mask.evaluation import BlankJudge, evaluate_masked_lm
 from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.head_judges import (
-    ACCURACY,
-    CLASS_LOSS,
-    LOSS,
-    PERPLEXITY,
-    BlankJudge,
-    BleuJudge,
-    ClassJudge,
-    NextTokenJudge,
-)
-from attent.tasks.text_generation.evaluation import evaluate_language_model
+from attent.tasks.text_generation.evaluation import NextTokenJudge, evaluate_language_model
 from attent.tasks.text_generation.text_generator import TextGenerator
+from attent.tasks.translation.evaluation import BleuJudge
 from attent.tasks.translation.metrics import bleu
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer

@@ -10,11 +10,13 @@ import pytest
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import (
     CAPTION_TRAININGS,
+    MASKED_EPOCHS,
     MIN_UPDATES,
     CaptionTraining,
     experience,
     shortage,
     suggest,
+    suggest_labelled,
     suggest_pictures,
     suggest_text,
     suggest_vectors,
@@ -132,7 +134,7 @@ def test_what_captions_gave_is_the_table_of_the_documentation() -> None:
 
 
 def test_blanks_take_more_epochs_and_no_smoothing() -> None:
-    blanks = suggest(2_000, "fill-mask")["training"]
+    blanks = suggest(2_000, epochs=MASKED_EPOCHS, label_smoothing=0.0)["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
     assert suggest(2_000)["training"]["label_smoothing"] == 0.1
 
@@ -149,7 +151,7 @@ def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters:
     assert settings.lines is not None
     # lines of 1,571 characters are no texts by themselves
     assert settings.lines.packing == ("text" if characters > 1000 * lines else "lines")
-    assert tables["training"] == suggest(max(characters // 100, 1), "text-generation")["training"]
+    assert tables["training"] == suggest(max(characters // 100, 1), label_smoothing=0.0)["training"]
 
 
 def test_running_text_is_said() -> None:
@@ -171,11 +173,9 @@ def test_what_suits_pictures_is_said() -> None:
     said = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert said == f"{start}; pictures shifted, turned and scaled a little"
-    assert summary(suggest(1_797, "classify"), 1_797).startswith(
-        "1,797 lines, suggested: preset tiny with dropout 0.2, "
-    )
+    assert summary(suggest_labelled(1_797), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
 
 
 def test_labelled_texts_have_settings() -> None:
-    tables = suggest(2_000, "classify")
+    tables = suggest_labelled(2_000)
     assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias

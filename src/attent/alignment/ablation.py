@@ -25,6 +25,8 @@ CHANGES = ("zero", "uniform", "mean")
 RESAMPLES, GATHERED = 1000, 2**22
 # Examples that the entropy and the distance of a head are means over, and those that its mean context is of.
 SUMMARIZED, AVERAGED = 100, 1000
+# e to more than this is no float
+MAX_NATS = 700.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class Metric:
     unit: str
     sign: int
     score: Callable[[np.ndarray], np.ndarray]
+
+
+def _ratio(sums: np.ndarray) -> np.ndarray:
+    return sums[:, 0] / sums[:, 1]
+
+
+LOSS = Metric("loss", "nats per token", 1, _ratio)
+CLASS_LOSS = Metric("loss", "nats per example", 1, _ratio)
+ACCURACY = Metric("accuracy", "%", -1, lambda sums: 100 * _ratio(sums))
+PERPLEXITY = Metric("perplexity", "", 1, lambda sums: np.exp(np.minimum(_ratio(sums), MAX_NATS)))
 
 
 class HeadJudge(ABC):

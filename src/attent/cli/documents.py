@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from attent.cli.inputs import chunks, decode_lines
+from attent.cli.inputs import decode_lines
 from attent.cli.output import say
 from attent.cli.results import ResultFile, Results
 from attent.errors import DataError, refuse
-from attent.text.readers import display_name
+from attent.text.readers import chunks, display_name
 
 if TYPE_CHECKING:
     from attent.documents.html import MarkedText

@@ -7,21 +7,19 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError, refuse
 from attent.text import readers
-from attent.text.readers import display_name, read_lines
+from attent.text.readers import TextPair, display_name, read_lines, split_pair
 
 if TYPE_CHECKING:
     from attent.tasks.classification.classifier import Classifier
     from attent.tasks.classification.corpus import Data
 
-Item = TypeVar("Item")
-TextPair = tuple[str, str]
 # A single word that ends as files of text do.
 FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|docx|odt|srt|html|[a-z]{2})", re.IGNORECASE)
 
@@ -91,42 +89,6 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         yield from readers.decode_lines(stream, display_name(name))
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{display_name(name)} cannot be read: {error}") from error
-
-
-def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Yield items in lists of a size, the last one perhaps shorter; an error comes after the items before it.
-
-    Args:
-        items: no more of them are read than are yielded next.
-        size: ≥ 1.
-
-    Raises:
-        DataError: of the items.
-    """
-    failure = None
-    while failure is None:
-        chunk: list[Item] = []
-        try:
-            chunk.extend(islice(items, size))
-        except DataError as error:
-            failure = error
-        if not chunk:
-            break
-        yield chunk
-    if failure is not None:
-        raise failure
-
-
-def split_pair(line: str, location: str) -> TextPair:
-    """Split a line into source and target at its tab.
-
-    Raises:
-        DataError: it has not exactly one tab; the message names its location.
-    """
-    source, *targets = line.split("\t")
-    if len(targets) != 1:
-        raise DataError(f"{location}: must be source, tab, target, got {len(targets)} tabs")
-    return source, targets[0]
 
 
 def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -> Iterator[TextPair]:

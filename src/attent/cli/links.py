@@ -19,14 +19,14 @@ from attent.alignment.forced_decoding import ABOUT_LABELS, AttentionSelector
 from attent.alignment.head_selection import rank_by_differences, rank_directions
 from attent.alignment.pharaoh import check, read_gold
 from attent.alignment.symmetrization import symmetrize
-from attent.cli.inputs import TextPair, check_file, chunks
+from attent.cli.inputs import check_file
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 from attent.runs.config import AlignmentHead, read_config, write_config
 from attent.runs.durable import held
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator
-from attent.text.readers import display_name
+from attent.text.readers import TextPair, chunks, display_name
 from attent.text.text import Gold, Link
 
 # Pairs aligned at once: enough to sort them by length, few enough to see results soon.

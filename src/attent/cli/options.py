@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -20,10 +21,11 @@ from attent.setting import Flag, Help
 if TYPE_CHECKING:
     import torch
 
-    from attent.runs.config import Task
     from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.pretrained import PretrainedModel
+    from attent.tasks.stored_run import StoredRun
 
+Tool = TypeVar("Tool")
 # The number of a head or layer; no model has more digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
 AUTO = devices.AUTO
@@ -77,12 +79,12 @@ class Loading:
         # reported once
         return device_of(self.device)
 
-    def tool(self, run: Path | str, task: Task | None = None) -> Any:
-        """Return the translator, FillMask, TextGenerator or classifier of a run folder.
+    def tool(self, run: Path | str, load: Callable[..., Tool]) -> Tool:
+        """Load a run folder.
 
         Args:
             run: the folder.
-            task: that it must have; any task unless given.
+            load: loads the runs of a task, such as `attent.tasks.translation.translator.load`.
 
         Raises:
             ArgumentError: the model cannot be computed in this type here.
@@ -90,10 +92,18 @@ class Loading:
             RunError: the run is missing, damaged, written by a newer version, has another task, or names code and is
                 not trusted.
         """
-        from attent.tasks.loading import LOADERS, load
+        return load(run, self.torch_device(), trust_code=self.trust_code, **self._types())
 
-        load_run = load if task is None else LOADERS[task]
-        return load_run(run, self.torch_device(), trust_code=self.trust_code, **self._types())
+    def stored_run(self, run: Path | str) -> StoredRun:
+        """Return a run folder, which its task loads when it is needed.
+
+        Raises:
+            DeviceError: this machine does not have the device.
+            RunError: the run is missing, damaged, written by a newer version, or its task is unknown.
+        """
+        from attent.tasks.stored_run import StoredRun
+
+        return self.tool(run, StoredRun)
 
     def _types(self) -> dict[str, Any]:
         """Return the type of weights, if the command has an option for it and it was given."""

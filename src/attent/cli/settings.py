@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attent.cli.output import say
-from attent.errors import ArgumentError, DataError, check_known
+from attent.errors import ArgumentError, check_known
 
 if TYPE_CHECKING:
     from attent.tasks.settings import RunSettings
+    from attent.tasks.task import Task
 
-# The assumed number of lines of standard input, which cannot be counted before it is read.
-UNCOUNTED = 20_000
-# The task of each table of files.
-TASKS = {"text": "translate", "lines": "fill-mask", "images": "classify", "labelled": "classify"}
-# The tasks that a table of files serves if the command names them, and other names of tasks.
-OTHER_TASKS = {"lines": "text-generation"}
-ALIASES = {"language-model": "text-generation"}
+
+def known_task(name: str | None) -> str | None:
+    """Return the name of a task, which may be given by an alias.
+
+    Raises:
+        UnknownNameError: there is no such task.
+    """
+    from attent.tasks.task import tasks
+
+    names = {alias: task.name for task in tasks().values() for alias in (task.name, *task.aliases)}
+    check_known("task", name, names)
+    return None if name is None else names[name]
+
+
+def tasks_of_table(table: str) -> list[Task[Any]]:
+    """Return the tasks that learn from the corpus of a table, the one that is meant unless another is named first."""
+    from attent.tasks.task import tasks
+
+    return [task for task in tasks().values() if table in task.tables]
 
 
 def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
@@ -34,17 +47,16 @@ def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | No
 
     Raises:
         ArgumentError: the files are for two tables, or not for the task.
-        UnknownNameError: there is no such task.
     """
-    check_known("task", task, {*TASKS.values(), *OTHER_TASKS.values(), *ALIASES})
     named = {table: {key: file for key, file in files.items() if file is not None} for table, files in options.items()}
     tables = [table for table, files in named.items() if files]
     if len(tables) > 1:
         raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in tables)} are for two runs")
     if not tables:
         return "text", {}
-    if task not in (None, TASKS[tables[0]], OTHER_TASKS.get(tables[0])):
-        raise ArgumentError(f"these files are for --task {TASKS[tables[0]]}, not for --task {task}")
+    names = [table_task.name for table_task in tasks_of_table(tables[0])]
+    if task is not None and task not in names:
+        raise ArgumentError(f"these files are for --task {names[0]}, not for --task {task}")
     return tables[0], named[tables[0]]
 
 
@@ -75,7 +87,8 @@ def corpus_settings(
     """
     from attent.runs.config import read_config
     from attent.tasks.settings import parse
-    from attent.tasks.suggestions import SIZES, fine_tuning, suggest, suggest_text, summary
+    from attent.tasks.suggestions import SIZES, fine_tuning, summary
+    from attent.tasks.task import task_of
     from attent.training.distributed import is_main_process
 
     if table == "text":
@@ -86,18 +99,9 @@ def corpus_settings(
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
         paths = files if folder is None else resolve_files(files, folder)
-        task = task or TASKS[table]
-        tables = {"task": task} if table != "text" else {}
-        if table == "images":
-            examples, suggest_settings = _count_images(paths)
-            tables |= suggest_settings(examples, task)
-        else:
-            examples, characters = _count_lines(paths)
-            tables |= (
-                suggest_text(examples, characters, minutes)
-                if task == "text-generation"
-                else suggest(examples, task, minutes)
-            )
+        task = task or tasks_of_table(table)[0].name
+        suggestion, examples = task_of(task).suggest(paths, minutes)
+        tables = {"task": task, **suggestion}
         if init_from is not None:
             tables = fine_tuning(tables, read_config(init_from).model.width)
         elif preset is not None:
@@ -116,17 +120,18 @@ def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
-    from attent.tasks.classification.settings import FILES as LABELLED_FILES
-    from attent.text.settings import FILES
+    from attent.tasks.task import task_of, tasks
 
-    for table in TASKS:
+    for table in task_of(settings.task).tables:
         corpus = getattr(settings, table)
-        if corpus is not None:
-            keys = {"source"} if table == "images" else {*FILES, *LABELLED_FILES}
+        if keys := getattr(corpus, "file_keys", ()):
             files = {name: file for name, file in corpus.model_dump().items() if name in keys and file is not None}
             return settings.model_copy(update={table: corpus.model_copy(update=resolve_files(files, folder))})
+    tables = [
+        f"[{name}]" for task in tasks().values() for name, table in task.tables.items() if hasattr(table, "file_keys")
+    ]
     raise ArgumentError(
-        f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none"
+        f"--data is where the files of {' or '.join(dict.fromkeys(tables))} lie, and these settings have none"
     )
 
 
@@ -230,35 +235,3 @@ def _check_sides(files: Mapping[str, Any]) -> None:
                     f"--{name}-{side} {files[f'{name}_{side}']} needs --{name}-{other_side}, a file with the "
                     f"{other_side}s, line for line"
                 )
-
-
-def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
-    """Return the number of examples, and the function that suggests settings for them."""
-    from attent.tasks.classification.corpus import count_examples
-    from attent.tasks.suggestions import suggest_pictures, suggest_vectors
-
-    if "source" not in files:
-        raise ArgumentError("--size goes with --images, or with settings that have [images]")
-    examples, pictures = count_examples(files["source"])
-    return examples, suggest_pictures if pictures else suggest_vectors
-
-
-def _count_lines(files: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of lines, and of their characters."""
-    from attent.tasks.suggestions import SENTENCE
-    from attent.text.readers import STANDARD_INPUT, read_lines
-
-    file = files.get("train") or files.get("train_source")
-    if file is None:
-        raise ArgumentError(
-            "there is nothing to train on: give --train, --train-source and --train-target, --text, --images or "
-            "--labelled"
-        )
-    if file == STANDARD_INPUT:
-        return UNCOUNTED, UNCOUNTED * SENTENCE
-    lines = characters = 0
-    for line in read_lines(file):
-        lines, characters = lines + 1, characters + len(line)
-    if not lines:
-        raise DataError(f"{file}: empty")
-    return lines, characters

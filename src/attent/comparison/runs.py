@@ -13,9 +13,10 @@ from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.comparison.results import Figure, ModelComparison, Point, Series
 from attent.comparison.trainings import Say, claim
 from attent.errors import ArgumentError, check_known
-from attent.runs.config import check_code, must_do, read_config
+from attent.runs.config import check_code, read_config
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.metrics import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
+from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_with_references
 
@@ -67,7 +68,7 @@ def compare(
         raise ArgumentError(f"a comparison needs two or more different runs, got {', '.join(names) or 'none'}")
     languages: dict[str, str] = {}
     for run, name in zip(runs, names, strict=True):
-        must_do(run, config := read_config(run), "translate")
+        TranslationTask().check_config(run, config := read_config(run))
         check_code(run, config, trust_code=trust_code)
         if config.source_language and config.target_language:
             languages.setdefault(config.languages, name)

@@ -29,9 +29,13 @@ from attent.explorer.requests import (
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.search.settings import SearchSettings
-from attent.tasks.run_scene import scene_of_example
+from attent.tasks.classification.scene import scene_of_example
+from attent.tasks.classification.task import ClassificationTask
+from attent.tasks.fill_mask.task import MaskedLMTask
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
+from attent.tasks.text_generation.task import TextGenerationTask
 from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.tasks.translation.task import TranslationTask
 from attent.text.tokenizer import EOS, prompt_of
 from attent.views.build_scene import build_scene
 from attent.views.pages.payload import rgb
@@ -159,7 +163,7 @@ class Explorer:
             ArgumentError: the run does not translate, or the text or the prefix is not valid for it.
             DataError: the text is too long.
         """
-        translator = self._run_for_task(request.run, "translate").tool
+        translator = self._run_for_task(request.run, TranslationTask.name).tool
         now = self._without_heads(translator.model, request.off)
         source = translator.read(request.text)
         scene_of = partial(build_scene, title=source.text[:MAX_TITLE])
@@ -208,7 +212,7 @@ class Explorer:
             ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or
                 too long.
         """
-        generator = self._run_for_task(request.run, "text-generation").tool
+        generator = self._run_for_task(request.run, TextGenerationTask.name).tool
         now = self._without_heads(generator.model, request.off)
         more = generator.encode(request.more) if request.more else []
         generation = StepwiseGeneration(generator, request.text, [*request.prefix, *more], top_k=request.best)
@@ -237,7 +241,7 @@ class Explorer:
         Raises:
             ArgumentError, DataError: the run does not fill blanks, there are none, or the text is too long.
         """
-        filler = self._run_for_task(request.run, "fill-mask").tool
+        filler = self._run_for_task(request.run, MaskedLMTask.name).tool
         now = self._without_heads(filler.model, request.off)
         self._check_length(len(filler.tokenizer.encode(request.text)))
         blanks = now(lambda: filler.fill(request.text, BEST))
@@ -257,7 +261,7 @@ class Explorer:
             ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too
                 long.
         """
-        run = self._run_for_task(request.run, "classify")
+        run = self._run_for_task(request.run, ClassificationTask.name)
         classifier = run.tool
         now = self._without_heads(classifier.model, request.off)
         if isinstance(request, TextRequest):

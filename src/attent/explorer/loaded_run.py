@@ -13,7 +13,7 @@ from torch import nn
 from attent.attention import choices
 from attent.attention.base import Normalizer, Score
 from attent.errors import ArgumentError, check_index
-from attent.runs.config import Task, read_config
+from attent.runs.config import read_config
 from attent.tasks.classification.arrays import VectorSequences
 from attent.tasks.classification.pictures import Pictures
 from attent.tasks.loading import load
@@ -31,14 +31,14 @@ class LoadedRun:
     """
 
     name: str
-    task: Task
+    task: str
     tool: Any
     examples: Pictures | VectorSequences | None = None
 
     @property
     def input_kind(self) -> str:
         """Return "texts", "pictures" or "vectors"."""
-        return self.tool.inputs.inputs.kind if self.task == "classify" else "texts"
+        return self.tool.input_kind
 
     def describe(self) -> dict[str, Any]:
         """Describe the run for JSON."""

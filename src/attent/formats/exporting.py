@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from attent.errors import AttentError, DataError, RunError, check_known
 from attent.formats import manifest as manifests
 from attent.formats.manifest import EXPORTS, MANIFEST
-from attent.runs.config import RunConfig, must_do, read_config
+from attent.runs.config import RunConfig, read_config
 from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import read, read_tokenizers
 from attent.search.settings import SearchSettings
@@ -24,6 +24,7 @@ from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.checks import input_check
 from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.metrics import bleu, chrf
+from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.corpus import drop_long, encode_pairs, pair_corpus
 from attent.text.readers import STANDARD_INPUT, read_lines, read_pairs, read_parallel, read_with_references
@@ -249,7 +250,7 @@ def export(
         raise RunError(f"{target} is there already and is no export")
     if out is None:
         check_links(run / EXPORTS, target)
-    must_do(run, read_config(run), "translate")
+    TranslationTask().check_config(run, read_config(run))
     identity = manifests.identity(run)
     loaded = read(run, trust_code=trust_code)
     tokenizers = loaded.source_tokenizer, loaded.target_tokenizer
@@ -278,7 +279,7 @@ def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
     """
     module, source = _module(engine), folder_of(run, engine, folder)
     config = read_config(run)
-    must_do(run, config, "translate")
+    TranslationTask().check_config(run, config)
     manifest = manifests.read(source, engine, run)
     return module.load(source, manifest, *read_tokenizers(run, config), input_check(config.corpus))
 

@@ -25,10 +25,11 @@ from attent.formats.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, 
 from attent.formats.onnx_tracing import tracing
 from attent.models.language_model import LanguageModel
 from attent.models.model import EncoderDecoder, Memory
-from attent.runs.config import must_do, read_config, version_of
+from attent.runs.config import read_config, version_of
 from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import Run, read
 from attent.tasks.dates.checks import InputCheck
+from attent.tasks.text_generation.task import TextGenerationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines
 from attent.text.tokenizer import BOS, SPECIALS, Tokenizer
@@ -237,7 +238,7 @@ def export(
         raise RunError(f"{target} is there already and is no export")
     if out is None:
         check_links(run / EXPORTS, target)
-    must_do(run, read_config(run), "text-generation")
+    TextGenerationTask().check_config(run, read_config(run))
     runtime = package("onnxruntime", "onnxruntime", NAME)
     identity, loaded = manifests.identity(run), read(run, trust_code=trust_code)
     model, texts = loaded.model.eval(), _sample(loaded.tokenizers["text"], sample, loaded.model.longest)

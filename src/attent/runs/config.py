@@ -17,7 +17,6 @@ from attent.runs.durable import write_text
 from attent.runs.old_formats import present_config
 from attent.text.settings import LANGUAGE, VectorsSettings
 
-Task = Literal["translate", "fill-mask", "classify", "text-generation"]
 DType = Literal["float32", "bfloat16", "int8"]
 FORMAT = 4
 CONFIG = "config.json"
@@ -27,27 +26,6 @@ LARGEST = 2**22
 PRETRAINED_KEYS = frozenset(("model_type", "architectures"))
 # The model_type of those that can be imported as runs.
 IMPORTED = frozenset(("marian", "m2m_100"))
-# A verb for each task, and the command that runs it.
-DOES: dict[Task, tuple[str, str]] = {
-    "translate": ("translates", "attent translate {run} TEXT"),
-    "fill-mask": ("fills blanks", "attent fill {run} TEXT"),
-    "classify": ("classifies", "attent classify {run} FILE"),
-    "text-generation": ("generates text", "attent generate {run} TEXT"),
-}
-# The names of its tokenizers; a run that classifies has none where it reads no texts.
-TOKENIZERS: dict[Task, tuple[str, ...]] = {
-    "translate": ("source", "target"),
-    "fill-mask": ("text",),
-    "classify": ("text",),
-    "text-generation": ("text",),
-}
-# The kinds of models that a task's runs may have.
-MODEL_KINDS: dict[Task, tuple[str, ...]] = {
-    "translate": ("transformer", "rnn"),
-    "fill-mask": ("encoder",),
-    "classify": ("encoder",),
-    "text-generation": ("decoder",),
-}
 
 
 def version_of(package: str, default: str = "unknown") -> str:
@@ -104,7 +82,7 @@ class RunConfig(BaseModel, extra="forbid"):
         format: the version of the folder's layout.
         state: of training; format 1 has finished runs only.
         versions: of attent, torch and python, by name.
-        task: of the model; before format 3 always to translate.
+        task: the name of the model's task; before format 3 always to translate.
         tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a
             translator, "text" of other texts, none for vectors.
         files: the names of further files that belong to the run, all of them text.
@@ -129,7 +107,7 @@ class RunConfig(BaseModel, extra="forbid"):
     format: int = FORMAT
     state: Literal["unfinished", "finished"] = "finished"
     versions: dict[str, str] = Field(default_factory=versions)
-    task: Task = "translate"
+    task: str = "translate"
     tokenizers: dict[str, str] = {"source": "char", "target": "char"}
     files: tuple[str, ...] = ()
     sizes: tuple[Size, Size] | None = None
@@ -181,19 +159,11 @@ class RunConfig(BaseModel, extra="forbid"):
         return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
     @model_validator(mode="after")
-    def _has_what_its_task_needs(self) -> RunConfig:
+    def _fits_together(self) -> RunConfig:
         if invalid := [name for name in (*self.tokenizers, *self.files) if not _is_file_name(name)]:
             raise ValueError(f"tokenizers and files must lie in the run folder, got {invalid[0]!r}")
-        expected = TOKENIZERS[self.task]
-        if set(self.tokenizers) != set(expected) and (self.tokenizers or self.task != "classify"):
-            raise ValueError(
-                f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(expected)}, got "
-                f"{', '.join(self.tokenizers)}"
-            )
         if not self.tokenizers and self.sizes is None:
             raise ValueError("a run without tokenizers must say its sizes")
-        if self.model.kind not in MODEL_KINDS[self.task]:
-            raise ValueError(f"a run that {DOES[self.task][0]} has no model of kind {self.model.kind!r}")
         self._check_alignment()
         return self
 
@@ -292,14 +262,3 @@ def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None
             f"{Path(path) / CONFIG}: model.{key} = {name!r} would import and run the module {name.partition(':')[0]}; "
             "trust_code=True (--trust-code) allows it, for a run whose code you trust"
         )
-
-
-def must_do(path: Path | str, config: RunConfig, task: Task) -> None:
-    """Check the task of a run.
-
-    Raises:
-        RunError: it has another; the message names the command for it.
-    """
-    if config.task != task:
-        does, command = DOES[config.task]
-        raise RunError(f"{path} {does}: {command.format(run=path)}")

@@ -30,10 +30,8 @@ from attent.models.build import build
 from attent.runs.config import (
     CONFIG,
     RunConfig,
-    Task,
     check_code,
     code_in,
-    must_do,
     read_config,
     tokenizer_file,
     write_config,
@@ -217,22 +215,18 @@ class RunWriter:
             shutil.rmtree(self._draft, ignore_errors=True)
 
 
-def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -> Run:
+def read(path: Path | str, trust_code: bool = False) -> Run:
     """Read a run folder.
 
     Args:
         path: the folder.
-        task: of the run; any unless given.
         trust_code: whether it may name modules to import, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged, or written by a newer version, has another task, or names code and is not
-            trusted.
+        RunError: it is missing, damaged, or written by a newer version, or names code and is not trusted.
     """
     path = Path(path)
     config = read_config(path)
-    if task is not None:
-        must_do(path, config, task)
     check_code(path, config, trust_code=trust_code)
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
@@ -314,17 +308,12 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
     if not tokenizers:
         assert config.sizes is not None
         return config.sizes
-    inputs, outputs = tokenizers[0].size, tokenizers[-1].size
     if config.sizes is None:
-        return inputs, outputs
+        return tokenizers[0].size, tokenizers[-1].size
     # a masked language model reads one token more, the mask
-    expected = inputs + (config.task == "fill-mask"), config.sizes[1] if config.task == "classify" else outputs
-    if config.sizes != expected:
-        raise ArgumentError(
-            f"its sizes must be {expected[0]} and {expected[1]}, as its tokenizers say, got {config.sizes[0]} and "
-            f"{config.sizes[1]}"
-        )
-    return expected
+    if config.sizes[0] < tokenizers[0].size:
+        raise ArgumentError(f"it reads {config.sizes[0]} tokens, and its tokenizer has {tokenizers[0].size}")
+    return config.sizes
 
 
 def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...]:

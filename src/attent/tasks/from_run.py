@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attent.runs.config import DOES, RunConfig
+from attent.runs.config import RunConfig
+from attent.tasks.task import task_of
 
 
 class FromRun:
@@ -15,10 +16,12 @@ class FromRun:
     Attributes:
         model: of any kind.
         config: of the run folder; None for a model that did not come from one.
+        input_kind: what it reads.
     """
 
     model: Any
     config: RunConfig | None = None
+    input_kind: str = "texts"
 
     def __repr__(self) -> str:
         name, config = type(self).__name__, self.config
@@ -26,7 +29,7 @@ class FromRun:
         model = f"{type(self.model).__name__} with {parameters:,} parameters"
         if config is None:
             return f"{name}({model})"
-        does = " ".join(filter(None, (DOES[config.task][0], config.languages)))
+        does = " ".join(filter(None, (task_of(config.task).does, config.languages)))
         outcome = config.training.get("outcome")
         if origin := config.origin:
             return (

@@ -1,8 +1,7 @@
-"""`attent.load`: from a run folder to a translator, a language model, masked or not, or a classifier."""
+"""`attent.load`: from a run folder to what its task makes of it, such as a translator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,12 @@ import torch
 
 from attent.devices import device_of
 from attent.errors import RunError
-from attent.runs.config import DType, Task, read_config
+from attent.runs.config import DType, read_config
 from attent.runs.hugging_face import families
 from attent.runs.packed import use_dtype
-from attent.tasks.classification import classifier
-from attent.tasks.fill_mask import fill_mask
-from attent.tasks.text_generation import text_generator
+from attent.tasks.task import task_of_run
 from attent.tasks.translation import translator
 from attent.tasks.translation.translator import Translator
-
-LOADERS: dict[Task, Callable[..., Any]] = {
-    "translate": translator.load,
-    "fill-mask": fill_mask.load,
-    "classify": classifier.load,
-    "text-generation": text_generator.load,
-}
 
 
 def load(
@@ -36,7 +26,7 @@ def load(
     source_language: str | None = None,
     target_language: str | None = None,
 ) -> Translator | Any:
-    """Load a run folder as a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`, by the run's task.
+    """Load a run folder as its task does: as a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`.
 
     Args:
         path: the run folder; or a folder of Hugging Face's Marian, M2M100 or NLLB, which `attent import` makes a run
@@ -64,7 +54,5 @@ def load(
         raise RunError(
             f"{path} has languages of its own: source_language and target_language are for folders of Hugging Face's"
         )
-    device, task = device_of(device), read_config(path).task
-    if task not in LOADERS:
-        raise RunError(f"{path} cannot be loaded: nothing is known of the task {task!r}")
-    return LOADERS[task](path, device, trust_code=trust_code, dtype=dtype)
+    task = task_of_run(path, read_config(path))
+    return task.load(path, device_of(device), trust_code=trust_code, dtype=dtype)

@@ -15,14 +15,14 @@ from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
 from attent.models.relative_depth import copy_by_depth
 from attent.models.settings import TransformerSettings
-from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
+from attent.runs.config import CONFIG, RunConfig, check_code, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks import word_vectors
+from attent.tasks.evaluation import Results, Say, without_intervals
 from attent.tasks.settings import RunSettings
 from attent.tasks.suggestions import experience, shortage
-from attent.tasks.task import Results, Say, Vocabularies, task_of
-from attent.tasks.translation.task import without_intervals
+from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
@@ -241,21 +241,18 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
         RunError: the run folder is damaged.
     """
     config = read_config(path)
-    is_text = config.task == "text-generation"
-    hint = (
-        "--text FILE judges it on another text" if is_text else "--source FILE --target FILE judges it on other pairs"
-    )
     settings, task = _settings_of(config, {}), task_of(config.task)
+    hint = f"; {task.other_data}" if task.other_data else ""
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
         relative = "" if Path(missing[0]).is_absolute() else ", seen from the folder that it was trained in"
         file = "standard input" if missing[0] == STANDARD_INPUT else f"{missing[0]}{relative}"
-        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}; {hint}")
+        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}{hint}")
     vocabularies = replace(Vocabularies.read(path, config), longest=model.longest)
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
         raise DataError(
-            f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {hint}"
+            f"the corpus of {path} has changed, and the run may have learnt what it would be judged by{hint}"
         )
     for line in corpus.report():
         say(line)
@@ -390,14 +387,14 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     try:
         vectors = {} if config.vectors is None else {"vectors": config.vectors.model_dump()}
         tables = {**config.corpus, **vectors, "model": config.model.model_dump(), "training": training | dict(changes)}
-        return RunSettings.model_validate(tables if config.task == "translate" else tables | {"task": config.task})
+        return RunSettings.model_validate(tables | {"task": config.task})
     except ValidationError as error:
         raise ArgumentError(first_fault(error)) from error
 
 
 def _settings_from(settings: RunSettings, start: RunConfig, run: Path, *, trust_code: bool) -> RunSettings:
     """Return settings with the model, and languages of pairs, of the run to start from, unless they name others."""
-    must_do(run, start, settings.task)
+    task_of(settings.task).check_config(run, start)
     if "model" not in settings.model_fields_set:
         check_code(run, start, trust_code=trust_code)
         settings = settings.model_copy(update={"model": start.model})

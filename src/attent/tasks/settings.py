@@ -3,90 +3,85 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 
 from attent.bounded import text_of
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
-from attent.runs.config import DOES, MODEL_KINDS, Task
-from attent.tasks.classification.settings import FILES as LABELLED_FILES
-from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
-from attent.tasks.dates import DatesSettings
-from attent.text.settings import FILES, LinesSettings, TextSettings, VectorsSettings
+from attent.tasks.task import Task, task_of, tasks
+from attent.text.settings import VectorsSettings
 from attent.training.settings import TrainingSettings
 
 # Bytes of a file of settings.
 LARGEST = 2**20
-ENCODER = "encoder"
 # A deeper model takes minutes and gigabytes to build whatever its width.
 MAX_LAYERS = 10_000
-# The tables of each task's corpora; the first one may be left out if its settings have defaults.
-CORPORA: dict[Task, tuple[str, ...]] = {
-    "translate": ("dates", "text"),
-    "fill-mask": ("lines",),
-    "classify": ("images", "labelled"),
-    "text-generation": ("lines",),
-}
-# Model settings that a task requires; they need not be written, and must not differ.
-REQUIRED: dict[str, dict[str, Any]] = {
-    "translate": {},
-    "fill-mask": {"kind": ENCODER, "input": "tokens", "cls": False},
-    "classify": {"kind": ENCODER, "cls": True},
-    "text-generation": {"kind": "decoder"},
-}
+# What a run learns unless its settings name a task.
+DEFAULT_TASK = "translate"
 
 
-def _required(tables: dict[str, Any]) -> dict[str, Any]:
-    """Return the required model settings; a classifier of images reads vectors."""
-    task = tables.get("task", "translate")
-    required: dict[str, Any] = REQUIRED.get(task, {}) if isinstance(task, str) else {}
-    return required if tables.get("images") is None else required | {"input": "vectors"}
+def _task(tables: Mapping[str, Any]) -> Task[Any] | None:
+    """Return the task of a recipe; None if it is unknown."""
+    name = tables.get("task", DEFAULT_TASK)
+    return tasks().get(name) if isinstance(name, str) else None
 
 
 def _default_model(tables: dict[str, Any]) -> Any:
-    values = _required(tables)
+    task = _task(tables)
+    values = {} if task is None else task.model_settings(tables)
     return SETTINGS[values.get("kind", "transformer")].model_validate(values)
 
 
-class RunSettings(BaseModel, extra="forbid", frozen=True):
-    """All settings of a run.
+def _default_table(settings: type[BaseModel]) -> BaseModel | None:
+    """Return the settings of a corpus that a recipe does not name; None if it needs some values."""
+    try:
+        return settings.model_validate({})
+    except ValidationError:
+        return None
+
+
+def _tables() -> dict[str, type[BaseModel]]:
+    """Return the settings of every corpus, by the name of its table."""
+    return {name: settings for task in tasks().values() for name, settings in task.tables.items()}
+
+
+def _fields_of_tasks() -> dict[str, Any]:
+    tables = {name: (settings | None, _default_table(settings)) for name, settings in _tables().items()}
+    return {"task": (Literal[*tasks()], DEFAULT_TASK), **tables}
+
+
+class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="forbid", frozen=True):
+    """All settings of a run: its task, the table of each task's corpora, and those below.
 
     Args:
-        task: translation, masked language modelling, classification or text generation.
-        dates: the generated corpus of a translator, `[dates]` in TOML.
-        text: instead of dates, a corpus in files, `[text]`.
-        lines: the text of a language model, masked or not, `[lines]`.
         vectors: word vectors to initialize embeddings with, `[vectors]`.
-        images: pictures or sequences of vectors to classify, `[images]`.
-        labelled: instead of these, texts, `[labelled]`.
         model: `[model]`; may name a preset and change parts of it.
         training: `[training]`.
     """
 
-    task: Task = "translate"
-    dates: DatesSettings = DatesSettings.model_validate({})
-    text: TextSettings | None = None
-    lines: LinesSettings | None = None
     vectors: VectorsSettings | None = None
-    images: ImagesSettings | None = None
-    labelled: LabelledSettings | None = None
     model: ModelSettings = Field(default_factory=_default_model)
     training: TrainingSettings
+
+    if TYPE_CHECKING:
+        task: str
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @property
     def files(self) -> list[str]:
         """Return the files of the corpus."""
-        tables, names = (self.text, self.lines, self.labelled), {*FILES, *LABELLED_FILES}
+        corpora = [corpus for name in task_of(self.task).tables if (corpus := getattr(self, name)) is not None]
         return [
             file
-            for table in tables
-            if table is not None
-            for name in names
-            if (file := getattr(table, name, None)) is not None
+            for corpus in corpora
+            for name in getattr(corpus, "file_keys", ())
+            if (file := getattr(corpus, name, None)) is not None
         ]
 
     @model_validator(mode="before")
@@ -95,52 +90,47 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
         """Add the settings that the task requires to a table [model]."""
         if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
             return values
-        required = _required(values)
+        if (task := _task(values)) is None:
+            return values
+        required = task.model_settings(values)
         return values | {"model": required | model} if model.get("kind") in (None, required.get("kind")) else values
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_lines(cls, values: Any) -> Any:
-        """Cut text to be generated into pieces, unless its table [lines] says otherwise.
-
-        Words would lack all that is rare.
-        """
-        if (
-            not isinstance(values, dict)
-            or values.get("task") != "text-generation"
-            or not isinstance(lines := values.get("lines"), dict)
-        ):
+    def _complete_tables(cls, values: Any) -> Any:
+        """Add the defaults of the task to the tables of its corpora."""
+        if not isinstance(values, dict) or (task := _task(values)) is None:
             return values
-        return values | {"lines": {"tokenizer": "bpe"} | lines}
+        tables = {
+            name: {**defaults, **values[name]}
+            for name, defaults in task.table_defaults.items()
+            if isinstance(values.get(name), dict)
+        }
+        return values | tables
 
     @model_validator(mode="after")
     def _one_corpus(self) -> RunSettings:
-        allowed = CORPORA[self.task]
-        names = dict.fromkeys(name for tables in CORPORA.values() for name in tables)
-        present = [name for name in names if name in self.model_fields_set and getattr(self, name) is not None]
-        if wrong := [name for name in present if name not in allowed]:
-            tables = " or ".join(f"[{name}]" for name in allowed)
-            raise ValueError(
-                f"a run that {DOES[self.task][0]} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})"
-            )
+        task = task_of(self.task)
+        present = [name for name in _tables() if name in self.model_fields_set and getattr(self, name) is not None]
+        tables = " or ".join(f"[{name}]" for name in task.tables)
+        if wrong := [name for name in present if name not in task.tables]:
+            raise ValueError(f"a run that {task.does} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})")
         if len(present) > 1:
             raise ValueError(f"{' and '.join(f'[{name}]' for name in present)} cannot both be the corpus")
-        if not present and self.task != "translate":
-            raise ValueError(
-                f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in allowed)}"
-            )
+        if not present and getattr(self, next(iter(task.tables))) is None:
+            raise ValueError(f"task = {self.task!r} needs something to learn from: {tables}")
         return self
 
     @model_validator(mode="after")
     def _model_can_do_it(self) -> RunSettings:
-        if self.lines is not None and self.lines.packing == "text" and self.task != "text-generation":
-            raise ValueError(f'lines: packing = "text" is for task = "text-generation", got {self.task!r}')
-        if self.model.kind not in MODEL_KINDS[self.task]:
+        task = task_of(self.task)
+        task.check(self)
+        if self.model.kind not in task.model_kinds:
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
         for name, value in self.model:
             if name.endswith("layers") and value > MAX_LAYERS:
                 raise ValueError(f"model: {name} must be at most {MAX_LAYERS:,}, got {value:,}")
-        for name, value in _required({"task": self.task, "images": self.images}).items():
+        for name, value in task.model_settings({table: getattr(self, table) for table in task.tables}).items():
             if (actual := getattr(self.model, name, None)) != value:
                 raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {actual!r}")
         return self

@@ -6,15 +6,22 @@ Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from attent.errors import ArgumentError, DataError
+from attent.text.readers import STANDARD_INPUT, read_lines
 from attent.training.optimizer import fraction_done
 
 if TYPE_CHECKING:
     from attent.training.loop import TrainingResult
     from attent.training.settings import TrainingSettings
 
+# Settings by the name of their table.
+Tables = dict[str, dict[str, Any]]
+# The assumed number of lines of standard input, which cannot be counted before it is read.
+UNCOUNTED = 20_000
 # Expected tokens of a sentence, to convert epochs to updates before the text is tokenized.
 TOKENS = 20
 MIN_UPDATES, MAX_UPDATES = 200, 100_000
@@ -25,6 +32,8 @@ WARMUP = 0.1
 SENTENCE, LONG_LINE = 100, 1_000
 # Factor of epochs for masked lines: an epoch learns from a few masks of each line, others each time.
 MASKED_EPOCHS = 3
+# Of a language model there is none, masked or not: predicted probabilities should be calibrated.
+LABEL_SMOOTHING = 0.1
 # Bounds of small and of medium sets of examples to classify, and examples of an update.
 SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
 # The largest learning rate of a model that is adapted is this over its width: 3e-4 for tiny, a tenth of what it learns
@@ -84,20 +93,44 @@ CAPTION_TRAININGS = (
 )
 
 
-def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] for a number of pairs, of a language model's lines, or of texts.
+def count_lines(files: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of lines to train on, and of their characters.
+
+    Args:
+        files: by their keys in the table of a corpus.
+
+    Raises:
+        ArgumentError: none of them is to be trained on.
+        DataError: the file is empty or cannot be read.
+    """
+    file = files.get("train") or files.get("train_source")
+    if file is None:
+        raise ArgumentError(
+            "there is nothing to train on: give --train, --train-source and --train-target, --text, --images or "
+            "--labelled"
+        )
+    if file == STANDARD_INPUT:
+        return UNCOUNTED, UNCOUNTED * SENTENCE
+    lines = characters = 0
+    for line in read_lines(file):
+        lines, characters = lines + 1, characters + len(line)
+    if not lines:
+        raise DataError(f"{file}: empty")
+    return lines, characters
+
+
+def suggest(
+    pairs: int, minutes: float | None = None, *, epochs: int = 1, label_smoothing: float = LABEL_SMOOTHING
+) -> Tables:
+    """Return the tables [model] and [training] for a number of pairs, or of a language model's lines.
 
     Args:
         pairs: the number.
-        task: what to learn.
         minutes: after which training ends; None if the number decides after how many updates it does.
+        epochs: factor of the epochs of a translator.
+        label_smoothing: of the loss.
     """
-    if task == "classify":
-        tables = suggest(pairs, minutes=minutes)
-        return tables | {
-            "model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}
-        }
-    size, epochs = _size(pairs), MASKED_EPOCHS if task == "fill-mask" else 1
+    size = _size(pairs)
     if minutes is not None and minutes <= SHORT_MINUTES:
         dropout = size.dropout if size is BY_PAIRS[0] else SHORT_DROPOUT
         size = size._replace(
@@ -118,8 +151,7 @@ def suggest(pairs: int, task: str = "translate", minutes: float | None = None) -
             "learning_rate": 2e-3,
             "schedule": "cosine",
             "warmup": WARMUP,
-            # predicted probabilities should be calibrated
-            "label_smoothing": 0.1 if task == "translate" else 0.0,
+            "label_smoothing": label_smoothing,
             "validate_every": validate_every,
         },
     }
@@ -163,7 +195,13 @@ def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> 
     )
 
 
-def suggest_text(lines: int, characters: int, minutes: float | None = None) -> dict[str, dict[str, Any]]:
+def suggest_labelled(texts: int, minutes: float | None = None) -> Tables:
+    """Return the tables [model] and [training] for a number of texts to classify."""
+    tables = suggest(texts, minutes)
+    return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}
+
+
+def suggest_text(lines: int, characters: int, minutes: float | None = None) -> Tables:
     """Return the tables [model] and [training] to learn to generate text, by its length.
 
     Long lines become running text.
@@ -173,11 +211,11 @@ def suggest_text(lines: int, characters: int, minutes: float | None = None) -> d
         characters: number of characters of all lines.
         minutes: see `suggest`.
     """
-    tables = suggest(max(characters // SENTENCE, 1), "text-generation", minutes)
+    tables = suggest(max(characters // SENTENCE, 1), minutes, label_smoothing=0.0)
     return tables | ({"lines": {"packing": "text"}} if characters > LONG_LINE * lines else {})
 
 
-def fine_tuning(tables: dict[str, dict[str, Any]], width: int) -> dict[str, dict[str, Any]]:
+def fine_tuning(tables: Tables, width: int) -> Tables:
     """Return suggested tables for a model that is adapted rather than trained from the start.
 
     Its own [model], and a smaller rate.
@@ -190,16 +228,16 @@ def fine_tuning(tables: dict[str, dict[str, Any]], width: int) -> dict[str, dict
     return {name: table for name, table in tables.items() if name != "model"} | {"training": training}
 
 
-def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
+def suggest_pictures(examples: int) -> Tables:
     """Return the tables [model], [training] and [images] for a number of pictures; small sets are augmented.
 
     Without shifts, turns and scales a Transformer, which knows nothing of neighborhood, needs far more pictures than
     other models (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
-    return suggest_vectors(examples, task) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
+    return suggest_vectors(examples) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
 
 
-def suggest_vectors(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
+def suggest_vectors(examples: int) -> Tables:
     """Return the tables [model] and [training] for a number of sequences of vectors."""
     is_small = examples < SMALL_SET
     sizes = {"layers": 3, "width": 64, "feed_forward": 128} if is_small else {}
@@ -227,7 +265,7 @@ def suggest_vectors(examples: int, task: str = "classify") -> dict[str, dict[str
     }
 
 
-def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
+def summary(tables: Tables, pairs: int) -> str:
     """Return the suggestion in one line."""
     model, training = tables.get("model"), tables["training"]
     unit = "tokens" if "batch_tokens" in training else "examples"

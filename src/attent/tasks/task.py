@@ -1,33 +1,77 @@
-"""The interface of a task: its corpus, its vocabularies, its loss and its evaluation. A recipe knows no more of it."""
+"""The interface of a task: what training and the commands ask of it.
+
+A task is a folder of attent/tasks with a file task.py, which has a subclass of `Task`. Tasks are found by reading the
+folder attent/tasks.
+"""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from pkgutil import iter_modules
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
-from attent.errors import ArgumentError, check_known
-from attent.runs.config import RunConfig
-from attent.runs.folder import read_files, read_tokenizers
+from pydantic import BaseModel
+
+import attent.tasks
+from attent.alignment.ablation import HeadJudge
+from attent.errors import ArgumentError, RunError, check_known
+from attent.runs.config import CONFIG, RunConfig, read_config
+from attent.runs.folder import Run, read, read_files, read_tokenizers
 from attent.search.settings import GREEDY, SearchSettings
-from attent.tasks.settings import RunSettings
+from attent.tasks.evaluation import Evaluation, Results, Say, result_lines
+from attent.tasks.suggestions import Tables, count_lines, suggest
 from attent.text.batches import Examples
 from attent.text.tokenizer import Tokenizer
 from attent.training.loss import LossFunction
 from attent.training.settings import TrainingSettings
+from attent.views.build_scene import build_scene
+from attent.views.scene import Scene
 
-TASKS = {
-    "translate": "attent.tasks.translation.task:TranslationTask",
-    "fill-mask": "attent.tasks.fill_mask.task:MaskedLMTask",
-    "classify": "attent.tasks.classification.task:ClassificationTask",
-    "text-generation": "attent.tasks.text_generation.task:TextGenerationTask",
-}
-# Scores by the name of a test set, and by their own.
-Results = dict[str, dict[str, float]]
-Say = Callable[[str], None]
+
+class TaskSettings(Protocol):
+    """The settings of a run; see `attent.tasks.settings.RunSettings`."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The settings of training."""
+        ...
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the settings of the corpus in this table."""
+        ...
+
+
+class TaskRun(Protocol):
+    """A run folder, loaded when its tool is asked for; see `attent.tasks.stored_run.StoredRun`."""
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        ...
+
+    @property
+    def config(self) -> RunConfig:
+        """The run's config."""
+        ...
+
+    @property
+    def tool(self) -> Any:
+        """The translator, language model or whatever else `attent.load` returns."""
+        ...
+
+    def refuse(self) -> NoReturn:
+        """Refuse what the run cannot do."""
+        ...
+
+    def validate(self, say: Say, search: SearchSettings = GREEDY) -> Results:
+        """Evaluate the run on the validation part of its corpus."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -118,14 +162,51 @@ class Evaluator(ABC):
 C = TypeVar("C", bound=TaskCorpus)
 
 
-class Task(ABC, Generic[C]):
-    """A kind of learning problem. It has no state: settings, corpus and vocabularies are passed in and returned.
+class Learning(ABC, Generic[C]):
+    """The learning side of a task, which training asks.
+
+    It has no state: settings, corpus and vocabularies are passed in and returned.
 
     Attributes:
+        tables: the settings of its corpora, by the name of their table in a recipe. The first table may be left out of
+            a recipe if all of its settings have defaults.
+        table_defaults: values of these tables that differ from those of their settings.
         loss: of a batch of `encode`'s examples.
     """
 
+    tables: ClassVar[Mapping[str, type[BaseModel]]]
+    table_defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     loss: LossFunction
+
+    @abstractmethod
+    def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the model that this task requires.
+
+        They need not be written in a recipe, and must not differ.
+
+        Args:
+            tables: of the recipe; those that are missing may be None.
+        """
+
+    def check(self, settings: TaskSettings) -> None:
+        """Check settings beyond what their tables check.
+
+        Raises:
+            ValueError: two settings do not go together.
+        """
+
+    def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
+        """Return suggested tables for a corpus in files, and the number of its examples.
+
+        Args:
+            files: by their keys in the table of the corpus.
+            minutes: see `attent.tasks.suggestions.suggest`.
+
+        Raises:
+            ArgumentError, DataError: the files do not go together or cannot be read.
+        """
+        lines, _ = count_lines(files)
+        return suggest(lines, minutes), lines
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
         """Return the loss with these settings.
@@ -138,7 +219,7 @@ class Task(ABC, Generic[C]):
         return self.loss
 
     @abstractmethod
-    def corpus(self, settings: RunSettings) -> C:
+    def corpus(self, settings: TaskSettings) -> C:
         """Read or generate the corpus of the settings.
 
         Raises:
@@ -158,12 +239,198 @@ class Task(ABC, Generic[C]):
         """Return the training examples; the corpus may free data that only this needed."""
 
     @abstractmethod
-    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> Examples[Any]:
+    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> Examples[Any]:
         """Open the examples that another process of this machine encoded and saved by `TaskCorpus.share`."""
 
     @abstractmethod
-    def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: TaskSettings) -> Evaluator:
         """Return the evaluator of a model; called before training, with the model on its device."""
+
+
+class TextScore(Protocol):
+    """The score of a text, or of a translation given its source."""
+
+    @property
+    def log_probability(self) -> float:
+        """In nats."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens, the end included."""
+        ...
+
+
+class Inference:
+    """The inference side of a task, which commands ask: to load, evaluate, judge, score and show its runs.
+
+    A command hands on the options that a method has as keyword arguments, and refuses the others.
+
+    Attributes:
+        load: loads a run folder as `attent.load` does, by (path, device, *, trust_code, dtype).
+        metrics: the metrics of `judge` by name, the default first; none if heads cannot be judged.
+        other_data: the end of a message to a user whose corpus is gone: how to judge a run on other data.
+    """
+
+    load: Callable[..., Any]
+    metrics: ClassVar[tuple[str, ...]] = ()
+    other_data: ClassVar[str] = ""
+
+    def evaluate(self, run: TaskRun, say: Say) -> Evaluation:
+        """Evaluate a run on the held-out data of its corpus.
+
+        Args:
+            run: the run.
+            say: shows a message to the user.
+
+        Raises:
+            ArgumentError: the data cannot be read again, or options do not go together.
+            DataError: the data cannot be read, or have changed.
+        """
+        results = run.validate(say)
+        return Evaluation(results, result_lines(results))
+
+    def required_options(self, config: RunConfig) -> str:
+        """Return the options without which `attent evaluate` does not evaluate a run."""
+        return ""
+
+    def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> HeadJudge:
+        """Return the judge of a run's heads on the examples of a file, without those that the model cannot read.
+
+        Args:
+            run: the run.
+            file: the examples.
+            metric: one of `metrics`.
+            say: shows a message to the user.
+            limit: the most examples; all unless given.
+
+        Raises:
+            ArgumentError, DataError: the file cannot be read, or has no example that the model can read.
+            RunError: heads of such a run cannot be judged.
+        """
+        run.refuse()
+
+    def scores(self, run: TaskRun, lines: Iterable[str], name: str) -> Iterator[TextScore]:
+        """Yield the score of each line.
+
+        Args:
+            run: the run.
+            lines: of text, or of source, tab and target.
+            name: of their file, for errors.
+
+        Raises:
+            DataError: a line cannot be read.
+            RunError: such a run has no scores.
+        """
+        run.refuse()
+
+    def scene(self, run: TaskRun, text: str, *, gradients: bool = False) -> Scene:
+        """Return the attention of a run while it reads a text.
+
+        Args:
+            run: the run.
+            text: its text.
+            gradients: whether to show the weights times the gradients of the output by them too.
+
+        Raises:
+            ArgumentError, DataError: the model cannot read the text.
+            RunError: such a run shows no text.
+        """
+        if not hasattr(run.tool, "map"):
+            run.refuse()
+        return build_scene(run.tool.map(text, gradients=gradients), title=text)
+
+
+class Task(Learning[C], Inference):
+    """A kind of learning problem.
+
+    Attributes:
+        name: in settings, in run folders and of the option --task.
+        aliases: other names that --task takes.
+        does: what its runs do, a verb.
+        goal: what its runs learn, an infinitive.
+        command: the command that uses a run.
+        tokenizers: the names of its tokenizers.
+        needs_tokenizers: whether all runs have these tokenizers, or those alone that read texts.
+        model_kinds: the kinds of models that its runs may have.
+    """
+
+    name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    does: ClassVar[str]
+    goal: ClassVar[str]
+    command: ClassVar[str]
+    tokenizers: ClassVar[tuple[str, ...]] = ("text",)
+    needs_tokenizers: ClassVar[bool] = True
+    model_kinds: ClassVar[tuple[str, ...]]
+
+    def check_config(self, path: Path | str, config: RunConfig) -> None:
+        """Check that a config is that of a run of this task.
+
+        Raises:
+            RunError: it has another task, and the message names the command for it; or it is damaged.
+        """
+        if config.task != self.name:
+            raise refusal(path, config)
+        if set(config.tokenizers) != set(self.tokenizers) and (config.tokenizers or self.needs_tokenizers):
+            fault = f"has the tokenizers {', '.join(self.tokenizers)}, got {', '.join(config.tokenizers)}"
+        elif config.model.kind not in self.model_kinds:
+            fault = f"has no model of kind {config.model.kind!r}"
+        else:
+            return
+        raise RunError(f"{Path(path) / CONFIG} is damaged: a run that {self.does} {fault}")
+
+    def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
+        """Return the sizes that a run's config must have, by its tokenizers, at least one."""
+        return tokenizers[0].size, tokenizers[-1].size
+
+    def read(self, path: Path | str, *, trust_code: bool = False) -> Run:
+        """Read a run folder of this task.
+
+        Raises:
+            RunError: it is missing, damaged, or written by a newer version, has another task, or names code and is not
+                trusted.
+        """
+        self.check_config(path, read_config(path))
+        run = read(path, trust_code)
+        tokenizers = [*run.tokenizers.values()]
+        if run.config.sizes is not None and tokenizers:
+            expected = self.sizes(run.config, tokenizers)
+            if run.config.sizes != expected:
+                raise RunError(
+                    f"{Path(path) / CONFIG} is damaged: its sizes must be {expected[0]} and {expected[1]}, as its "
+                    f"tokenizers say, got {run.config.sizes[0]} and {run.config.sizes[1]}"
+                )
+        return run
+
+    def metric(self, name: str | None) -> str:
+        """Return the metric of this name; the default unless one is given.
+
+        Raises:
+            UnknownNameError: the task has no such metric.
+        """
+        check_known(f"metric of a run for the task {self.name}", name, self.metrics)
+        return name or self.metrics[0]
+
+
+def refusal(path: Path | str, config: RunConfig) -> RunError:
+    """Return the error of a run that is asked for what it does not do; it names what the run does."""
+    task = task_of_run(path, config)
+    return RunError(f"{path} {task.does}: {task.command.format(run=path)}")
+
+
+@cache
+def tasks() -> dict[str, Task[Any]]:
+    """Return every task by name, in the order of their folders."""
+    by_name: dict[str, Task[Any]] = {}
+    for folder in sorted(module.name for module in iter_modules(attent.tasks.__path__) if module.ispkg):
+        package = import_module(f"attent.tasks.{folder}")
+        if "task" in {module.name for module in iter_modules(package.__path__)}:
+            module = import_module(f"attent.tasks.{folder}.task")
+            for _, kind in inspect.getmembers(module, inspect.isclass):
+                if issubclass(kind, Task) and kind.__module__ == module.__name__:
+                    by_name[kind.name] = kind()
+    return by_name
 
 
 def task_of(name: str) -> Task[Any]:
@@ -172,6 +439,22 @@ def task_of(name: str) -> Task[Any]:
     Raises:
         UnknownNameError: there is no such task.
     """
-    check_known("task", name, TASKS)
-    module, _, task = TASKS[name].partition(":")
-    return getattr(import_module(module), task)()
+    check_known("task", name, tasks())
+    return tasks()[name]
+
+
+def task_of_run(path: Path | str, config: RunConfig) -> Task[Any]:
+    """Return the task of a run.
+
+    Raises:
+        RunError: it is unknown.
+    """
+    if config.task not in tasks():
+        raise RunError(f"{path} cannot be loaded: nothing is known of the task {config.task!r}")
+    return tasks()[config.task]
+
+
+def options_of(method: Callable[..., Any]) -> list[str]:
+    """Return the names of the keyword arguments of a task's method, which are options of its command."""
+    parameters = inspect.signature(method).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]

@@ -9,8 +9,8 @@ import torch
 
 from attent.errors import ArgumentError
 from attent.models.model import Model
-from attent.runs.config import DOES, TOKENIZERS
 from attent.tasks.settings import RunSettings
+from attent.tasks.task import task_of
 from attent.text import word_vectors
 from attent.text.batches import Sequences
 from attent.text.settings import VectorsSettings
@@ -61,14 +61,15 @@ def check(settings: RunSettings) -> None:
     if settings.vectors is None:
         return
     files, model = settings.vectors.files, settings.model
-    if settings.images is not None:
+    if getattr(model, "input", "tokens") == "vectors":
         raise ArgumentError(
             f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors"
         )
-    sides = TOKENIZERS.get(settings.task, ("text",))
+    task = task_of(settings.task)
+    sides = task.tokenizers
     if wrong := [side for side in files if side not in sides]:
         raise ArgumentError(
-            f"a run that {DOES[settings.task][0]} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors"
+            f"a run that {task.does} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors"
         )
     shared = getattr(model, "share_embeddings", "none")
     if shared == "all" and len(files) > 1:

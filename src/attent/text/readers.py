@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TypeVar
 
 from attent.errors import ArgumentError, DataError
 from attent.text.report import ReadReport
@@ -44,6 +44,8 @@ PAIR_COLUMNS, LABELLED_COLUMNS = ("source", "target"), ("text", "label")
 # The texts of a line, or the reason to drop it.
 Fields = tuple[str, ...]
 Parsed = Fields | str
+Item = TypeVar("Item")
+TextPair = tuple[str, str]
 
 
 class LabelledText(NamedTuple):
@@ -104,6 +106,42 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise DataError(f"{name}, line {number}: not UTF-8 ({error.reason})") from error
+
+
+def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Yield items in lists of a size, the last one perhaps shorter; an error comes after the items before it.
+
+    Args:
+        items: no more of them are read than are yielded next.
+        size: ≥ 1.
+
+    Raises:
+        DataError: of the items.
+    """
+    failure = None
+    while failure is None:
+        chunk: list[Item] = []
+        try:
+            chunk.extend(itertools.islice(items, size))
+        except DataError as error:
+            failure = error
+        if not chunk:
+            break
+        yield chunk
+    if failure is not None:
+        raise failure
+
+
+def split_pair(line: str, location: str) -> TextPair:
+    """Split a line into source and target at its tab.
+
+    Raises:
+        DataError: it has not exactly one tab; the message names its location.
+    """
+    source, *targets = line.split("\t")
+    if len(targets) != 1:
+        raise DataError(f"{location}: must be source, tab, target, got {len(targets)} tabs")
+    return source, targets[0]
 
 
 def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]]:

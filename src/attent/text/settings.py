@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -34,11 +34,17 @@ Language = Annotated[str, AfterValidator(check_language), Help(metavar="CODE")]
 
 
 class FilesSettings(BaseModel, extra="forbid", frozen=True):
-    """Settings of a corpus in files of text."""
+    """Settings of a corpus in files of text.
+
+    Attributes:
+        file_keys: the names of settings that name files.
+    """
+
+    file_keys: ClassVar[tuple[str, ...]] = (*FILES, "test")
 
     @model_validator(mode="after")
     def _standard_input_once(self) -> Self:
-        if [getattr(self, name, None) for name in (*FILES, "test")].count(STANDARD_INPUT) > 1:
+        if [getattr(self, name, None) for name in self.file_keys].count(STANDARD_INPUT) > 1:
             raise ArgumentError("standard input (-) can be read once only")
         return self
 

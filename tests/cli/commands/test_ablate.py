@@ -145,7 +145,7 @@ def test_what_does_not_go_together_is_said(
             (generating_folder, source, "--target", target),
             "--target and --validate-target are for a run that translates",
         ),
-        ((run_folder, "no.txt", "--target", target), "no.txt is no file"),
+        ((run_folder, "no.txt", "--target", target), "no.txt cannot be read: No such file or directory"),
     ]:
         assert attent("ablate", *arguments).err == [f"attent: {message}"]
     done = attent("ablate", run_folder, source, "--target", target, "--metric", "accuracy")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.evaluation import result_lines
 from attent.cli.settings import toml
 from attent.search.settings import SearchSettings
+from attent.tasks.evaluation import result_lines
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.translation.metrics import chrf
@@ -123,7 +123,7 @@ def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]
         (["--tokenize", "char"], "--tokenize is for --source FILE"),
         (["--target-language", "zh"], "--target-language is for --source FILE"),
         (["--against", "a"], "--against is for a run that fills blanks, not for one that translates"),
-        (["--text", "a", "--source", "b"], "--source is for a run that translates, not for one that fills blanks"),
+        (["--text", "a", "--source", "b"], "--text is for a run that fills blanks, not for one that translates"),
         (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),
         (["--source", "SOURCE", "--target", "SOURCE", "--beam", 0], "--beam must be at least 1, got 0"),
         (["--source", "SOURCE", "--target", "SOURCE", "--tokenize", "nine"], "did you mean 'none'"),
@@ -149,8 +149,8 @@ def test_files_of_different_numbers_of_lines_are_named(attent, run_folder: Path,
 
 
 def test_an_option_for_a_run_of_another_task_is_refused_with_what_the_run_does(attent, run_folder: Path) -> None:
-    for option in ("--text", "--images", "--labelled"):
-        expected = f"attent: {run_folder} translates: attent translate {run_folder} TEXT"
+    for option, does in {"--text": "fills blanks", "--images": "classifies", "--labelled": "classifies"}.items():
+        expected = f"attent: {option} is for a run that {does}, not for one that translates"
         assert attent("evaluate", run_folder, option, "a").err == [expected]
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.commands import score
 from attent.models.transformer import Transformer
+from attent.tasks.translation import task
 from attent.tasks.translation.translator import load
 
 
@@ -32,7 +32,7 @@ def test_a_line_is_a_pair(attent, run_folder: Path, tmp_path: Path, text: str, t
 def test_a_pair_that_is_too_long_is_named_by_its_line(
     attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score, "LINES", 2)
+    monkeypatch.setattr(task, "SCORED_LINES", 2)
     monkeypatch.setattr(Transformer, "longest", 16)
     file = tmp_path / "pairs.tsv"
     # BOS counts

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from attent.errors import ShapeError
-from attent.tasks.classification.confusion import confusion
+from attent.tasks.classification.evaluation import confusion
 
 LABELS = ("ape", "cat", "dog")
 

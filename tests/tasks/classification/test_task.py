@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import attent
-from attent.cli.evaluation import evaluate_classes
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import EncoderSettings
 from attent.runs.config import read_config
 from attent.tasks.classification.classifier import load
-from attent.tasks.classification.task import ClassificationTask, evaluate_classifier
+from attent.tasks.classification.evaluation import evaluate_classifier
+from attent.tasks.classification.task import ClassificationTask
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
+from attent.tasks.stored_run import StoredRun
 from attent.tasks.translation.translator import load as translator
 from attent.text.tokenizer import WordTokenizer
 from attent.training.progress import Progress
@@ -122,10 +123,10 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"
     ):
-        evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
+        ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
     file.write_text(whole)
     resume(tmp_path / "run", {"updates": 4}, progress=quiet())
-    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
+    ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
 
 
 def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
@@ -161,10 +162,10 @@ def test_validation_leaves_out_what_training_leaves_out(
         )
     else:
         assert "  40 dropped: longer than the maximum length " in stream.getvalue()
-    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
-    written = capsys.readouterr()
-    assert json.loads(written.out)["examples"] == results["validation"]["examples"]
-    assert "dropped: longer than the maximum length (line" in written.err
+    messages: list[str] = []
+    report = ClassificationTask().evaluate(StoredRun(tmp_path / "run"), messages.append)
+    assert report.table["examples"] == results["validation"]["examples"]
+    assert any("dropped: longer than the maximum length (line" in message for message in messages)
 
 
 def test_a_loss_worked_by_hand(tmp_path: Path) -> None:

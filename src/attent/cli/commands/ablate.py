@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.inputs import check_file
 from attent.cli.options import Beam, Json, Loading, RunFolder
 from attent.cli.output import say, write
 from attent.errors import refuse
@@ -20,7 +18,7 @@ from attent.setting import Bound, Help
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attent.alignment.ablation import Ablation, HeadCost
+    from attent.alignment.ablation import Ablation, HeadCost, HeadJudge
 
 # Heads that --validate judges on other examples.
 VALIDATED = 5
@@ -63,42 +61,40 @@ def ablate(
     cheap together.
     """
     settings = search.settings()
-    from attent.runs.config import read_config
+    from attent.tasks.task import options_of
 
-    task = read_config(run).task
-    is_translator, files = (
-        task == "translate",
-        [name for name in (file, target, validate, validate_target) if name is not None],
-    )
+    stored = loading.stored_run(run)
+    task, files = stored.task, [name for name in (file, target, validate, validate_target) if name is not None]
+    has_references = "target" in options_of(task.judge)
     refuse(
         ("-" in files, "heads are judged on files, which are read more than once: not on standard input"),
-        (is_translator and target is None, "lines to translate need their references: --target FILE"),
+        (has_references and target is None, "lines to translate need their references: --target FILE"),
         (
-            is_translator and (validate is None) != (validate_target is None),
+            has_references and (validate is None) != (validate_target is None),
             "--validate FILE2 and --validate-target TARGET2 go together",
         ),
         (
-            not is_translator and (target or validate_target),
+            not has_references and (target or validate_target),
             "--target and --validate-target are for a run that translates",
         ),
         ("beam" in search.values and metric != "bleu", "--beam is for --metric bleu"),
     )
     from attent.alignment.ablation import Ablation, head_summaries
-    from attent.cli.ablation import AblationFile, checked_metric, cost_lines, head_judge, ranked, ranking_lines
+    from attent.alignment.ablation_results import AblationFile, cost_lines, judge_heads, ranked, ranking_lines
     from attent.ops import packed_linear
     from attent.ops.packed_linear import WeightType
     from attent.runs.folder import MODEL
     from attent.runs.weights import digest
-    from attent.tasks.translation.metrics import bleu_tokenizer
 
-    metric = checked_metric(task, metric)
-    if task != "classify":
-        for name in files:
-            check_file(name)
-    tool = loading.tool(run, task)
-    tokenize = bleu_tokenizer(read_config(run).target_language)
-    judge_of = partial(head_judge, tool, metric=metric, limit=limit, tokenize=tokenize, settings=settings)
+    metric = task.metric(metric)
+
+    def judge_of(examples: str, references: str | None) -> HeadJudge:
+        options = {"target": references, "search": settings} if has_references else {}
+        return task.judge(stored, examples, metric, say, limit=limit, **options)
+
     judge = judge_of(file, target)
+    # read first, so that a fault in it is found before heads are judged
+    validation_judge = None if validate is None else judge_of(validate, validate_target)
     digests = [digest(Path(name)) if Path(name).is_file() else name for name in (file, target) if name is not None]
     header = {
         "format": 1,
@@ -108,22 +104,16 @@ def ablate(
         "metric": metric,
         "change": change.value,
     }
-    if (kind := packed_linear.kind_of(tool.model)) is not WeightType.FLOAT32:
+    if (kind := packed_linear.kind_of(judge.model)) is not WeightType.FLOAT32:
         # layers are judged in float32, but not embeddings and logits
         header["dtype"] = kind.name.lower()
     with AblationFile(out, header | ({"beam": settings.beam} if metric == "bleu" else {})) as results:
-        ablation, summaries = Ablation(judge, change.value), head_summaries(judge)
-        say(f"{len(summaries)} heads, {len(results.costs)} of them judged before, on {len(judge):,} examples")
-        for number, ((module, head), summary) in enumerate(summaries.items(), start=1):
-            if (module, head) not in results.costs:
-                results.add(ablation.cost(module, head, summary))
-                say(f"{number} of {len(summaries)}: {module}, head {head}")
-        costs = [results.costs[key] for key in summaries]
+        ablation = Ablation(judge, change.value)
+        costs = judge_heads(ablation, results, say)
     values = _values(ablation, ranked(costs))
     lines = [f"{_title(ablation)}; what a head costs that is made {change.value}:", *cost_lines(judge.metric, costs)]
-    if validate is not None:
-        validation = Ablation(judge_of(validate, validate_target), change.value)
-        summaries = head_summaries(validation.judge)
+    if validation_judge is not None:
+        validation, summaries = Ablation(validation_judge, change.value), head_summaries(validation_judge)
         repeated = [
             validation.cost(cost.module, cost.head, summaries[cost.module, cost.head])
             for cost in ranked(costs)[:VALIDATED]

@@ -17,7 +17,6 @@ from attent.setting import Bound, Flag, Help
 
 if TYPE_CHECKING:
     from attent.alignment.forced_decoding import AttentionSelector
-    from attent.tasks.translation.translator import Translator
 
 SYMMETRIZATION = "grow-diag"
 # Seconds between two lines about the progress.
@@ -135,9 +134,10 @@ def align(
     # refuses an unknown method before anything is read
     symmetrize((), (), method)
     from attent.cli.links import PairLinker, choose_unlabelled, judge_file, judge_generated, keep_choice
+    from attent.tasks.translation.translator import load
 
     selector = parse_selector(selection.layer, selection.head, selection.about) if selection.is_given else None
-    translator: Translator = loading.tool(run, "translate")
+    translator = loading.tool(run, load)
     if is_generated:
         if any(value is not None for value in (pairs, source, target, reverse)) or links.tokens:
             raise ArgumentError(
@@ -147,7 +147,7 @@ def align(
         if best:
             keep_choice(run, selector)
         return
-    backward = None if reverse is None else loading.tool(reverse, "translate")
+    backward = None if reverse is None else loading.tool(reverse, load)
     linker = PairLinker(translator, backward, selector, threshold, "tokens" if links.tokens else "words", method)
     read = read_text_pairs(pairs, source, target)
     if gold is not None:

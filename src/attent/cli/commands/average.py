@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
@@ -29,6 +28,7 @@ def average(
     from attent.runs.config import read_config, write_config
     from attent.runs.durable import held
     from attent.runs.folder import read, without_digest, write_weights
+    from attent.tasks.task import task_of_run
     from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
 
     # refuses what is no run folder before its lock is written into it
@@ -56,13 +56,5 @@ def average(
         write_config(without_digest(config), run)
         write_weights(config, model, run)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
-    say(f"attent evaluate {run}{_evaluate_options(config.task, config.corpus)} judges it")
-
-
-def _evaluate_options(task: str, corpus: Mapping[str, Any]) -> str:
-    """Return the options with which a run is evaluated; none if its corpus holds test data out."""
-    from attent.tasks.dates.generated import generated_name
-
-    if task == "translate" and generated_name(corpus) is None:
-        return " --source FILE --target FILE"
-    return " --text FILE" if task == "fill-mask" else ""
+    options = task_of_run(run, config).required_options(config)
+    say(f"attent evaluate {run}{options and f' {options}'} judges it")

@@ -41,7 +41,9 @@ def classify(
 
     Empty lines stay empty, and so do lines longer than the model can read, which are reported on standard error.
     """
-    classifier: Classifier = loading.tool(run, "classify")
+    from attent.tasks.classification.classifier import load
+
+    classifier = loading.tool(run, load)
     names, data = read_examples(classifier, source, invert=invert)
     if row is not None:
         if row >= len(names):
@@ -93,7 +95,7 @@ def _draw(classifier: Classifier, name: str, data: Data, prediction: Prediction,
     from attent.layers.patches import patch_grid
     from attent.tasks.classification.inputs import PictureInputs
     from attent.tasks.classification.pictures import Pictures
-    from attent.tasks.run_scene import scene_of_example
+    from attent.tasks.classification.scene import scene_of_example
     from attent.views.pages.page import ENDINGS, page
     from attent.views.patch_overlay import cls_panel, draw_overlay
     from attent.views.picture import picture

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from attent.cli.options import BeamSearch, Json, RunFolder, TargetLanguage, TypedLoading, known_language
-from attent.errors import ArgumentError, RunError
+from attent.cli.output import say, write
+from attent.errors import ArgumentError
 from attent.setting import Help
-
-if TYPE_CHECKING:
-    from attent.runs.config import Task
 
 
 @dataclass(frozen=True)
@@ -53,72 +52,17 @@ def evaluate(
     with the same counts; on its validation set unless a text is given. A classifier is evaluated by accuracy and macro
     F1, with a confusion matrix.
     """
-    settings, source, target, text = search.settings(), held_out.source, held_out.target, held_out.text
-    from attent.runs.config import DOES, must_do, read_config
+    settings = search.settings()
+    from attent.tasks.task import options_of, tasks
 
-    options: dict[Task, dict[str, object]] = {
-        "translate": {
-            "--source": source,
-            "--target": target,
-            **{search.options[name]: value for name, value in search.values.items()},
-            "--target-language": held_out.target_language,
-        },
-        "fill-mask": {"--text": text, "--against": held_out.against},
-        "text-generation": {"--text": text, "--against": held_out.against},
-        "classify": {"--images": held_out.images, "--labelled": held_out.labelled},
-    }
-    task: Task = "translate"
-    if text is not None:
-        task = "text-generation" if read_config(run).task == "text-generation" else "fill-mask"
-    elif held_out.images is not None or held_out.labelled is not None or read_config(run).task == "classify":
-        task = "classify"
-    elif read_config(run).task == "text-generation":
-        task = "text-generation"
-    else:
-        config = read_config(run)
-        if config.task == "fill-mask":
-            raise RunError(f"{run} fills blanks, and is judged on a text: attent evaluate {run} --text FILE")
-        must_do(run, config, task)
-    for other_task, values in options.items():
-        if other_task != task and (
-            names := [name for name, value in values.items() if value is not None and name not in options[task]]
-        ):
-            raise ArgumentError(f"{names[0]} is for a run that {DOES[other_task][0]}, not for one that {DOES[task][0]}")
-    if task == "translate" and (source is None) != (target is None):
-        raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
-    of_files = {
-        "--lowercase": held_out.lowercase or None,
-        "--tokenize": held_out.tokenize,
-        "--target-language": held_out.target_language,
-    }
-    if (
-        task == "translate"
-        and source is None
-        and (names := [name for name, value in of_files.items() if value is not None])
-    ):
-        raise ArgumentError(f"{names[0]} is for --source FILE --target FILE")
-    if task == "text-generation" and text is None and held_out.against is not None:
-        raise ArgumentError("--against goes with --text FILE")
-    from attent.cli.evaluation import (
-        evaluate_classes,
-        evaluate_held_out,
-        evaluate_mask_filling,
-        evaluate_next_tokens,
-        evaluate_translations,
-    )
-
-    model = loading.tool(run, task)
-    if task == "text-generation":
-        evaluate_next_tokens(run, model, text, held_out.against, as_json=as_json)
-    elif text is not None:
-        evaluate_mask_filling(run, model, text, held_out.against, as_json=as_json)
-    elif task == "classify":
-        evaluate_classes(run, model, held_out.images, held_out.labelled, as_json=as_json)
-    elif source is not None and target is not None:
-        from attent.tasks.translation.metrics import bleu_tokenizer
-
-        language = known_language(held_out.target_language) or model.config.target_language
-        tokenize = held_out.tokenize or bleu_tokenizer(language)
-        evaluate_translations(model, source, target, settings, tokenize, lowercase=held_out.lowercase, as_json=as_json)
-    else:
-        evaluate_held_out(run, model, settings, as_json=as_json)
+    stored = loading.stored_run(run)
+    values = vars(held_out) | {"target_language": known_language(held_out.target_language)}
+    options = {name: value for name, value in values.items() if value is not None and value is not False}
+    options |= {"search": settings} if search.values else {}
+    accepted = options_of(stored.task.evaluate)
+    if unknown := next((name for name in options if name not in accepted), None):
+        owner = next(task for task in tasks().values() if unknown in options_of(task.evaluate))
+        option = f"--{unknown.replace('_', '-')}" if unknown != "search" else search.options[next(iter(search.values))]
+        raise ArgumentError(f"{option} is for a run that {owner.does}, not for one that {stored.task.does}")
+    evaluation = stored.task.evaluate(stored, say, **options)
+    write(json.dumps(evaluation.table, indent=2) if as_json else "\n".join(evaluation.lines))

@@ -41,18 +41,20 @@ def export(
     from tokens to logits.
     """
     from attent.formats.exporting import export as export_run
-    from attent.runs.config import must_do, read_config
+    from attent.runs.config import read_config
+    from attent.tasks.text_generation.task import TextGenerationTask
+    from attent.tasks.translation.task import TranslationTask
 
     if target is not None and source is None:
         raise ArgumentError("references go with lines to translate: --source FILE --target FILE")
-    if (config := read_config(run)).task == "text-generation" and to is Target.onnx:
+    if (config := read_config(run)).task == TextGenerationTask.name and to is Target.onnx:
         if quantization is not None:
             raise ArgumentError(f"{run} is written as ONNX in float32 alone: a language model takes no --quantization")
         if target is not None:
             raise ArgumentError("--target is for a run that translates, not for one that generates text")
         _export_language_model(run, out, source, trust_code=trust_code)
         return
-    must_do(run, config, "translate")
+    TranslationTask().check_config(run, config)
     if to is Target.marian:
         if quantization is not None or source is not None:
             raise ArgumentError(
@@ -73,9 +75,9 @@ def export(
 
 def _export_marian(run: Path, folder: Path, *, trust_code: bool) -> None:
     from attent.formats.marian import write as write_marian
-    from attent.runs.folder import read
+    from attent.tasks.translation.task import TranslationTask
 
-    read_run = read(run, "translate", trust_code)
+    read_run = TranslationTask().read(run, trust_code=trust_code)
     write_marian(read_run, str(run), folder)
     if read_run.config.tokenizers["source"] != "sentencepiece":
         say("its sources end without </s>: MarianTokenizer makes them with add_special_tokens=False")

@@ -45,7 +45,9 @@ def fill(
     read as unknown. Lines of a file without a blank, or too long for the model, are reported there too and left empty;
     the exit code is then 2, after all lines have been processed.
     """
-    filler: FillMask | PretrainedModel = loading.pretrained(run) or loading.tool(run, "fill-mask")
+    from attent.tasks.fill_mask.fill_mask import load
+
+    filler: FillMask | PretrainedModel = loading.pretrained(run) or loading.tool(run, load)
     with open_source(text) as stream:
         # the argument itself, with no line number for a message
         is_literal, is_complete = isinstance(stream, io.BytesIO), True

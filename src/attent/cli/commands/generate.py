@@ -36,7 +36,9 @@ def generate(
     lines have been processed.
     """
     settings = generation.settings(sample=bool(generation.values.keys() - {"max_new_tokens"}))
-    generator: TextGenerator = loading.tool(run, "text-generation")
+    from attent.tasks.text_generation.text_generator import load
+
+    generator = loading.tool(run, load)
     if not prompt:
         _write(generator, "", settings, as_json=as_json)
         return

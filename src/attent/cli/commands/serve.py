@@ -41,6 +41,7 @@ def serve(
 
     from attent.server.engines import RunCatalog, parse_languages
     from attent.server.server import TranslationServer, listen
+    from attent.tasks.translation.translator import load
 
     if settings.require_api_key and settings.api_keys_file is None:
         raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")
@@ -56,7 +57,7 @@ def serve(
     device = loading.torch_device()
     if settings.threads is None:
         settings = replace(settings, threads=torch.get_num_threads() if device.type == "cpu" else 1)
-    catalog = RunCatalog(runs, pairs or [None] * len(runs), lambda run: loading.tool(run, "translate"))
+    catalog = RunCatalog(runs, pairs or [None] * len(runs), lambda run: loading.tool(run, load))
     for served, path in zip(catalog.runs, glossary or (), strict=False):
         catalog.add_glossary(served, read_terms(path, served.translator.target_tokenizer))
     name = f"[{settings.host}]" if ":" in settings.host else settings.host

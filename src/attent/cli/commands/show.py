@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from attent.errors import ArgumentError
 from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
+    from attent.tasks.stored_run import StoredRun
     from attent.views.panel import Panel
     from attent.views.scene import Scene
 
@@ -55,7 +56,7 @@ def show(
 
     model = loading.pretrained(run)
     if model is None:
-        scene = _scene(run, loading.tool(run), text, translation, as_page)
+        scene = _scene(loading.stored_run(run), text, translation, as_page)
         drawn = _panels(scene, kind, layer, head)
     else:
         scene = model.scene(text, translation)
@@ -94,21 +95,10 @@ def _panels(scene: Scene, kind: str | None, layer: int | None, head: str) -> Pan
     )
 
 
-def _scene(run: Path, tool: Any, text: str, translation: str | None, as_page: bool) -> Scene:
-    from attent.runs.config import DOES, read_config
-    from attent.tasks.run_scene import scene_of_example, scene_of_text
-    from attent.views.build_scene import build_scene
+def _scene(run: StoredRun, text: str, translation: str | None, as_page: bool) -> Scene:
+    from attent.tasks.task import options_of
 
-    task = read_config(run).task
-    if translation is not None and task != "translate":
-        raise ArgumentError(f"--translation is for runs that translate, and {run} {DOES[task][0]}")
-    if task == "classify":
-        if tool.inputs.inputs.kind == "vectors":
-            raise ArgumentError(
-                "this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one"
-            )
-        return scene_of_example(tool, [text], title=text, gradients=as_page)
-    if task != "translate":
-        return scene_of_text(tool, text, gradients=as_page)
-    source = tool.read(text)
-    return build_scene(tool.map(source, translation, gradients=as_page), title=source.text)
+    options = {} if translation is None else {"translation": translation}
+    if options.keys() - options_of(run.task.scene):
+        raise ArgumentError(f"--translation is for runs that translate, and {run.path} {run.task.does}")
+    return run.task.scene(run, text, gradients=as_page, **options)

@@ -14,25 +14,26 @@ from typer.core import TyperCommand
 from attent.cli.inputs import check_utf8
 from attent.cli.options import AUTO, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.cli.settings import ALIASES, corpus_settings, override, resolve_corpus, select_table
+from attent.cli.settings import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
 from attent.cli.settings_options import Given, Offer
 from attent.errors import ArgumentError, check_known
 from attent.setting import Flag, Help
 
 if TYPE_CHECKING:
     from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
-    from attent.tasks.task import Results
+    from attent.tasks.evaluation import Results
     from attent.text.settings import LinesSettings, TextSettings, VectorsSettings
     from attent.training.settings import TrainingSettings
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
-# The options that name the data of each task.
+# The option that names the data of each table.
 DATA_OPTIONS = {
-    "translate": ("--train FILE", "--corpus dates"),
-    "fill-mask": ("--text FILE",),
-    "text-generation": ("--text FILE",),
-    "classify": ("--images SOURCE", "--labelled FILE"),
+    "text": "--train FILE",
+    "dates": "--corpus dates",
+    "lines": "--text FILE",
+    "images": "--images SOURCE",
+    "labelled": "--labelled FILE",
 }
 # The settings of a corpus that name what is trained on.
 MAIN = {"train", "train_source", "train_target", "source"}
@@ -130,7 +131,7 @@ def train(
     device = training.values.get("device")
     if device is not None:
         device_of(device)
-    task = ALIASES.get(recipe.task or "", recipe.task)
+    task = known_task(recipe.task)
     languages = {name: value for name, value in pairs.values.items() if name.endswith("_language")}
     corpora = {name: dict(settings.values) for name, settings in tables.items()}
     corpora["text"] = {name: file for name, file in pairs.values.items() if name not in languages}
@@ -141,7 +142,8 @@ def train(
         )
     has_files_alone = bool(files) and recipe.config is None
     if has_files_alone and table == "lines" and "train" in files and task is None:
-        say("learning to fill blanks (fill-mask); --task text-generation learns to continue a text")
+        first, second = tasks_of_table(table)
+        say(f"learning to {first.goal} ({first.name}); --task {second.name} learns to {second.goal}")
     _check_start(recipe, task, has_files_alone=has_files_alone)
     if recipe.resume is not None:
         fixed = {"--data": recipe.data, "--set": recipe.changes, "--seed": training.values.get("seed")}
@@ -195,9 +197,13 @@ def _check_start(recipe: Recipe, task: str | None, *, has_files_alone: bool) -> 
     """Check that the command names one thing to train, and no size that another option sets."""
     starts = (recipe.config, recipe.corpus, recipe.resume)
     if sum(start is not None for start in starts) + has_files_alone != 1:
-        data_options = [option for name, options in DATA_OPTIONS.items() if task in (None, name) for option in options]
+        data_options = [
+            option
+            for table, option in DATA_OPTIONS.items()
+            if task is None or task in [table_task.name for table_task in tasks_of_table(table)]
+        ]
         raise ArgumentError(
-            f"say what to train: one of {', '.join(dict.fromkeys(data_options))}, --config FILE.toml and --resume RUN"
+            f"say what to train: one of {', '.join([*data_options, '--config FILE.toml'])} and --resume RUN"
         )
     if recipe.preset is not None and recipe.init_from is not None:
         raise ArgumentError("--init-from takes the sizes of its run, so --preset has no say")
@@ -224,7 +230,7 @@ def _run_to_resume(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path
 
 def _follow(run: Path, message: str, train: Callable[[], Results]) -> None:
     """Train, and print the results in the main process."""
-    from attent.cli.evaluation import result_lines
+    from attent.tasks.evaluation import result_lines
     from attent.training.distributed import is_main_process
 
     if is_main_process():

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.glossaries import read_terms
-from attent.cli.inputs import check_utf8, chunks, decode_lines, display_name, open_source
+from attent.cli.inputs import check_utf8, decode_lines, display_name, open_source
 from attent.cli.options import RunFolder, Search, TargetLanguage, TypedLoading, known_language
 from attent.cli.output import say
 from attent.cli.translations import align_translations, json_line, report, text_line
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
+from attent.text.readers import chunks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,6 +168,7 @@ def translate(
     from attent.search.constraints import is_repetitive
     from attent.tasks.dates.generated import output_check
     from attent.tasks.translation.term_search import TermSearch
+    from attent.tasks.translation.translator import load
     from attent.text.units import SpacingCheck
 
     if out is not None and resume and is_there(out):
@@ -175,7 +177,7 @@ def translate(
     size = batching.size
     own: Translator | None = None
     if engine is EngineName.attent:
-        own = loading.tool(run, "translate")
+        own = loading.tool(run, load)
     if own is None and (output.alignments or output.replace_unknown or markup or ending):
         raise ArgumentError(
             f"--alignments, --replace-unknown, --markup and documents look at attention, which the engine {engine} "

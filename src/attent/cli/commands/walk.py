@@ -98,7 +98,7 @@ def walk(
             raise ArgumentError(f"there is no run folder {arguments[0]}; a text of several words goes in quotes")
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
-        run = loading.tool(arguments[0])
+        run = loading.stored_run(arguments[0]).tool
         from attent.views.walk_run import walk_run
 
         _show(walk_run(run, arguments[1], whole=whole, **_without_none(of_run)), out)

@@ -16,7 +16,6 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
-from attent.runs.folder import read
 from attent.runs.packed import use_dtype
 from attent.tasks.classification.arrays import VectorSequences, check_finite, check_pixels
 from attent.tasks.classification.corpus import UNITS, Data
@@ -24,6 +23,7 @@ from attent.tasks.classification.examples import LabelledExamples, PictureRows, 
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.tasks.classification.pictures import Pictures, read_pixels
 from attent.tasks.from_run import FromRun
+from attent.tasks.task import task_of
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import Tokenizer
 from attent.views.walk_run import ForwardPass
@@ -81,6 +81,7 @@ class Classifier(FromRun):
         if len(inputs.labels) != classes:
             raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
+        self.input_kind = inputs.inputs.kind
         self.device = next(model.parameters()).device
         # the classes in the order of the model's outputs, and the most tokens, vectors or patches of an example
         self.labels, self.longest = inputs.labels, model.longest
@@ -252,7 +253,7 @@ def load(
         ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
-    run = read(path, "classify", trust_code)
+    run = task_of("classify").read(path, trust_code=trust_code)
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from attent.tasks.classification.pictures import Augmentation
 
 DIGITS = "digits"
-# Settings that name files of labelled texts.
-FILES = ("train", "valid", "test")
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -36,6 +34,8 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     """Settings of pictures or of sequences of vectors; a picture is the sequence of its patches."""
+
+    file_keys: ClassVar[tuple[str, ...]] = ("source",)
 
     source: Annotated[File, Help(metavar="digits|FOLDER|FILE.npz")] = Field(
         description="pictures to classify, one folder per class, or an .npz of pictures or vectors; or digits"

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 from torch import Tensor
 
+from attent.alignment.ablation import ACCURACY, CLASS_LOSS
+from attent.errors import ArgumentError
 from attent.models.encoder import EncoderModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
-from attent.tasks.classification.classifier import Classifier
-from attent.tasks.classification.confusion import Confusion, confusion
+from attent.runs.config import RunConfig
+from attent.tasks.classification.classifier import Classifier, load
 from attent.tasks.classification.corpus import (
     LabelledCorpus,
+    count_examples,
     drop_long,
     drop_unreadable,
     encode_rows,
     image_corpus,
     labelled_text_corpus,
 )
+from attent.tasks.classification.evaluation import (
+    ClassJudge,
+    classification_report,
+    evaluate_classifier,
+    held_out_examples,
+    labelled_examples,
+)
 from attent.tasks.classification.examples import LabelledBatch, LabelledExamples, Rows, open_examples, save_examples
 from attent.tasks.classification.inputs import INPUTS, Inputs, TextInputs
+from attent.tasks.classification.scene import scene_of_example
 from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
-from attent.tasks.settings import RunSettings
-from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
+from attent.tasks.evaluation import Evaluation, Results, Say
+from attent.tasks.suggestions import Tables, count_lines, suggest_labelled, suggest_pictures, suggest_vectors
+from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.text.batches import BatchSize
 from attent.text.disk_texts import TemporaryFolder
+from attent.text.tokenizer import Tokenizer
 from attent.text.tokenizers import learn
 from attent.training.autotune import Precision, autocast
+from attent.views.scene import Scene
 
 # Confusions to show after a validation.
 MAX_SHOWN = 3
@@ -89,9 +102,31 @@ class ClassificationCorpus:
 class ClassificationTask(Task[ClassificationCorpus]):
     """Learns to classify a sequence by its [CLS] vector."""
 
+    name = "classify"
+    does = "classifies"
+    goal = "classify"
+    command = "attent classify {run} FILE"
+    needs_tokenizers = False
+    model_kinds = ("encoder",)
+    tables: ClassVar = {"images": ImagesSettings, "labelled": LabelledSettings}
+    metrics = ("accuracy", "loss")
     loss = staticmethod(classification_cross_entropy)
+    load = staticmethod(load)
 
-    def corpus(self, settings: RunSettings) -> ClassificationCorpus:
+    def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        required = {"kind": "encoder", "cls": True}
+        return required if tables.get("images") is None else required | {"input": "vectors"}
+
+    def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
+        if "train" in files:
+            texts, _ = count_lines(files)
+            return suggest_labelled(texts, minutes), texts
+        if "source" not in files:
+            raise ArgumentError("--size goes with --images, or with settings that have [images]")
+        examples, are_pictures = count_examples(files["source"])
+        return (suggest_pictures if are_pictures else suggest_vectors)(examples), examples
+
+    def corpus(self, settings: TaskSettings) -> ClassificationCorpus:
         if settings.images is not None:
             return ClassificationCorpus(image_corpus(settings.images), settings.images, None)
         assert settings.labelled is not None
@@ -117,11 +152,11 @@ class ClassificationTask(Task[ClassificationCorpus]):
         corpus.data = drop_unreadable(corpus.data, rows.lengths, vocabularies.longest)
         return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
 
-    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
+    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
         return open_examples(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
 
     def evaluator(
-        self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings
+        self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:
         inputs, rows = Inputs.read(vocabularies.files[INPUTS]), _read(corpus, vocabularies, None)
         if corpus.texts is not None:
@@ -138,6 +173,50 @@ class ClassificationTask(Task[ClassificationCorpus]):
         return ClassificationEvaluator(
             Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size
         )
+
+    def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
+        return tokenizers[0].size, tokenizers[0].size if config.sizes is None else config.sizes[1]
+
+    def evaluate(
+        self, run: TaskRun, say: Say, *, images: str | None = None, labelled: str | Path | None = None
+    ) -> Evaluation:
+        """Evaluate a run on the held-out examples of its corpus, which is read again, or on other labelled examples.
+
+        Args:
+            run: the run.
+            say: shows a message to the user.
+            images: pictures or vectors, all of which are classified.
+            labelled: the file of texts, all of which are classified.
+
+        Raises:
+            ArgumentError: the examples are not of the kind that the run reads, or its corpus holds none out.
+            DataError: they cannot be read, or have a label that the run does not know.
+        """
+        classifier: Classifier = run.tool
+        if images is not None and labelled is not None:
+            raise ArgumentError("--images and --labelled are of two runs")
+        if images is None and labelled is None:
+            examples = held_out_examples(run.path, classifier, say)
+        else:
+            examples = labelled_examples(classifier, say, images=images, labelled=labelled)
+        say(f"classifying {len(examples):,} examples")
+        return classification_report(*evaluate_classifier(classifier, examples))
+
+    def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> ClassJudge:
+        classifier: Classifier = run.tool
+        kind = "images" if classifier.tokenizer is None else "labelled"
+        examples = labelled_examples(classifier, say, **{kind: file})
+        examples = LabelledExamples(examples.rows, examples.all_classes, examples.selected[:limit])
+        return ClassJudge(classifier, examples, ACCURACY if metric == "accuracy" else CLASS_LOSS)
+
+    def scene(self, run: TaskRun, text: str, *, gradients: bool = False) -> Scene:
+        """Return the attention of a run while it classifies a text, or the picture of a file."""
+        classifier: Classifier = run.tool
+        if classifier.input_kind == "vectors":
+            raise ArgumentError(
+                "this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one"
+            )
+        return scene_of_example(classifier, [text], title=text, gradients=gradients)
 
 
 class ClassificationEvaluator(Evaluator):
@@ -168,21 +247,6 @@ class ClassificationEvaluator(Evaluator):
                 "macro F1": matrix.macro_f1,
             }
         return results
-
-
-def evaluate_classifier(
-    classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None
-) -> tuple[float, Confusion]:
-    """Return the mean cross entropy in nats per example, and the confusion matrix.
-
-    Args:
-        classifier: in evaluation mode.
-        examples: with their classes, at least one.
-        size: of a batch.
-    """
-    log_probs, classes = classifier.log_probs(examples, size), examples.classes
-    loss = -log_probs[np.arange(len(classes)), classes].mean().item()
-    return loss, confusion(classes, log_probs.argmax(-1).numpy(), classifier.labels)
 
 
 def _read(corpus: ClassificationCorpus, vocabularies: Vocabularies, images: ImagesSettings | None) -> Rows:

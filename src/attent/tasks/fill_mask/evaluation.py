@@ -1,15 +1,18 @@
-"""Evaluation of a masked language model, compared with n-gram counts on the same masks."""
+"""Evaluation of a masked language model, compared with n-gram counts on the same masks, and of its heads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from attent.alignment.ablation import ACCURACY, HeadJudge, Metric
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import SPECIALS
@@ -179,3 +182,47 @@ def _baseline_logits(trigrams: Trigrams, masks: Sequence[tuple[list[int], int]])
         for probs in (trigrams.left_context, trigrams.both_contexts)
     )
     return dict(zip(BASELINES, (unigrams, *contexts), strict=True))
+
+
+def masked_lm_lines(report: MaskedLMReport) -> list[str]:
+    """Return the scores of blanks for a person."""
+    width = max(map(len, report.scores))
+    scores = [
+        f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}"
+        for name, score in report.scores.items()
+    ]
+    left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
+    size = f"{report.blanks:,} blanks, each alone in one of {report.lines:,} lines"
+    return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
+
+
+class BlankJudge(HeadJudge):
+    """Judges a masked language model by its guesses of every known word of lines, masked one at a time.
+
+    Args:
+        fill_mask: whose model is judged.
+        lines: of text, each with a known word, which the model can read.
+        metric: ACCURACY, PERPLEXITY or LOSS.
+    """
+
+    def __init__(self, fill_mask: FillMask, lines: Sequence[str], metric: Metric = ACCURACY) -> None:
+        super().__init__(fill_mask.model, metric)
+        self.fill_mask = fill_mask
+        self._tokens = [fill_mask.tokenizer.encode(line) for line in lines]
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def statistics(self) -> np.ndarray:
+        return line_sums(self.fill_mask, self._tokens)[:, [0 if self.metric is ACCURACY else 1, 2]]
+
+    @torch.no_grad()
+    def maps(self, example: int) -> Mapping[str, AttentionMap]:
+        """Run the model over one line whose middle known word is masked."""
+        tokens, indices = self._tokens[example], known_words(self._tokens[example])
+        index = indices[len(indices) // 2]
+        with watch(self.model) as maps:
+            self.fill_mask.logits(
+                [[*tokens[:index], self.fill_mask.tokenizer.size, *tokens[index + 1 :]]], [0], [index]
+            )
+        return dict(maps.items())

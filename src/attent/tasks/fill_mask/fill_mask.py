@@ -16,10 +16,10 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
-from attent.runs.folder import read
 from attent.runs.packed import use_dtype
 from attent.tasks.fill_mask.examples import MaskedText, tokenize_masked
 from attent.tasks.from_run import FromRun
+from attent.tasks.task import task_of
 from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.views.walk_run import ForwardPass
@@ -251,7 +251,7 @@ def load(
         ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
-    run = read(path, "fill-mask", trust_code)
+    run = task_of("fill-mask").read(path, trust_code=trust_code)
     fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])
     fill_mask.config = run.config
     use_dtype(path, run, device, dtype)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from attent.alignment.ablation import ACCURACY, LOSS, PERPLEXITY
+from attent.errors import ArgumentError, RunError
 from attent.models.encoder import EncoderModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
+from attent.runs.config import RunConfig
+from attent.tasks.evaluation import Evaluation, Results, Say, count_trigrams, readable_examples
+from attent.tasks.fill_mask.evaluation import BlankJudge, evaluate_masked_lm, known_words, masked_lm_lines
 from attent.tasks.fill_mask.examples import MaskedBatch, MaskedLines
-from attent.tasks.settings import RunSettings
-from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
+from attent.tasks.fill_mask.fill_mask import FillMask, load
+from attent.tasks.suggestions import MASKED_EPOCHS, Tables, count_lines, suggest
+from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.text.batches import BatchSize, Sequences
 from attent.text.corpus import TextCorpus, encode_lines, line_corpus, open_lines
-from attent.text.readers import OVER_LONG
+from attent.text.readers import OVER_LONG, read_lines
 from attent.text.settings import LinesSettings, limit_length
 from attent.text.tokenizer import Tokenizer
 from attent.text.tokenizers import learn
@@ -84,9 +90,28 @@ class LinesCorpus:
 class MaskedLMTask(Task[LinesCorpus]):
     """Learns to predict masked words from the words around them."""
 
+    name = "fill-mask"
+    does = "fills blanks"
+    goal = "fill blanks"
+    command = "attent fill {run} TEXT"
+    model_kinds = ("encoder",)
+    tables: ClassVar = {"lines": LinesSettings}
     loss = staticmethod(masked_lm_cross_entropy)
+    load = staticmethod(load)
+    metrics = ("accuracy", "perplexity", "loss")
 
-    def corpus(self, settings: RunSettings) -> LinesCorpus:
+    def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        return {"kind": "encoder", "input": "tokens", "cls": False}
+
+    def check(self, settings: TaskSettings) -> None:
+        if settings.lines.packing == "text":
+            raise ValueError(f'lines: packing = "text" is for task = "text-generation", got {self.name!r}')
+
+    def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
+        lines, _ = count_lines(files)
+        return suggest(lines, minutes, epochs=MASKED_EPOCHS, label_smoothing=0.0), lines
+
+    def corpus(self, settings: TaskSettings) -> LinesCorpus:
         assert settings.lines is not None
         return LinesCorpus(line_corpus(settings.lines), settings.lines)
 
@@ -100,16 +125,66 @@ class MaskedLMTask(Task[LinesCorpus]):
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, vocabularies.longest)
         return _masked_lines(encode_lines(corpus.text, tokenizer, settings.maximum_length), tokenizer, settings)
 
-    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
+    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
         assert settings.lines is not None
         (tokenizer,) = vocabularies.tokenizers
         return _masked_lines(open_lines(folder), tokenizer, settings.lines)
 
     def evaluator(
-        self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings
+        self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return MaskedLMEvaluator(model, corpus, vocabularies, size)
+
+    def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
+        # it reads one token more, the mask
+        return tokenizers[0].size + 1, tokenizers[0].size
+
+    def required_options(self, config: RunConfig) -> str:
+        return "--text FILE"
+
+    def evaluate(
+        self, run: TaskRun, say: Say, *, text: str | Path | None = None, against: str | Path | None = None
+    ) -> Evaluation:
+        """Evaluate a run on every word of a text as a blank, beside n-grams of the text that it was trained on.
+
+        Args:
+            run: the run.
+            say: shows a message to the user.
+            text: the file.
+            against: the text to count n-grams in; the training text unless given.
+
+        Raises:
+            ArgumentError: the text has no word that the model knows.
+            DataError: a file cannot be read.
+            RunError: there is no text.
+        """
+        if text is None:
+            raise RunError(
+                f"{run.path} {self.does}, and is judged on a text: attent evaluate {run.path} "
+                f"{self.required_options(run.config)}"
+            )
+        fill_mask: FillMask = run.tool
+        lines = list(read_lines(text))
+        trigrams = count_trigrams(run.path, against, fill_mask.tokenizer, say)
+        say(f"guessing every word of {len(lines):,} lines of {text}")
+        report = evaluate_masked_lm(fill_mask, lines, trigrams)
+        if report is None:
+            raise ArgumentError(f"{text} has no word that this model knows")
+        table = asdict(report)
+        table["ways"] = table.pop("scores")
+        return Evaluation(table, masked_lm_lines(report))
+
+    def judge(self, run: TaskRun, file: str, metric: str, say: Say, *, limit: int | None = None) -> BlankJudge:
+        fill_mask: FillMask = run.tool
+        texts = [line for line in read_lines(file) if line.strip()][:limit]
+        encoded = [fill_mask.tokenizer.encode(text) for text in texts]
+        is_readable = [
+            bool(known_words(tokens)) and len(tokens) <= (fill_mask.longest or len(tokens)) for tokens in encoded
+        ]
+        reasons = "have no word that this model knows, or more than it can read"
+        lines = readable_examples(texts, is_readable, file, say, reasons)
+        return BlankJudge(fill_mask, lines, {"accuracy": ACCURACY, "perplexity": PERPLEXITY, "loss": LOSS}[metric])
 
 
 class MaskedLMEvaluator(Evaluator):

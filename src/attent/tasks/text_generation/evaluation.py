@@ -1,13 +1,15 @@
-"""Evaluation of a language model, compared with n-gram counts on the same tokens."""
+"""Evaluation of a language model, compared with n-gram counts on the same tokens, and of its heads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from attent.alignment.ablation import PERPLEXITY, HeadJudge, Metric
+from attent.attention.maps.attention_map import AttentionMap
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import BOS, EOS, UNK
@@ -110,3 +112,52 @@ def _baseline_nats(trigrams: Trigrams, lines: Sequence[Sequence[int]]) -> dict[s
     unigrams = trigrams.unigrams + 1
     probs = {UNIGRAM: unigrams[third] / unigrams.sum(), TRIGRAM: trigrams.probability(first, second, third)}
     return {name: -float(np.log(values).sum()) for name, values in probs.items()}
+
+
+def language_model_lines(report: LanguageModelReport) -> list[str]:
+    """Return the scores of next tokens for a person."""
+    width = max(map(len, report.scores))
+    scores = [
+        f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} "
+        f"bits per byte  perplexity {score.perplexity:8.2f}"
+        for name, score in report.scores.items()
+    ]
+    left_out = f"; {report.long:,} lines that it cannot read left out" if report.long else ""
+    unknown = f", {report.unknown:,} of them unknown to the model" if report.unknown else ""
+    return [
+        *scores,
+        f"{report.tokens:,} tokens{unknown}, and {report.bytes:,} bytes, in {report.lines:,} lines{left_out}",
+    ]
+
+
+class NextTokenJudge(HeadJudge):
+    """Judges a language model by its perplexity or its loss.
+
+    Args:
+        generator: whose model is judged.
+        lines: of text, none of them empty, which the model can read.
+        metric: PERPLEXITY or LOSS.
+    """
+
+    def __init__(self, generator: TextGenerator, lines: Sequence[str], metric: Metric = PERPLEXITY) -> None:
+        super().__init__(generator.model, metric)
+        self.generator = generator
+        self._tokens = [generator.tokenizer.encode(line) for line in lines]
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def statistics(self) -> np.ndarray:
+        texts = [[*tokens, EOS] for tokens in self._tokens]
+        if self.generator.stops_at_line_end:
+            sums = [float(self.generator.log_probs(text).sum()) for text in texts]
+        else:
+            # running text, which is read in windows
+            log_probs = self.generator.log_probs([token for text in texts for token in text])
+            sums = [math.fsum(part.tolist()) for part in log_probs.split([len(text) for text in texts])]
+        return np.array([(-total, len(text)) for total, text in zip(sums, texts, strict=True)]).reshape(-1, 2)
+
+    def maps(self, example: int) -> Mapping[str, AttentionMap]:
+        longest = self.generator.model.longest
+        tokens = self._tokens[example][: None if longest is None else longest - 1]
+        return {name: labelled.weights for name, labelled in self.generator.map_of_tokens(tokens).items()}

@@ -18,11 +18,11 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
-from attent.runs.folder import read
 from attent.runs.packed import use_dtype
 from attent.search.search import draw_tokens
 from attent.search.settings import GenerationSettings
 from attent.tasks.from_run import FromRun
+from attent.tasks.task import task_of
 from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
@@ -303,7 +303,7 @@ def load(
         ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
-    run = read(path, "text-generation", trust_code)
+    run = task_of("text-generation").read(path, trust_code=trust_code)
     try:
         lines = LinesSettings.model_validate(run.config.corpus.get("lines"))
     except ValidationError as error:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from attent.alignment.aligner import align
-from attent.alignment.error_rate import Agreement, agreement
+from attent.errors import ArgumentError, DataError
 from attent.models.model import EncoderDecoder
+from attent.runs.config import RunConfig
+from attent.search.score import PairScore
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.corpus import TARGET_YEAR, gold_links, tokenize_dates
-from attent.tasks.settings import RunSettings
-from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
+from attent.tasks.dates.generated import generated_name, regenerate
+from attent.tasks.evaluation import (
+    INTERVAL,
+    Evaluation,
+    Results,
+    Say,
+    readable_examples,
+    result_lines,
+    without_intervals,
+)
+from attent.tasks.suggestions import Tables, count_lines, suggest
+from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
+from attent.tasks.translation.evaluation import BleuJudge, LossJudge, evaluate_generated, evaluate_translations
 from attent.tasks.translation.metrics import bleu, bleu_interval, bleu_tokenizer, chrf, exact_match
-from attent.tasks.translation.translator import Translator
+from attent.tasks.translation.translator import Translator, load
 from attent.text import corpus as files
 from attent.text.batches import BatchSize, Bitext
 from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
 from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
+from attent.text.readers import TextPair, chunks, read_with_references, split_pair
 from attent.text.report import ReadReport
 from attent.text.settings import TextSettings, limit_length
 from attent.text.text import Pair
@@ -30,6 +42,8 @@ from attent.text.tokenizer import CharTokenizer, Tokenizer
 from attent.text.units import spacing
 from attent.training.loss import LossFunction, mean_loss, translation_cross_entropy
 from attent.training.settings import TrainingSettings
+from attent.views.build_scene import build_scene
+from attent.views.scene import Scene
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU:
@@ -37,8 +51,8 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 MAX_TRANSLATED = 1000
 # The BLEU of fewer pairs is given with its interval: of ten it says little.
 RELIABLE = 200
-# Half the width of that interval, a result that is shown and not stored.
-INTERVAL = "BLEU interval"
+# Pairs scored at once: enough to sort them by length, few enough to see results soon.
+SCORED_LINES = 2048
 # Training pairs whose spacing is looked at.
 MAX_SPACED = 5_000
 # Translations to show after a validation.
@@ -157,28 +171,40 @@ class TextFilesCorpus:
         """Return half the width of BLEU's 95 % interval, by name, where there are few pairs."""
         if len(references) >= RELIABLE:
             return {}
-        return {INTERVAL: bleu_interval(translations, references, bleu_tokenizer(self._settings.target_language))}
+        return {
+            f"BLEU{INTERVAL}": bleu_interval(translations, references, bleu_tokenizer(self._settings.target_language))
+        }
 
 
 ParallelCorpus = DatesCorpus | TextFilesCorpus
 
 
-def without_intervals(results: Results) -> Results:
-    """Return the results that run folders and JSON hold, whose names do not depend on the number of pairs."""
-    return {
-        part: {name: score for name, score in scores.items() if name != INTERVAL} for part, scores in results.items()
-    }
-
-
 class TranslationTask(Task[ParallelCorpus]):
     """Learns to translate."""
 
+    name = "translate"
+    does = "translates"
+    goal = "translate"
+    command = "attent translate {run} TEXT"
+    tokenizers = ("source", "target")
+    model_kinds = ("transformer", "rnn")
+    tables: ClassVar = {"dates": DatesSettings, "text": TextSettings}
+    metrics = ("loss", "bleu")
+    other_data = "--source FILE --target FILE judges it on other pairs"
     loss = staticmethod(translation_cross_entropy)
+    load = staticmethod(load)
+
+    def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
+        pairs, _ = count_lines(files)
+        return suggest(pairs, minutes), pairs
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
         return partial(translation_cross_entropy, r_drop=training.r_drop)
 
-    def corpus(self, settings: RunSettings) -> ParallelCorpus:
+    def corpus(self, settings: TaskSettings) -> ParallelCorpus:
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)
 
     def learn_vocabularies(self, corpus: ParallelCorpus) -> Vocabularies:
@@ -188,15 +214,131 @@ class TranslationTask(Task[ParallelCorpus]):
         source, target = vocabularies.tokenizers
         return corpus.encode(source, target, vocabularies.longest)
 
-    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> Bitext:
+    def open_shared(self, settings: TaskSettings, folder: Path, vocabularies: Vocabularies) -> Bitext:
         return DiskBitext(folder / files.INDEX, length_multiple=1)
 
     def evaluator(
-        self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: RunSettings
+        self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: TaskSettings
     ) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         source, target = vocabularies.tokenizers
         return TranslationEvaluator(Translator(model, source, target), corpus, size)
+
+    def required_options(self, config: RunConfig) -> str:
+        return "--source FILE --target FILE" if generated_name(config.corpus) is None else ""
+
+    def evaluate(
+        self,
+        run: TaskRun,
+        say: Say,
+        *,
+        source: str | Path | None = None,
+        target: str | Path | None = None,
+        search: SearchSettings = GREEDY,
+        tokenize: str | None = None,
+        target_language: str | None = None,
+        lowercase: bool = False,
+    ) -> Evaluation:
+        """Evaluate a run on lines and their references, or on the held-out data of its corpus.
+
+        Args:
+            run: the run.
+            say: shows a message to the user.
+            source: the file of lines to translate; held-out data unless given.
+            target: the file of their references.
+            search: of the translations.
+            tokenize: sacreBLEU's tokenizer, by the target's language unless given.
+            target_language: the language; the run's own unless given.
+            lowercase: whether BLEU and chrF2 are those of small letters.
+
+        Raises:
+            ArgumentError: options or files do not go together, or the corpus cannot be read again.
+            DataError: a file cannot be read, or the corpus has changed.
+        """
+        if (source is None) != (target is None):
+            raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
+        if source is not None and target is not None:
+            translator: Translator = run.tool
+            tokenize = tokenize or bleu_tokenizer(target_language or run.config.target_language)
+            return evaluate_translations(translator, source, target, search, tokenize, say, lowercase=lowercase)
+        of_files = {"--lowercase": lowercase, "--tokenize": tokenize, "--target-language": target_language}
+        for option, value in of_files.items():
+            if value:
+                raise ArgumentError(f"{option} is for --source FILE --target FILE")
+        return self._evaluate_held_out(run, say, search)
+
+    def _evaluate_held_out(self, run: TaskRun, say: Say, search: SearchSettings) -> Evaluation:
+        """Evaluate on the validation of a corpus in files, or on a generated corpus' held-out sets."""
+        tables, translator = run.config.corpus, run.tool
+        results = run.validate(say, search) if "text" in tables else None
+        if not results:
+            corpus = regenerate(run.path, tables)
+            sizes = [f"{len(pairs)} pairs of {name}" for name, pairs in corpus.held_out.items()]
+            say(f"translating {' and '.join(sizes)}")
+            results = evaluate_generated(translator, corpus.held_out, search)
+        return Evaluation(without_intervals(results), result_lines(results))
+
+    def judge(
+        self,
+        run: TaskRun,
+        file: str,
+        metric: str,
+        say: Say,
+        *,
+        limit: int | None = None,
+        target: str | None = None,
+        search: SearchSettings = GREEDY,
+    ) -> LossJudge:
+        """Return the judge of a run's heads on lines and their references.
+
+        Args:
+            run: the run.
+            file: the lines.
+            metric: "loss" of the references, or "bleu" of the run's own translations.
+            say: shows a message to the user.
+            limit: the most pairs; all unless given.
+            target: the file of the references.
+            search: of the translations.
+
+        Raises:
+            ArgumentError, DataError: a file is missing, cannot be read, or has no line that the model can read.
+        """
+        if target is None:
+            raise ArgumentError("lines to translate need their references: --target FILE")
+        translator: Translator = run.tool
+        lines = list(zip(*read_with_references(file, target), strict=True))[:limit]
+        is_readable = [bool(pair[0]) and translator.can_read(*pair) for pair in lines]
+        pairs = readable_examples(lines, is_readable, file, say)
+        if metric == "loss":
+            return LossJudge(translator, pairs)
+        return BleuJudge(translator, pairs, bleu_tokenizer(run.config.target_language), search)
+
+    def scores(self, run: TaskRun, lines: Iterable[str], name: str) -> Iterator[PairScore]:
+        """Yield the score of each line: of a target, given the source before its tab."""
+        translator: Translator = run.tool
+
+        def pairs() -> Iterator[TextPair]:
+            for number, line in enumerate(lines, start=1):
+                pair = split_pair(line, location := f"{name}, line {number}")
+                if error := translator.length_error(*pair, translator.model.longest):
+                    raise DataError(f"{location}: {error}")
+                yield pair
+
+        for chunk in chunks(pairs(), SCORED_LINES):
+            yield from translator.score(chunk)
+
+    def scene(self, run: TaskRun, text: str, *, gradients: bool = False, translation: str | None = None) -> Scene:
+        """Return the attention of a run while it translates a text.
+
+        Args:
+            run: the run.
+            text: its text.
+            gradients: see `Inference.scene`.
+            translation: what is to be written; the run's own translation unless given.
+        """
+        translator: Translator = run.tool
+        source = translator.read(text)
+        return build_scene(translator.map(source, translation, gradients=gradients), title=source.text)
 
 
 class TranslationEvaluator(Evaluator):
@@ -246,31 +388,3 @@ def sample_lines(pairs: Sequence[Pair], translations: Sequence[str]) -> list[str
     rows = [(2 * position + 1) * len(pairs) // (2 * number) for position in range(number)]
     corrections = {row: f"  (right: {pairs[row].target})" for row in rows if translations[row] != pairs[row].target}
     return [f"  {pairs[row].source}  →  {translations[row]}{corrections.get(row, '')}" for row in rows]
-
-
-def evaluate_generated(
-    translator: Translator, held_out: Mapping[str, Sequence[Pair]], search: SearchSettings = GREEDY
-) -> Results:
-    """Return the scores of each test set of dates: exact match and year alignment in per cent, and AER, 0 to 1.
-
-    Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the
-    alignment error rate against the links of `attent.tasks.dates.gold`. Both use the last layer and the mean over its
-    heads; a model without attention to the source has neither.
-    """
-    return {name: _scores(translator, pairs, search) for name, pairs in held_out.items() if pairs}
-
-
-def _scores(translator: Translator, pairs: Sequence[Pair], search: SearchSettings) -> dict[str, float]:
-    translations = translator.translate([pair.source for pair in pairs], search)
-    scores: dict[str, float] = {
-        "pairs": len(pairs),
-        "exact_match": exact_match(translations, [pair.target for pair in pairs]),
-    }
-    if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
-        tokenizers = translator.source_tokenizer, translator.target_tokenizer
-        alignments = align(translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs])
-        gold = [gold_links(pair) for pair in pairs]
-        years = ([link for link in links if link[1] in TARGET_YEAR] for links in alignments)
-        scores["year_alignment"] = 100 * sum(map(agreement, years, gold), Agreement()).precision
-        scores["AER"] = sum(map(agreement, alignments, gold), Agreement()).error_rate
-    return scores

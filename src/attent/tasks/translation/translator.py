@@ -15,7 +15,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import DType
-from attent.runs.folder import Run, read
+from attent.runs.folder import Run
 from attent.runs.packed import use_dtype
 from attent.search.constraints import Constraints
 from attent.search.score import BATCH as SCORED
@@ -24,6 +24,7 @@ from attent.search.search import Hypothesis, SourceText, TokenSampler, search, u
 from attent.search.settings import SearchSettings
 from attent.tasks.dates.checks import InputCheck, input_check
 from attent.tasks.from_run import FromRun
+from attent.tasks.task import task_of
 from attent.tasks.translation.engine import Engine
 from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.text.text import Pair
@@ -288,7 +289,7 @@ def load(
         ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
-    run = read(path, "translate", trust_code)
+    run = task_of("translate").read(path, trust_code=trust_code)
     translator = of_run(run, device)
     use_dtype(path, run, device, dtype)
     return translator

@@ -1,9 +1,9 @@
-"""Judges of a run, the file of the heads judged so far, and the tables, for `attent ablate`."""
+"""Results of an ablation: the file of the heads judged so far, and tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from io import BufferedReader
 from pathlib import Path
@@ -13,120 +13,15 @@ from typing import Any, Self, cast
 from pydantic import TypeAdapter, ValidationError
 
 from attent import bounded
-from attent.alignment.ablation import HeadCost, HeadJudge, Metric
-from attent.cli.evaluation import classified_examples
-from attent.cli.output import say
-from attent.errors import ArgumentError, DataError, check_known, first_fault
-from attent.runs.config import Task
+from attent.alignment.ablation import Ablation, HeadCost, Metric, head_summaries
+from attent.errors import ArgumentError, DataError, first_fault
 from attent.runs.durable import check_links, claim, said_clearly, sync
-from attent.search.settings import SearchSettings
-from attent.tasks.classification.classifier import Classifier
-from attent.tasks.classification.examples import LabelledExamples
-from attent.tasks.fill_mask.evaluation import known_words
-from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.head_judges import (
-    ACCURACY,
-    CLASS_LOSS,
-    LOSS,
-    PERPLEXITY,
-    BlankJudge,
-    BleuJudge,
-    ClassJudge,
-    LossJudge,
-    NextTokenJudge,
-)
-from attent.tasks.text_generation.text_generator import TextGenerator
-from attent.tasks.translation.translator import Translator
-from attent.text.readers import read_lines, read_with_references
 
-# The metrics of each kind of run, the one that is meant first.
-METRICS: dict[Task, tuple[str, ...]] = {
-    "translate": ("loss", "bleu"),
-    "classify": ("accuracy", "loss"),
-    "text-generation": ("perplexity", "loss"),
-    "fill-mask": ("accuracy", "perplexity", "loss"),
-}
 # Heads of the list below the table.
 LISTED = 10
 # Bytes that the file of the heads judged may have.
 LARGEST = 2**26
 _COST = TypeAdapter(HeadCost)
-
-
-def head_judge(
-    tool: Translator | Classifier | TextGenerator | FillMask,
-    source: str,
-    target: str | None,
-    metric: str,
-    *,
-    limit: int | None,
-    tokenize: str,
-    settings: SearchSettings,
-) -> HeadJudge:
-    """Return the judge of a run on the examples of a file, without those that its model cannot read.
-
-    Args:
-        tool: the translator, classifier, text generator or mask filler of the run.
-        source: lines to translate, labelled examples, or lines of text.
-        target: the references of lines to translate.
-        metric: one of the task's.
-        limit: the most examples; all unless given.
-        tokenize: sacreBLEU's tokenizer.
-        settings: of the search, for BLEU.
-
-    Raises:
-        ArgumentError, DataError: the file cannot be read, or has no example that the model can read.
-    """
-    match tool:
-        case Translator():
-            assert target is not None
-            lines = list(zip(*read_with_references(source, target), strict=True))[:limit]
-            pairs = _readable(lines, [bool(pair[0]) and tool.can_read(*pair) for pair in lines], source)
-            return LossJudge(tool, pairs) if metric == "loss" else BleuJudge(tool, pairs, tokenize, settings)
-        case TextGenerator():
-            texts = [line for line in read_lines(source) if line.strip()][:limit]
-            longest = tool.model.longest if tool.stops_at_line_end else None
-            is_readable = [longest is None or len(tool.tokenizer.encode(text)) < longest for text in texts]
-            return NextTokenJudge(
-                tool, _readable(texts, is_readable, source), PERPLEXITY if metric == "perplexity" else LOSS
-            )
-        case Classifier():
-            examples = classified_examples(tool, source)
-            examples = LabelledExamples(examples.rows, examples.all_classes, examples.selected[:limit])
-            return ClassJudge(tool, examples, ACCURACY if metric == "accuracy" else CLASS_LOSS)
-        case FillMask():
-            texts = [line for line in read_lines(source) if line.strip()][:limit]
-            encoded = [tool.tokenizer.encode(text) for text in texts]
-            is_readable = [
-                bool(known_words(tokens)) and len(tokens) <= (tool.longest or len(tokens)) for tokens in encoded
-            ]
-            metrics = {"accuracy": ACCURACY, "perplexity": PERPLEXITY, "loss": LOSS}
-            reasons = "have no word that this model knows, or more than it can read"
-            return BlankJudge(tool, _readable(texts, is_readable, source, reasons), metrics[metric])
-
-
-def _readable(
-    examples: Sequence[Any],
-    is_readable: Sequence[bool],
-    source: str,
-    reasons: str = "are empty, or longer than this model can read",
-) -> list[Any]:
-    chosen = [example for example, readable in zip(examples, is_readable, strict=True) if readable]
-    if len(chosen) < len(examples):
-        say(f"{len(examples) - len(chosen):,} lines of {source} {reasons}: left out")
-    if not chosen:
-        raise ArgumentError(f"{source} has no line that this model can read")
-    return chosen
-
-
-def checked_metric(task: Task, metric: str | None) -> str:
-    """Return the metric of a task, or the one that is meant unless one is given.
-
-    Raises:
-        UnknownNameError: the task has no such metric.
-    """
-    check_known(f"metric of a run for the task {task}", metric, METRICS[task])
-    return metric or METRICS[task][0]
 
 
 class AblationFile:
@@ -200,6 +95,24 @@ class AblationFile:
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def judge_heads(ablation: Ablation, results: AblationFile, say: Callable[[str], None]) -> list[HeadCost]:
+    """Return the costs of all heads, of which those in a file are not judged again.
+
+    Args:
+        ablation: judges a head.
+        results: the file, to which costs are added.
+        say: shows the progress to the user.
+    """
+    summaries = head_summaries(ablation.judge)
+    examples = f"{len(ablation.judge):,} examples"
+    say(f"{len(summaries)} heads, {len(results.costs)} of them judged before, on {examples}")
+    for number, ((module, head), summary) in enumerate(summaries.items(), start=1):
+        if (module, head) not in results.costs:
+            results.add(ablation.cost(module, head, summary))
+            say(f"{number} of {len(summaries)}: {module}, head {head}")
+    return [results.costs[key] for key in summaries]
 
 
 def ranked(costs: Iterable[HeadCost]) -> list[HeadCost]:

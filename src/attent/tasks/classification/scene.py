@@ -1,4 +1,4 @@
-"""Scenes of runs: the attention of a translator, language model or classifier on one text or picture."""
+"""Scenes of a classifier: its attention while it reads one text, picture or sequence of vectors."""
 
 from __future__ import annotations
 
@@ -8,26 +8,9 @@ from attent.layers.patches import patch_grid
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.inputs import PictureInputs, TextInputs
 from attent.tasks.classification.pictures import Pictures
-from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.text_generation.text_generator import TextGenerator
-from attent.tasks.translation.translator import Translator
 from attent.views.build_scene import build_scene
 from attent.views.scene import Picture, Scene
 from attent.views.scene_labels import CLS
-
-
-def scene_of_text(run: Translator | FillMask | TextGenerator, text: str, *, gradients: bool = False) -> Scene:
-    """Build the scene of a translator, of a filler that reads a text with blanks, or of a language model.
-
-    Args:
-        run: the run.
-        text: its text.
-        gradients: whether to show the weights times the gradients of the output by them too.
-
-    Raises:
-        ArgumentError, DataError: as the run's `map`.
-    """
-    return build_scene(run.map(text, gradients=gradients), title=text)
 
 
 def scene_of_example(
@@ -40,7 +23,7 @@ def scene_of_example(
         examples: as its `classify` takes them.
         row: which of them, from 0.
         title: of the scene.
-        gradients: see `scene_of_text`.
+        gradients: whether to show the weights times the gradients of the output by them too.
 
     Raises:
         ArgumentError, DataError: as the run's `maps`.

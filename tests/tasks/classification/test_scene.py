@@ -7,7 +7,7 @@ from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
-from attent.tasks.run_scene import scene_of_example, scene_of_text
+from attent.tasks.classification.scene import scene_of_example
 from attent.text.tokenizer import CharTokenizer
 
 
@@ -16,12 +16,6 @@ def classifier(inputs: object, tokenizer: CharTokenizer | None = None) -> Classi
     kind, size = ("tokens", tokenizer.size) if tokenizer else ("vectors", inputs.size)
     settings = EncoderSettings(input=kind, cls=True, layers=2, width=12, feed_forward=16, heads=3)
     return Classifier(EncoderModel(settings, size, 2), Inputs(labels=("no", "yes"), inputs=inputs), tokenizer)
-
-
-def test_a_translation_is_called_by_its_text(translator) -> None:
-    scene = scene_of_text(translator, "abc")
-    assert scene.title == "abc"
-    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
 
 
 def test_a_picture_comes_with_its_patches() -> None:

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from attent.alignment.ablation import HeadCost
-from attent.cli.ablation import AblationFile, checked_metric, cost_lines, ranked
-from attent.errors import ArgumentError, UnknownNameError
-from attent.runs.config import Task
-from attent.tasks.head_judges import ACCURACY, LOSS
+from attent.alignment.ablation import ACCURACY, LOSS, HeadCost
+from attent.alignment.ablation_results import AblationFile, cost_lines, ranked
+from attent.errors import ArgumentError
 
 COSTS = [
     HeadCost("a", 0, 1.5, 0.25, 0.125, 0.5, 1.0, 2.0),
@@ -47,11 +44,3 @@ def test_a_file_of_heads_is_read_again(tmp_path: Path) -> None:
     with AblationFile(None, {}) as results:
         results.add(COSTS[0])
         assert results.costs == {("a", 0): COSTS[0]}
-
-
-def test_metrics_are_those_of_the_task() -> None:
-    first = {"translate": "loss", "classify": "accuracy", "text-generation": "perplexity", "fill-mask": "accuracy"}
-    assert {task: checked_metric(task, None) for task in get_args(Task)} == first
-    assert checked_metric("translate", "bleu") == "bleu"
-    with pytest.raises(UnknownNameError, match=r"\(known: accuracy, loss\)$"):
-        checked_metric("classify", "bleu")

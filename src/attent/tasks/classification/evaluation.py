@@ -1,0 +1,277 @@
+"""Evaluation of a classifier: accuracy, macro F1 and the confusion matrix of labelled examples; and of its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from attent.alignment.ablation import ACCURACY, HeadJudge, Metric
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
+from attent.errors import ArgumentError, DataError, RunError, ShapeError
+from attent.runs.config import read_config
+from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.corpus import (
+    describe_dropped,
+    drop_long,
+    image_corpus,
+    labelled_text_corpus,
+    read_examples,
+)
+from attent.tasks.classification.examples import LabelledExamples
+from attent.tasks.classification.inputs import PictureInputs
+from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
+from attent.tasks.evaluation import Evaluation, Say
+from attent.text.batches import BatchSize
+from attent.text.readers import OVER_LONG, read_labelled
+from attent.text.report import ReadReport
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A confusion matrix.
+
+    Args:
+        counts: examples of class i that were predicted as class j, (C, C).
+        labels: the names of the classes.
+    """
+
+    counts: np.ndarray
+    labels: tuple[str, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """Return the share of correct predictions, in per cent."""
+        return 100 * float(np.trace(self.counts)) / max(int(self.counts.sum()), 1)
+
+    @property
+    def f1(self) -> np.ndarray:
+        """Return F1 of each class, 2·correct / (predicted + actual), in per cent, (C,).
+
+        NaN for a class that never occurs.
+        """
+        predicted_and_actual = self.counts.sum(0) + self.counts.sum(1)
+        return 100 * 2 * np.diag(self.counts) / np.where(predicted_and_actual, predicted_and_actual, np.nan)
+
+    @property
+    def macro_f1(self) -> float:
+        """Return the mean of F1 over the classes that occur, in per cent."""
+        return float(np.nanmean(self.f1)) if self.counts.any() else 0.0
+
+    def top_confusions(self, count: int) -> list[tuple[str, str, int]]:
+        """Return the most frequent mistakes: actual class, predicted class and count."""
+        wrong = self.counts * ~np.eye(len(self.labels), dtype=bool)
+        order = np.argsort(-wrong, axis=None, kind="stable")[:count]
+        cells = (
+            (row, column)
+            for row, column in (divmod(int(index), len(self.labels)) for index in order)
+            if wrong[row, column]
+        )
+        return [(self.labels[row], self.labels[column], int(wrong[row, column])) for row, column in cells]
+
+    def table(self) -> list[str]:
+        """Return the matrix as lines of text: a row for each actual class, a column for each predicted one."""
+        rows = [
+            [label, *(str(n) if n else "·" for n in row)] for label, row in zip(self.labels, self.counts, strict=True)
+        ]
+        cells = [["", *self.labels], *rows]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+        return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+
+
+def confusion(
+    classes: Sequence[int] | np.ndarray, predictions: Sequence[int] | np.ndarray, labels: Sequence[str]
+) -> Confusion:
+    """Count predictions by actual class.
+
+    Args:
+        classes: the actual class of each example, (N,).
+        predictions: the predicted class of each example, (N,).
+        labels: the names of the classes.
+
+    Raises:
+        ShapeError: the two have different lengths.
+    """
+    if len(classes) != len(predictions):
+        raise ShapeError(f"each of {len(classes)} classes needs a prediction, got {len(predictions)}")
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (np.asarray(classes, np.int64), np.asarray(predictions, np.int64)), 1)
+    return Confusion(counts, tuple(labels))
+
+
+def evaluate_classifier(
+    classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None
+) -> tuple[float, Confusion]:
+    """Return the mean cross entropy in nats per example, and the confusion matrix.
+
+    Args:
+        classifier: in evaluation mode.
+        examples: with their classes, at least one.
+        size: of a batch.
+    """
+    log_probs, classes = classifier.log_probs(examples, size), examples.classes
+    loss = -log_probs[np.arange(len(classes)), classes].mean().item()
+    return loss, confusion(classes, log_probs.argmax(-1).numpy(), classifier.labels)
+
+
+def classification_report(loss: float, confusion: Confusion) -> Evaluation:
+    """Return the report of a mean cross entropy, in nats per example, and of a confusion matrix."""
+    values = {
+        "examples": int(confusion.counts.sum()),
+        "accuracy": confusion.accuracy,
+        "macro F1": confusion.macro_f1,
+        "loss": loss,
+        "labels": list(confusion.labels),
+        "confusion": confusion.counts.tolist(),
+    }
+    lines = [
+        f"accuracy  {confusion.accuracy:6.2f} %",
+        f"macro F1  {confusion.macro_f1:6.2f} %",
+        f"loss      {loss:6.3f} nats per example, {values['examples']:,} examples",
+        "a row for each class that it was, a column for each that was told:",
+        *confusion.table(),
+    ]
+    return Evaluation(values, lines)
+
+
+def labelled_examples(
+    classifier: Classifier, say: Say, *, images: str | None = None, labelled: str | Path | None = None
+) -> LabelledExamples:
+    """Read labelled texts, or labelled pictures or vectors, without those that are too long.
+
+    Args:
+        classifier: whose labels these are.
+        say: shows a message to the user.
+        images: pictures or vectors.
+        labelled: instead of these, the file of texts.
+
+    Raises:
+        ArgumentError: the examples are not of the kind that the run reads.
+        DataError: they cannot be read, have a label that the run does not know, or are all too long.
+    """
+    if labelled is not None:
+        return _drop_long(classifier, *_read_texts(classifier, labelled, say), say)
+    assert images is not None
+    return _drop_long(classifier, _read_images(classifier, images), (), say)
+
+
+def held_out_examples(run: Path, classifier: Classifier, say: Say) -> LabelledExamples:
+    """Return the test of a run's corpus, or else its validation, without examples that are too long.
+
+    Raises:
+        ArgumentError: the corpus holds nothing out.
+        DataError: it cannot be read, or has changed.
+        RunError: the run is damaged.
+    """
+    return _drop_long(classifier, *_held_out(run, classifier, say), say)
+
+
+def _drop_long(
+    classifier: Classifier, examples: LabelledExamples, line_numbers: Sequence[int], say: Say
+) -> LabelledExamples:
+    """Return the examples that the model can read, and report the others."""
+    if classifier.longest is None or not len(long := classifier.too_long(examples)):
+        return examples
+    say(describe_dropped(examples.selected[long], classifier.longest, line_numbers))
+    if len(long) == len(examples):
+        raise DataError("no example is left to be judged on")
+    return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.selected, long))
+
+
+def _held_out(run: Path, classifier: Classifier, say: Say) -> tuple[LabelledExamples, Sequence[int]]:
+    """Return the test of a run's corpus, or else its validation, and the line numbers of its texts."""
+    config, settings = read_config(run), None
+    try:
+        if "images" in config.corpus:
+            corpus = image_corpus(ImagesSettings.model_validate(config.corpus["images"]))
+        else:
+            settings = LabelledSettings.model_validate(config.corpus["labelled"])
+            corpus = labelled_text_corpus(settings)
+    except (KeyError, ValidationError) as error:
+        raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    if not len(corpus.test) and not len(corpus.validation):
+        raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
+    if corpus.inputs.labels != classifier.labels:
+        raise DataError(f"the corpus of {run} has other labels than it had")
+    if config.digests.get("held out") not in (None, corpus.held_out_digest):
+        raise DataError(
+            f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or "
+            "--labelled names others"
+        )
+    if len(corpus.test):
+        return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines
+    if settings is not None:
+        # as in the validations of training
+        corpus = drop_long(corpus, classifier.examples(corpus.data).lengths(), settings.maximum_length, "validation")
+        for reason, tally in corpus.reports[0].dropped.items():
+            if reason == OVER_LONG:
+                say(f"{tally.count:,} dropped: {reason} ({tally.location()})")
+    return classifier.examples(corpus.data, corpus.classes, corpus.validation), corpus.lines
+
+
+def _read_images(classifier: Classifier, source: str) -> LabelledExamples:
+    inputs, resize = classifier.inputs.inputs, dict[str, Any]()
+    if isinstance(inputs, PictureInputs) and Path(source).is_dir():
+        resize = {"size": (inputs.height, inputs.width), "colours": inputs.colours}
+    data = read_examples(ImagesSettings.model_validate({"source": source, **resize}))
+    assert data.classes is not None
+    classes = _class_numbers(classifier, [data.labels[number] for number in data.classes], source)
+    return classifier.examples(classifier.data(data), classes)
+
+
+def _read_texts(classifier: Classifier, path: Path | str, say: Say) -> tuple[LabelledExamples, Sequence[int]]:
+    report = ReadReport(str(path))
+    line_numbers, examples = zip(*read_labelled(str(path), report), strict=True)
+    for line in report.summary():
+        say(line)
+    classes = _class_numbers(classifier, [example.label for example in examples], str(path))
+    return classifier.examples(classifier.data([example.text for example in examples]), classes), line_numbers
+
+
+def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:
+    """Return the classes of labels, as the run numbers them."""
+    numbers = {label: number for number, label in enumerate(classifier.labels)}
+    if unknown := sorted(set(labels) - numbers.keys()):
+        known_labels = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
+        raise DataError(f"{source}: the run does not know the label {unknown[0]!r}; it knows {known_labels}")
+    return np.array([numbers[label] for label in labels], np.int64)
+
+
+class ClassJudge(HeadJudge):
+    """Judges a classifier by its accuracy or its loss.
+
+    Args:
+        classifier: whose model is judged.
+        examples: with their classes, all of which the model can read.
+        metric: ACCURACY or CLASS_LOSS.
+    """
+
+    def __init__(self, classifier: Classifier, examples: LabelledExamples, metric: Metric = ACCURACY) -> None:
+        super().__init__(classifier.model, metric)
+        self.classifier, self.examples = classifier, examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def statistics(self) -> np.ndarray:
+        log_probs, classes = self.classifier.log_probs(self.examples).double().numpy(), self.examples.classes
+        if self.metric is ACCURACY:
+            numbers = (log_probs.argmax(1) == classes).astype(float)
+        else:
+            numbers = -log_probs[np.arange(len(classes)), classes]
+        return np.stack((numbers, np.ones(len(classes))), 1)
+
+    @torch.no_grad()
+    def maps(self, example: int) -> Mapping[str, AttentionMap]:
+        row = int(self.examples.selected[example])
+        length = int(self.examples.rows.lengths[row])
+        sequence = self.examples.rows.read(np.array([row]), None)[:, :length].to(self.classifier.device)
+        with watch(self.model) as maps:
+            self.model(sequence, torch.tensor([length], device=self.classifier.device))
+        return dict(maps.items())

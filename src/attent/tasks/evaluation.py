@@ -1,0 +1,146 @@
+"""Results of evaluations, and the n-grams of a run's training text, which language models are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from attent.errors import ArgumentError, DataError
+from attent.runs.config import read_config
+from attent.text.corpus import line_corpus
+from attent.text.ngrams import Trigrams
+from attent.text.readers import STANDARD_INPUT, read_lines
+from attent.text.settings import LinesSettings
+from attent.text.tokenizer import Tokenizer
+
+# Scores by the name of a test set, and by their own.
+Results = dict[str, dict[str, float]]
+Say = Callable[[str], None]
+Example = TypeVar("Example")
+# The units of the size of a test set.
+SIZE_KEYS = ("pairs", "lines", "windows", "examples")
+# The end of the name of half the width of a score's interval, which is shown and not stored.
+INTERVAL = " interval"
+# The scores of a line of results, if it has them: key, title, format and unit.
+SCORES = (
+    ("exact_match", "exact match", "5.1f", " %"),
+    ("year_alignment", "year alignment", "5.1f", " %"),
+    ("AER", "AER", ".3f", ""),
+    ("BLEU", "BLEU", "5.1f", ""),
+    ("chrF2", "chrF2", "5.1f", ""),
+    ("exact match", "exact match", "5.1f", " %"),
+    ("loss", "loss", "5.3f", " nats per token"),
+    ("accuracy", "top-1", "5.1f", " %"),
+    ("macro F1", "macro F1", "5.1f", " %"),
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of an evaluation.
+
+    Args:
+        table: for machines, of what JSON has.
+        lines: for a person.
+    """
+
+    table: Mapping[str, Any]
+    lines: list[str]
+
+
+def result_lines(results: Results) -> list[str]:
+    """Return the results for a person, a line for each test set."""
+    width = max(map(len, results), default=0)
+    lines: list[str] = []
+    for name, scores in results.items():
+        unit_of = "example" if "examples" in scores else "token"
+        intervals = {key: f" ± {half:.1f}" for key, *_ in SCORES if (half := scores.get(f"{key}{INTERVAL}"))}
+        cells = [
+            f"{title} {scores[key]:{form}}{intervals.get(key, '')}{unit.replace('token', unit_of)}"
+            for key, title, form, unit in SCORES
+            if key in scores
+        ]
+        size = next((f"{scores[key]:,.0f} {key}" for key in SIZE_KEYS if key in scores), "")
+        # of a long validation only a part is translated
+        if (translated := scores.get("translated")) not in (None, scores.get("pairs")):
+            size += f", {translated:,.0f} of them translated"
+        lines.append(f"{name:{width}}  {'  '.join(cells)}  ({size})")
+    return lines
+
+
+def without_intervals(results: Results) -> Results:
+    """Return the results that run folders and JSON hold, whose names do not depend on the number of pairs."""
+    return {
+        part: {name: score for name, score in scores.items() if not name.endswith(INTERVAL)}
+        for part, scores in results.items()
+    }
+
+
+def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, say: Say) -> Trigrams | None:
+    """Count the n-grams of a run's training text, or of another file.
+
+    Returns:
+        None, with a message, if the text is not available.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        if against is None:
+            texts = training_texts(run, tokenizer, say)
+        else:
+            texts = (tokenizer.encode(line) for line in read_lines(against) if line.strip())
+        return None if texts is None else Trigrams(texts, tokenizer.size)
+    except DataError:
+        raise
+    except ValueError as error:
+        say(f"no yardsticks: {error}")
+        return None
+
+
+def training_texts(run: Path, tokenizer: Tokenizer, say: Say) -> Iterator[list[int]] | None:
+    """Return the encoded texts of a run's training, without validation and long texts.
+
+    None, with a message, if a file is gone.
+    """
+    table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
+    missing = [
+        str(table[part])
+        for part in ("train", "valid")
+        if table.get(part) is not None and not Path(table[part]).is_file()
+    ]
+    if missing:
+        say(f"no yardsticks: the text that {run} was trained on is not at {missing[0]}; --against FILE names it")
+        return None
+    settings = LinesSettings.model_validate(table)
+    encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)
+    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length or settings.packing == "text")
+
+
+def readable_examples(
+    examples: Sequence[Example],
+    is_readable: Sequence[bool],
+    source: str,
+    say: Say,
+    reasons: str = "are empty, or longer than this model can read",
+) -> list[Example]:
+    """Return the examples of a file that a model can read, and report the others.
+
+    Args:
+        examples: of the file.
+        is_readable: of each example.
+        source: the file's name.
+        say: shows a message to the user.
+        reasons: for which the model cannot read the others.
+
+    Raises:
+        ArgumentError: it can read none.
+    """
+    chosen = [example for example, readable in zip(examples, is_readable, strict=True) if readable]
+    if len(chosen) < len(examples):
+        say(f"{len(examples) - len(chosen):,} lines of {source} {reasons}: left out")
+    if not chosen:
+        raise ArgumentError(f"{source} has no line that this model can read")
+    return chosen
