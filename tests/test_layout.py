@@ -357,3 +357,35 @@ def test_text_speaks_of_the_package_alone() -> None:
 )
 def test_private_text_is_recognised(line: str, found: bool) -> None:
     assert any(pattern.search(line) for pattern in PRIVATE.values()) is found
+
+
+TASK_NAMES = {"translate", "fill-mask", "classify", "text-generation"}
+
+
+def strings_of(path: Path) -> set[str]:
+    """The strings of a file that are no docstrings."""
+    documented = [
+        node for node in ast.walk(tree(path)) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    docstrings = {id(node.body[0].value) for node in documented if node.body and isinstance(node.body[0], ast.Expr)}
+    strings = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+    return {node.value for node in strings if isinstance(node.value, str)}
+
+
+def test_a_task_is_named_in_its_folder() -> None:
+    """Beside the default of old configs, two files have words that are also names of a command and of an attribute."""
+    outside = {path.relative_to(PACKAGE).as_posix() for path in sources() if strings_of(path) & TASK_NAMES}
+    outside = {path for path in outside if not path.startswith("tasks/")}
+    assert outside <= {"runs/config.py", "cli/commands/__init__.py", "documents/html.py"}
+
+
+def test_no_table_is_keyed_by_tasks() -> None:
+    assert_none(
+        [
+            where(path, node)
+            for path in sources()
+            for node in ast.walk(tree(path))
+            if isinstance(node, ast.Dict)
+            and len({key.value for key in node.keys if isinstance(key, ast.Constant)} & TASK_NAMES) > 1
+        ]
+    )

@@ -7,7 +7,8 @@ import torch
 from attent.models.build import build
 from attent.tasks.dates import dates
 from attent.tasks.settings import parse
-from attent.tasks.translation.task import TextFilesCorpus, TranslationTask, evaluate_generated, sample_lines
+from attent.tasks.translation.evaluation import evaluate_generated
+from attent.tasks.translation.task import TextFilesCorpus, TranslationTask, sample_lines
 from attent.tasks.translation.translator import Translator
 from attent.text.batches import BatchSize
 from attent.text.settings import TextSettings

@@ -1,0 +1,57 @@
+"""A new task is one folder: the one of docs/adding-a-task.md, used by the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import attent
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-task.md"
+LOADED = """
+import attent
+generator = attent.load("run")
+print(type(generator).__name__, "writes lines backwards" in repr(generator))
+"""
+
+
+def test_a_task_is_one_folder(tmp_path: Path) -> None:
+    """A copy of the package with one folder more, nothing else touched."""
+    blocks = dict(
+        re.findall(r"^```(python|toml)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    )
+    package = Path(str(attent.__file__)).parent
+    copytree(package, tmp_path / "attent", ignore=ignore_patterns("__pycache__"))
+    folder = tmp_path / "attent" / "tasks" / "backwards"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "task.py").write_text(blocks["python"], encoding="utf-8")
+    (tmp_path / "backwards.toml").write_text(blocks["toml"], encoding="utf-8")
+    lines = [f"the {animal} saw {number} birds ." for animal in ("cat", "dog", "cow") for number in range(20)]
+    (tmp_path / "train.txt").write_text("\n".join(lines), encoding="utf-8")
+
+    def run(*arguments: str) -> str:
+        process = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        )
+        assert process.returncode == 0, process.stderr
+        return process.stdout
+
+    assert run("-m", "attent", "train", "--config", "backwards.toml", "--out", "run").startswith("run: run")
+    scores = json.loads(run("-m", "attent", "evaluate", "run", "--json"))
+    assert scores["validation"]["lines"] > 0
+    assert scores == json.loads((tmp_path / "run" / "config.json").read_text())["results"]
+    assert "decoder" in run("-m", "attent", "show", "run", "the cat saw")
+    assert "softmax" in run("-m", "attent", "walk", "run", "the cat saw")
+    assert run("-c", LOADED).split() == ["TextGenerator", "True"]
