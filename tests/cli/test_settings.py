@@ -179,7 +179,7 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
 
 def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
     done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
-    says = "--data is where the files of [images] or [labelled] or [lines] or [text] lie, and these settings have none"
+    says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
     assert (done.code, done.err) == (2, [f"attent: {says}"])
     done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
     assert done.code == 2

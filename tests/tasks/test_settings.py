@@ -112,7 +112,7 @@ def test_the_demo_comes_with_the_package() -> None:
         ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
         (
             "task = []\n" + LEAST,
-            r"some\.toml: task: input should be 'classify', 'fill-mask', 'text-generation' or 'translate', got \[\]",
+            r"some\.toml: task: input should be 'translate', 'fill-mask', 'text-generation' or 'classify', got \[\]",
         ),
         (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
         (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),

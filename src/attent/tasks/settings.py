@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model, model_vali
 from attent.bounded import text_of
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
-from attent.tasks.task import Task, task_of, tasks
+from attent.tasks.task import DEFAULT_TASK, Task, task_of, tasks
 from attent.text.settings import VectorsSettings
 from attent.training.settings import TrainingSettings
 
@@ -21,8 +21,6 @@ from attent.training.settings import TrainingSettings
 LARGEST = 2**20
 # A deeper model takes minutes and gigabytes to build whatever its width.
 MAX_LAYERS = 10_000
-# What a run learns unless its settings name a task.
-DEFAULT_TASK = "translate"
 
 
 def _task(tables: Mapping[str, Any]) -> Task[Any] | None:
@@ -51,8 +49,14 @@ def _tables() -> dict[str, type[BaseModel]]:
 
 
 def _fields_of_tasks() -> dict[str, Any]:
-    tables = {name: (settings | None, _default_table(settings)) for name, settings in _tables().items()}
-    return {"task": (Literal[*tasks()], DEFAULT_TASK), **tables}
+    """Return the fields of `RunSettings` that depend on the tasks, in the order of those of earlier versions."""
+    fields: dict[str, Any] = {"task": (Literal[*tasks()], DEFAULT_TASK)}
+    vectors = {"vectors": (VectorsSettings | None, None)}
+    for task in tasks().values():
+        tables = {name: (settings | None, _default_table(settings)) for name, settings in task.tables.items()}
+        # word vectors are for the tables before them
+        fields |= tables if task.needs_tokenizers else vectors | tables
+    return fields | vectors
 
 
 class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="forbid", frozen=True):
@@ -64,12 +68,12 @@ class RunSettings(create_model("TaskSettings", **_fields_of_tasks()), extra="for
         training: `[training]`.
     """
 
-    vectors: VectorsSettings | None = None
     model: ModelSettings = Field(default_factory=_default_model)
     training: TrainingSettings
 
     if TYPE_CHECKING:
         task: str
+        vectors: VectorsSettings | None
 
         def __getattr__(self, name: str) -> Any: ...
 

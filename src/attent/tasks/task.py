@@ -33,6 +33,9 @@ from attent.training.settings import TrainingSettings
 from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
 
+# What a run learns unless its settings name a task.
+DEFAULT_TASK = "translate"
+
 
 class TaskSettings(Protocol):
     """The settings of a run; see `attent.tasks.settings.RunSettings`."""
@@ -421,7 +424,7 @@ def refusal(path: Path | str, config: RunConfig) -> RunError:
 
 @cache
 def tasks() -> dict[str, Task[Any]]:
-    """Return every task by name, in the order of their folders."""
+    """Return every task by name: the default first, and those that always read text before the others."""
     by_name: dict[str, Task[Any]] = {}
     for folder in sorted(module.name for module in iter_modules(attent.tasks.__path__) if module.ispkg):
         package = import_module(f"attent.tasks.{folder}")
@@ -430,7 +433,8 @@ def tasks() -> dict[str, Task[Any]]:
             for _, kind in inspect.getmembers(module, inspect.isclass):
                 if issubclass(kind, Task) and kind.__module__ == module.__name__:
                     by_name[kind.name] = kind()
-    return by_name
+    order = sorted(by_name.values(), key=lambda task: (task.name != DEFAULT_TASK, not task.needs_tokenizers))
+    return {task.name: task for task in order}
 
 
 def task_of(name: str) -> Task[Any]:
