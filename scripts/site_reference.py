@@ -27,7 +27,15 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Of a signature on one line.
 WIDTH = 100
 # Modules whose public names are the interface; integrations follow by their folder.
-MODULES = ("attent", "attent.attention", "attent.views", "attent.errors", "attent.models", "attent.testing")
+MODULES = (
+    "attent",
+    "attent.attention",
+    "attent.views",
+    "attent.documents",
+    "attent.errors",
+    "attent.models",
+    "attent.testing",
+)
 # What an integration is made of, which nobody calls.
 INTERNAL = ("attent.integrations.offset_bias", "attent.integrations.score_mod_trace")
 # What public functions return.

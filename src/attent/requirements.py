@@ -6,6 +6,7 @@ Both are checked by the `__init__` of the folder that imports them first.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -22,12 +23,12 @@ class Extra(NamedTuple):
     Args:
         need: the beginning of the message where it is missing.
         packages: by the names that they are imported by.
-        contains: another extra.
+        contains: other extras.
     """
 
     need: str
     packages: tuple[str, ...]
-    contains: str | None = None
+    contains: tuple[str, ...] = ()
 
 
 EXTRAS = {
@@ -35,12 +36,13 @@ EXTRAS = {
         "text, models and training need",
         ("babel", "markdown_it", "pydantic", "sacrebleu", "safetensors", "sentencepiece"),
     ),
-    "cli": Extra("the command attent needs", ("typer",), "models"),
-    "explore": Extra("attent explore needs", ("starlette", "uvicorn"), "cli"),
+    "cli": Extra("the command attent needs", ("typer",), ("models",)),
+    "documents": Extra("documents of word processors need", ("lxml", "sentencex"), ("models",)),
+    "explore": Extra("attent explore needs", ("starlette", "uvicorn"), ("cli",)),
     "serve": Extra(
         "attent serve needs",
-        ("httptools", "prometheus_client", "py3langid", "python_multipart", "sentencex", "lxml"),
-        "explore",
+        ("httptools", "prometheus_client", "py3langid", "python_multipart"),
+        ("documents", "explore"),
     ),
 }
 
@@ -52,14 +54,16 @@ def check_extra(name: str) -> None:
     Raises:
         MissingExtraError: some are not; the message names them and the extra.
     """
-    missing: list[str] = []
-    contained: str | None = name
-    while contained is not None:
-        extra = EXTRAS[contained]
-        missing += [package for package in extra.packages if find_spec(package) is None]
-        contained = extra.contains
+    missing = dict.fromkeys(package for package in _packages(name) if find_spec(package) is None)
     if missing:
         raise MissingExtraError(f"{EXTRAS[name].need} {', '.join(missing)}: pip install 'attent[{name}]'")
+
+
+def _packages(name: str) -> Iterator[str]:
+    """Yield the packages of an extra, and of those that it contains."""
+    yield from EXTRAS[name].packages
+    for contained in EXTRAS[name].contains:
+        yield from _packages(contained)
 
 
 def is_older(version: str, oldest: str) -> bool:

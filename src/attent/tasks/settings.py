@@ -50,10 +50,16 @@ def _tables() -> dict[str, type[BaseModel]]:
 
 def _fields_of_tasks() -> dict[str, Any]:
     """Return the fields of `RunSettings` that depend on the tasks, in the order of those of earlier versions."""
-    fields: dict[str, Any] = {"task": (Literal[*tasks()], DEFAULT_TASK)}
+    fields: dict[str, Any] = {"task": (Literal[*tasks()], Field(DEFAULT_TASK, description="what the run learns"))}
     vectors = {"vectors": (VectorsSettings | None, None)}
     for task in tasks().values():
-        tables = {name: (settings | None, _default_table(settings)) for name, settings in task.tables.items()}
+        tables = {
+            name: (
+                settings | None,
+                Field(_default_table(settings), description=f"`[{name}]`, a corpus of a run that {task.does}"),
+            )
+            for name, settings in task.tables.items()
+        }
         # word vectors are for the tables before them
         fields |= tables if task.needs_tokenizers else vectors | tables
     return fields | vectors
