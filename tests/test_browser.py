@@ -91,10 +91,10 @@ def test_pages_are_seen_as_on_a_desk_and_in_the_hand(window: Any, page: Any, tmp
     shades = page(
         "<style>body { background: white } @media (prefers-color-scheme: dark) { body { background: black } }</style>"
     )
-    found = {}
+    values = {}
     for name, size, dark in (("desk", (1280, 800), False), ("hand", (390, 844), True)):
         path = window.picture(window.open(shades, size=size, dark=dark), name)
         with Image.open(path) as picture:
-            found[name] = picture.size, picture.convert("L").getpixel((5, picture.height - 5))
-    assert found == {"desk": ((1280, 800), 255), "hand": ((390, 844), 0)}
+            values[name] = picture.size, picture.convert("L").getpixel((5, picture.height - 5))
+    assert values == {"desk": ((1280, 800), 255), "hand": ((390, 844), 0)}
     window.check()

@@ -118,8 +118,8 @@ def core_modules() -> list[str]:
     files = [file for name in CORE for file in (package / f"{name}.py", *(package / name).rglob("*.py"))]
     names = [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files if file.is_file()]
     # Triton's kernels need Triton, and the build of the compiled library setuptools
-    apart = (".triton.", ".build_extension")
-    return sorted(name.removesuffix(".__init__") for name in names if not any(part in name for part in apart))
+    separate = (".triton.", ".build_extension")
+    return sorted(name.removesuffix(".__init__") for name in names if not any(part in name for part in separate))
 
 
 def test_everything_else_is_blocked() -> None:

@@ -18,8 +18,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *so
 
 def blocks(page: str) -> list[str]:
     """The Python examples of a page that are no transcript."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [block for block in found if ">>>" not in block]
+    matches = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [block for block in matches if ">>>" not in block]
 
 
 def test_the_page_of_names_is_what_its_script_writes() -> None:

@@ -24,10 +24,10 @@ def example(kind: type[errors.AttentError]) -> errors.AttentError:
 def test_every_error_survives_pickling(kind: type[errors.AttentError]) -> None:
     """Worker processes hand their errors over pickled."""
     error = example(kind)
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind
-    assert str(again) == str(error)
-    assert vars(again) == vars(error)
+    reread = pickle.loads(pickle.dumps(error))
+    assert type(reread) is kind
+    assert str(reread) == str(error)
+    assert vars(reread) == vars(error)
 
 
 @pytest.mark.parametrize("kind", [errors.ArgumentError, errors.DataError])
@@ -66,9 +66,9 @@ def test_no_message_is_longer_than_a_screen(kind: type[errors.AttentError]) -> N
     "value", [[[True] * 1000] * 1000, dict.fromkeys(range(1000), "a" * 1000), "a" * 10**6, torch.randn(99, 99)]
 )
 def test_a_value_is_shown_in_a_line(value: object) -> None:
-    shown = errors.brief(value)
-    assert len(shown) < 1500
-    assert "\n" not in shown
+    displayed = errors.brief(value)
+    assert len(displayed) < 1500
+    assert "\n" not in displayed
 
 
 @pytest.mark.parametrize("value", [1.5, "x", None, (1, 2), [3], {"a": True}, torch.tensor([1, 2])])
@@ -80,9 +80,9 @@ def test_the_docstring_draws_the_tree() -> None:
     """Each class stands in the drawing, four columns right of its base, below it."""
     drawn: list[tuple[int, str]] = []
     for line in (errors.__doc__ or "").splitlines():
-        if found := re.match(r"([│├└─ ]*)(\w+Error)\b", line):
-            column, name = len(found[1]), found[2]
-            base = next((other for place, other in reversed(drawn) if place == column - 4), None)
+        if match := re.match(r"([│├└─ ]*)(\w+Error)\b", line):
+            column, name = len(match[1]), match[2]
+            base = next((second for index, second in reversed(drawn) if index == column - 4), None)
             assert base is None or getattr(errors, name).__bases__[0] is getattr(errors, base)
             drawn.append((column, name))
     assert {name for _, name in drawn} == {kind.__name__ for kind in CLASSES}

@@ -64,13 +64,13 @@ def test_a_salary_is_expected_of_those_nearby(
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr("sys.argv", ["salary.py", str(tmp_path / "salary.png")])
     runpy.run_path(str(ROOT / "examples" / "salary.py"))
-    shown = {
+    values = {
         line.split()[0]: float(line.split()[2])
         for line in capsys.readouterr().out.splitlines()
         if line[:7].strip()[:1] in ("3", "4")
     }
-    assert shown["3.5"] > max(shown["3.4"], shown["3.6"]) > 0.1
-    assert max(shown["3.0"], shown["4.0"]) < 1e-6
+    assert values["3.5"] > max(values["3.4"], values["3.6"]) > 0.1
+    assert max(values["3.0"], values["4.0"]) < 1e-6
     assert (tmp_path / "salary.png").stat().st_size > 10_000
 
 
@@ -120,8 +120,8 @@ def test_stories_are_judged_beside_guesses(
     (_, guesses) = (line.split() for line in lines if line.startswith("last place"))
     for column, kind in ((-2, "one"), (-1, "two")):
         right = [
-            said[-1].endswith(f" {story.answer}.")
-            for said, story in zip(moves, corpus.test, strict=True)
+            guess[-1].endswith(f" {story.answer}.")
+            for guess, story in zip(moves, corpus.test, strict=True)
             if story.kind == kind
         ]
         assert guesses[column] == f"{100 * sum(right) / 3:.1f}"
@@ -152,9 +152,9 @@ def test_a_word_of_two_uses_has_two_vectors(
     runpy.run_path(str(ROOT / "examples" / "context.py"), run_name="__main__")
     rows = dict(line.split(" use ") for line in capsys.readouterr().out.splitlines() if " use " in line)
     for word in ("bank", "date", "bat"):
-        same, other = ([float(value) for value in rows[f"{word}, {use}"].split()] for use in ("same", "other"))
-        assert same[0] == other[0] == 1
-        assert other[-1] < same[-1] < 1
+        same, second = ([float(value) for value in rows[f"{word}, {use}"].split()] for use in ("same", "other"))
+        assert same[0] == second[0] == 1
+        assert second[-1] < same[-1] < 1
     assert (tmp_path / "context.png").stat().st_size > 10_000
 
 

@@ -31,7 +31,9 @@ esac
 """
 
 
-def installed(folder: Path, found: str, *, gpu: bool = False, before: str | None = None) -> tuple[list[str], list[str]]:
+def installed(
+    folder: Path, driver: str, *, gpu: bool = False, before: str | None = None
+) -> tuple[list[str], list[str]]:
     """The packages that pip was asked for, and what was said."""
     for name in ("scripts", "bin", ".venv/bin"):
         (folder / name).mkdir(parents=True)
@@ -42,18 +44,18 @@ def installed(folder: Path, found: str, *, gpu: bool = False, before: str | None
         (folder / name).chmod(0o755)
     if before is not None:
         (folder / "installed").write_text(f"{before}\n", encoding="utf-8")
-    environment = os.environ | {"FOUND": found, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    environment = os.environ | {"FOUND": driver, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
     done = subprocess.run(
         [folder / "scripts" / "install", "plot"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    asked = [
+    requests = [
         line.split()[-1]
         for line in (folder / "asked").read_text(encoding="utf-8").splitlines()
         if "pip install" in line
     ]
-    return asked, done.stdout.splitlines()
+    return requests, done.stdout.splitlines()
 
 
 no_gpu = pytest.mark.skipif(
@@ -63,7 +65,7 @@ no_gpu = pytest.mark.skipif(
 
 @no_gpu
 @pytest.mark.parametrize(
-    ("found", "asked", "said"),
+    ("actual", "requests", "message"),
     [
         ("in the index", [CPU], "PyTorch 2.5.1+cpu: the build for CPUs, as there is no GPU here"),
         ("at PyTorch's", [CPU, CPU], "PyTorch 2.5.1+cpu: the build for CPUs, as there is no GPU here"),
@@ -71,11 +73,11 @@ no_gpu = pytest.mark.skipif(
     ],
 )
 def test_without_a_gpu_a_build_for_cpus_is_taken_where_there_is_one(
-    tmp_path: Path, found: str, asked: list[str], said: str
+    tmp_path: Path, actual: str, requests: list[str], message: str
 ) -> None:
-    packages, lines = installed(tmp_path, found)
-    assert packages == [*asked, ".[plot]"]
-    assert said in lines
+    packages, lines = installed(tmp_path, actual)
+    assert packages == [*requests, ".[plot]"]
+    assert message in lines
 
 
 def test_with_a_gpu_it_is_the_build_of_the_package_index(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def assert_none(wrong: list[str]) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def where(path: Path, node: ast.stmt | ast.expr) -> str:
+def location_of(path: Path, node: ast.stmt | ast.expr) -> str:
     return f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
 
 
@@ -109,8 +109,8 @@ def imported(path: Path, node: ast.AST) -> list[str]:
     elif isinstance(node, ast.ImportFrom):
         base = node.module or ""
         if node.level:
-            here = module_of(path).split(".") + (["__init__"] if path.name == "__init__.py" else [])
-            base = ".".join([*here[: -node.level], *([node.module] if node.module else [])])
+            package = module_of(path).split(".") + (["__init__"] if path.name == "__init__.py" else [])
+            base = ".".join([*package[: -node.level], *([node.module] if node.module else [])])
         names = [whole if (whole := f"{base}.{alias.name}") in modules() else base for alias in node.names]
     elif (
         isinstance(node, ast.Call)
@@ -130,7 +130,7 @@ def every_import(path: Path) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
 
 def imports_when_loaded(path: Path) -> set[str]:
     """The modules of ours that importing a file imports: not those within functions, nor those for type checkers."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting: list[ast.AST] = list(tree(path).body)
     while waiting:
         node = waiting.pop()
@@ -140,28 +140,28 @@ def imports_when_loaded(path: Path) -> set[str]:
             if isinstance(node.test, ast.Name | ast.Attribute):
                 waiting.extend(node.orelse)
             continue
-        found.update(imported(path, node))
+        result.update(imported(path, node))
         waiting.extend(ast.iter_child_nodes(node))
-    return found
+    return result
 
 
-def places(table: str) -> dict[str, tuple[int, int, int]]:
+def room_places(table: str) -> dict[str, tuple[int, int, int]]:
     """Each room's place: its line, how far right it is, and its side of the bar."""
-    found: dict[str, tuple[int, int, int]] = {}
+    values: dict[str, tuple[int, int, int]] = {}
     for line, text in enumerate(table.strip().splitlines()):
         for column, group in enumerate(text.split("·")):
             for side, room in enumerate(group.split("|")):
-                found[room.strip()] = (line, column, side)
-    return found
+                values[room.strip()] = (line, column, side)
+    return values
 
 
-def may_import(table: dict[str, tuple[int, int, int]], room: str, other: str) -> bool:
-    return room == other or table[other][:2] < table[room][:2]
+def may_import(table: dict[str, tuple[int, int, int]], room: str, second: str) -> bool:
+    return room == second or table[second][:2] < table[room][:2]
 
 
 def out_of_order(table: str, inside: str) -> list[str]:
     """Every import that goes the wrong way between the rooms of one package, whose own __init__ may import them all."""
-    order = places(table)
+    order = room_places(table)
     depth = inside.count(".") + 1
     wrong: list[str] = []
     for path in sources():
@@ -175,18 +175,20 @@ def out_of_order(table: str, inside: str) -> list[str]:
         for node, target in every_import(path):
             if target == inside:
                 wrong.append(
-                    f"{where(path, node)}: {room} imports {inside}, which it is part of; import from the file that "
-                    "has it"
+                    f"{location_of(path, node)}: {room} imports {inside}, which it is part of; import from the file "
+                    "that has it"
                 )
             elif target.startswith(f"{inside}."):
-                other = target.split(".")[depth]
-                if other in order and not may_import(order, room, other):
-                    wrong.append(f"{where(path, node)}: {room} imports {target}, which stands below it or beside it")
+                second = target.split(".")[depth]
+                if second in order and not may_import(order, room, second):
+                    wrong.append(
+                        f"{location_of(path, node)}: {room} imports {target}, which stands below it or beside it"
+                    )
     return wrong
 
 
 def test_tables_read_as_they_look() -> None:
-    order = places(HOUSE)
+    order = room_places(HOUSE)
     assert may_import(order, "cli", "attention")
     assert may_import(order, "registry", "errors")
     assert may_import(order, "search", "runs")
@@ -220,7 +222,7 @@ def test_the_core_needs_torch_and_numpy_alone() -> None:
         for node in ast.walk(tree(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-            wrong += [f"{where(path, node)}: {name}" for name in names if name.partition(".")[0] not in allowed]  # pyright: ignore[reportArgumentType]
+            wrong += [f"{location_of(path, node)}: {name}" for name in names if name.partition(".")[0] not in allowed]  # pyright: ignore[reportArgumentType]
     assert_none(wrong)
 
 
@@ -242,7 +244,7 @@ def test_ops_alone_choose_their_fast_version() -> None:
         for node in ast.walk(tree(path)):
             names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set[str]()
             names |= {node.attr} if isinstance(node, ast.Attribute) else set()
-            wrong += [f"{where(path, node)}: {name}" for name in sorted(names & choices)]  # pyright: ignore[reportArgumentType]
+            wrong += [f"{location_of(path, node)}: {name}" for name in sorted(names & choices)]  # pyright: ignore[reportArgumentType]
     assert_none(wrong)
 
 
@@ -299,15 +301,15 @@ def test_nothing_is_pickled() -> None:
                     "joblib",
                     "shelve",
                 }:
-                    wrong.append(where(path, node))
+                    wrong.append(location_of(path, node))
                 case ast.ImportFrom(module="pickle" | "dill" | "joblib" | "shelve"):
-                    wrong.append(where(path, node))
+                    wrong.append(location_of(path, node))
                 case ast.ImportFrom(module="torch", names=names) if {alias.name for alias in names} & {"load", "save"}:
-                    wrong.append(where(path, node))
+                    wrong.append(location_of(path, node))
                 case ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save"):
-                    wrong.append(where(path, node))
+                    wrong.append(location_of(path, node))
                 case ast.keyword(arg="allow_pickle", value=ast.Constant(value=True)):
-                    wrong.append(where(path, node.value))
+                    wrong.append(location_of(path, node.value))
                 case _:
                     pass
     assert_none(wrong)
@@ -333,15 +335,15 @@ def test_text_speaks_of_the_package_alone() -> None:
             continue
         for number, line in enumerate(text.splitlines(), start=1):
             wrong += [
-                f"{path.relative_to(ROOT).as_posix()}:{number}: {what}"
-                for what, pattern in PRIVATE.items()
+                f"{path.relative_to(ROOT).as_posix()}:{number}: {key}"
+                for key, pattern in PRIVATE.items()
                 if pattern.search(line)
             ]
     assert_none(wrong)
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "result"),
     [
         ("see /wor" + "k/data", True),
         ("../wor" + "k/data", False),
@@ -355,8 +357,8 @@ def test_text_speaks_of_the_package_alone() -> None:
         ("obsession", False),
     ],
 )
-def test_private_text_is_recognised(line: str, found: bool) -> None:
-    assert any(pattern.search(line) for pattern in PRIVATE.values()) is found
+def test_private_text_is_recognised(line: str, result: bool) -> None:
+    assert any(pattern.search(line) for pattern in PRIVATE.values()) is result
 
 
 TASK_NAMES = {"translate", "fill-mask", "classify", "text-generation"}
@@ -382,7 +384,7 @@ def test_a_task_is_named_in_its_folder() -> None:
 def test_no_table_is_keyed_by_tasks() -> None:
     assert_none(
         [
-            where(path, node)
+            location_of(path, node)
             for path in sources()
             for node in ast.walk(tree(path))
             if isinstance(node, ast.Dict)

@@ -115,8 +115,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_type_checkers_see_the_same_names() -> None:
     body = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body
-    seen = next(node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    homes = {alias.name: node.module for node in seen.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    checker_block = next(
+        node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    homes = {
+        alias.name: node.module
+        for node in checker_block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert homes == {**attent._HOMES, **dict.fromkeys(attent._MODULES, "attent")}
     assert {*homes, "__version__"} == set(attent.__all__)
 
@@ -163,11 +170,11 @@ def unguarded(source: str) -> list[int]:
 
 
 def test_nothing_needs_one_operating_system() -> None:
-    found = {
+    values = {
         path.relative_to(ROOT).as_posix(): unguarded(path.read_text(encoding="utf-8"))
         for path in sorted(PACKAGE.rglob("*.py"))
     }
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert {name: lines for name, lines in values.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
@@ -187,14 +194,14 @@ def test_what_needs_one_operating_system_is_recognised(source: str, lines: list[
 
 def test_every_extra_that_is_asked_for_is_there() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    asked = {
+    requests = {
         name
         for file in PACKAGE.rglob("*.py")
         for name in re.findall(r"attent\[([a-z]\w*)\]", file.read_text(encoding="utf-8"))
     }
-    asked |= set(re.findall(r"\| `\[(\w+)\]` \|", page))
+    requests |= set(re.findall(r"\| `\[(\w+)\]` \|", page))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert asked == extras.keys() - {"dev"}
+    assert requests == extras.keys() - {"dev"}
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="there is no release yet that pip could find")
@@ -210,8 +217,10 @@ def built(copy: Path, **environment: str) -> set[str]:
         shutil.copy(ROOT / name, copy)
     shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # An isolated build would fetch setuptools; where it is installed already, nothing need be fetched.
-    here = importlib.util.find_spec("setuptools") and int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
-    command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if here else []), str(copy)]
+    setuptools_version = (
+        importlib.util.find_spec("setuptools") and int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
+    )
+    command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if setuptools_version else []), str(copy)]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
     done = subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -245,8 +254,8 @@ def test_the_compiled_library_serves_every_python(tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content := Path(native.library()._name).read_bytes())
     spec = importlib.machinery.PathFinder.find_spec("_compiled", [str(tmp_path)])
     assert not re.findall(rb"Py[A-Z_]\w+", content)
-    again = ctypes.CDLL(spec.origin)
-    assert all(hasattr(again, name) for name in native.SIGNATURES)
+    repeated = ctypes.CDLL(spec.origin)
+    assert all(hasattr(repeated, name) for name in native.SIGNATURES)
 
 
 def test_the_citation_is_of_this_version() -> None:
@@ -260,13 +269,13 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
-    kept = {
+    files = {
         path.relative_to(PACKAGE.parent).as_posix()
         for path in PACKAGE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyd")
     }
-    assert "attent/py.typed" in kept
-    assert kept - wheel == set()
+    assert "attent/py.typed" in files
+    assert files - wheel == set()
 
 
 def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:

@@ -6,7 +6,7 @@ from attent.errors import printable
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "displayed"),
     [
         ("\x1b]0;owned\x07", r"\u001b]0;owned\u0007"),
         ("\x9b31m", r"\u009b31m"),
@@ -15,8 +15,8 @@ from attent.errors import printable
         ("naïve ␛ 日本 👩\u200d🔬", "naïve ␛ 日本 👩\u200d🔬"),
     ],
 )
-def test_what_a_terminal_would_obey_is_shown(text: str, shown: str) -> None:
-    assert printable(text) == shown
+def test_what_a_terminal_would_obey_is_shown(text: str, displayed: str) -> None:
+    assert printable(text) == displayed
 
 
 def test_json_stays_the_same_json() -> None:

@@ -42,18 +42,18 @@ def test_a_files_name_gives_its_class(name: str, expected: str) -> None:
 
 
 def test_parts_are_found_by_reading_the_folder(folder: str) -> None:
-    found = registry.parts(folder, leave_out=("table",))
-    assert list(found) == ["hard", "top_k"]
-    assert [part.__name__ for part in found.values()] == ["Hard", "TopK"]
-    assert registry.parts(sys.modules[folder], leave_out=("table",)) == found
+    actual = registry.parts(folder, leave_out=("table",))
+    assert list(actual) == ["hard", "top_k"]
+    assert [part.__name__ for part in actual.values()] == ["Hard", "TopK"]
+    assert registry.parts(sys.modules[folder], leave_out=("table",)) == actual
 
 
 def test_a_part_is_an_attribute_of_its_folder(folder: str) -> None:
-    found = registry.parts(folder, leave_out=("table",))
+    result = registry.parts(folder, leave_out=("table",))
     package = sys.modules[folder]
     assert {name: part for name, part in vars(package).items() if isinstance(part, type)} == {
-        "Hard": found["hard"],
-        "TopK": found["top_k"],
+        "Hard": result["hard"],
+        "TopK": result["top_k"],
     }
 
 

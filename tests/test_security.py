@@ -113,11 +113,11 @@ def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: p
 def test_the_command_searches_the_current_folder_for_what_is_trusted_alone(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here := tmp_path / "here").mkdir()
+    (folder := tmp_path / "here").mkdir()
     mark = tmp_path / "imported"
-    (here / "current_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
+    (folder / "current_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
     change(run, "model", score="current_stranger:Part")
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(folder)
     for words in (
         ["translate", str(run), "a"],
         ["describe", str(run)],
@@ -335,7 +335,9 @@ def test_translations_with_escapes_are_made_visible(
 ) -> None:
     file = run / "target.tokenizer.json"
     content = json.loads(file.read_text(encoding="utf-8"))
-    content["characters"] = [chr(0x80 + place) if place else "\x1b" for place in range(len(content["characters"]))]
+    content["characters"] = [
+        chr(0x80 + position) if position else "\x1b" for position in range(len(content["characters"]))
+    ]
     file.write_text(json.dumps(content), encoding="utf-8")
     # as a forger would, without the digests of the tokenizers
     write_tensors(read_tensors(run / "model.safetensors"), run / "model.safetensors")

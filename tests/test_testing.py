@@ -111,8 +111,8 @@ class Places(Score):
         return self.lower_later_key(key, 0)
 
     def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
-        places = torch.arange(start, start + key.shape[-2], dtype=key.dtype)
-        return LoweredSide(torch.cat((places[:, None].expand(*key.shape[:-1], 1), key), -1))
+        positions = torch.arange(start, start + key.shape[-2], dtype=key.dtype)
+        return LoweredSide(torch.cat((positions[:, None].expand(*key.shape[:-1], 1), key), -1))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return self.score_lowered(LoweredSide(query), self.lower_key(key))
@@ -187,7 +187,7 @@ class Apart(Added):
     """A penalty of the distance, whose bias by offset has another sign for keys before the query."""
 
     def __init__(self) -> None:
-        super().__init__(lambda pairs: -apart(pairs))
+        super().__init__(lambda pairs: -gaps(pairs))
 
     def bias_by_offset(self, offsets: Tensor) -> Tensor:
         return -offsets[None].double()
@@ -214,12 +214,12 @@ class Factors(Weighting):
 
 def table_of(pairs: Pairs) -> Tensor:
     """A window, by a table of all pairs though few are asked for."""
-    places = torch.arange(max(int(pairs.key_index.max()), int(pairs.query_position.max())) + 1)
-    table = (places[:, None] - places).abs() <= 1
+    positions = torch.arange(max(int(pairs.key_index.max()), int(pairs.query_position.max())) + 1)
+    table = (positions[:, None] - positions).abs() <= 1
     return table[pairs.query_position[0]][:, pairs.key_index][None, None]
 
 
-def apart(pairs: Pairs) -> Tensor:
+def gaps(pairs: Pairs) -> Tensor:
     query, key = pairs.broadcast_positions()
     return (query - key).abs().double()
 
@@ -328,25 +328,25 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a mask alone": (Alone(1, 0), "for_sequence must mask sequence 0 as the batch does"),
     "a position of nothing": (Position(), "it must say turns or biases"),
     "a bias that is infinite": (
-        Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)),
+        Added(lambda pairs: gaps(pairs).masked_fill(gaps(pairs) > 2, -torch.inf)),
         "bias must be finite numbers",
     ),
     "a bias of tiles": (
-        Added(lambda pairs: apart(pairs) - apart(pairs).mean()),
+        Added(lambda pairs: gaps(pairs) - gaps(pairs).mean()),
         "bias of some rows and keys must be those of all",
     ),
     "a bias by offset": (Apart(), "bias_by_offset must be what bias adds to pairs so far apart"),
     "a turn's dtype": (
-        Turned(lambda features, places: features.float()),
+        Turned(lambda features, positions: features.float()),
         "turn of float64 must be torch.float64, got torch.float32",
     ),
     "a turn by neighbours": (
-        Turned(lambda features, places: features - features.mean(-2, keepdim=True)),
+        Turned(lambda features, positions: features - features.mean(-2, keepdim=True)),
         "a token must turn by its own position",
     ),
-    "a factor below zero": (Factors(lambda pairs: 1 - apart(pairs)), "factors must be finite and ≥ 0, got -"),
+    "a factor below zero": (Factors(lambda pairs: 1 - gaps(pairs)), "factors must be finite and ≥ 0, got -"),
     "factors of tiles": (
-        Factors(lambda pairs: apart(pairs) / apart(pairs).amax()),
+        Factors(lambda pairs: gaps(pairs) / gaps(pairs).amax()),
         "factors of some rows and keys must be those of all",
     ),
 }
@@ -370,9 +370,9 @@ GOOD = {
     "a score": ScaledDot(),
     "a normalizer": Own(lambda scores: F.relu(scores)),
     "a mask": Neighbourly(key_range=loose(2, 3), visible_keys=lambda pairs: pairs.key_index >= 0),
-    "a bias": Added(lambda pairs: -apart(pairs)),
-    "a turn": Turned(lambda features, places: features * torch.cos(places[:, None, :, None].to(features.dtype))),
-    "factors": Factors(lambda pairs: torch.exp(-apart(pairs))),
+    "a bias": Added(lambda pairs: -gaps(pairs)),
+    "a turn": Turned(lambda features, positions: features * torch.cos(positions[:, None, :, None].to(features.dtype))),
+    "factors": Factors(lambda pairs: torch.exp(-gaps(pairs))),
 }
 
 
@@ -380,14 +380,16 @@ GOOD = {
 def test_a_part_without_faults_passes_unchanged(name: str) -> None:
     part = GOOD[name]
     before = (
-        {key: (one.clone(), one.dtype) for key, one in part.named_parameters()} if isinstance(part, nn.Module) else {}
+        {key: (tensor.clone(), tensor.dtype) for key, tensor in part.named_parameters()}
+        if isinstance(part, nn.Module)
+        else {}
     )
     state = torch.get_rng_state()
     assert check_part(part) is None
     assert torch.equal(torch.get_rng_state(), state)
-    for key, (one, dtype) in before.items():
+    for key, (tensor, dtype) in before.items():
         assert dict(part.named_parameters())[key].dtype == dtype
-        assert torch.equal(dict(part.named_parameters())[key], one)
+        assert torch.equal(dict(part.named_parameters())[key], tensor)
         assert dict(part.named_parameters())[key].grad is None
 
 
@@ -400,7 +402,7 @@ def test_parts_made_for_some_sizes_are_tried_at_them() -> None:
         check_part(Table(torch.ones(11, 13, dtype=torch.bool)))
 
 
-@pytest.mark.parametrize("given", ["softmax", Softmax, 3])
-def test_what_is_no_part_is_said(given: Any) -> None:
+@pytest.mark.parametrize("value", ["softmax", Softmax, 3])
+def test_what_is_no_part_is_said(value: Any) -> None:
     with pytest.raises(ArgumentError):
-        check_part(given)
+        check_part(value)

@@ -210,9 +210,9 @@ COUNTS = dict(
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_a_count_keeps_to_its_budget(name: str) -> None:
-    places = COUNTS[name]()
-    assert len(places) <= BUDGETS[name], "\n" + "\n".join(places)
-    assert len(places) >= BUDGETS[name] - SLACK, f"lower the budget of {name} to {len(places)}"
+    positions = COUNTS[name]()
+    assert len(positions) <= BUDGETS[name], "\n" + "\n".join(positions)
+    assert len(positions) >= BUDGETS[name] - SLACK, f"lower the budget of {name} to {len(positions)}"
 
 
 def test_what_counts_as_literary() -> None:

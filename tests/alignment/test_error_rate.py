@@ -8,11 +8,11 @@ GOLD = Gold.of([(0, 0), (1, 1)], [(2, 2), (2, 3)])
 
 
 def test_worked_by_hand() -> None:
-    found = agreement([(0, 0), (2, 2), (2, 1), (2, 0)], GOLD)
+    counts = agreement([(0, 0), (2, 2), (2, 1), (2, 0)], GOLD)
     # of four links one is sure and two are possible; of two sure ones one is found
-    assert found == Agreement(predicted=4, sure=2, predicted_sure=1, predicted_possible=2)
-    assert (found.precision, found.recall) == (0.5, 0.5)
-    assert found.error_rate == 1 - (1 + 2) / (4 + 2)
+    assert counts == Agreement(predicted=4, sure=2, predicted_sure=1, predicted_possible=2)
+    assert (counts.precision, counts.recall) == (0.5, 0.5)
+    assert counts.error_rate == 1 - (1 + 2) / (4 + 2)
 
 
 def test_the_ends_of_the_scale() -> None:
@@ -30,11 +30,11 @@ def test_a_link_counts_once() -> None:
 
 
 def test_pairs_are_added_up_before_anything_is_divided() -> None:
-    one, other = agreement([(0, 0)], GOLD), agreement([(5, 5), (6, 6), (1, 1)], GOLD)
-    both = one + other
-    assert both == Agreement(4, 4, 2, 2)
-    assert both.error_rate == 0.5
-    assert both.error_rate != (one.error_rate + other.error_rate) / 2
+    first, second = agreement([(0, 0)], GOLD), agreement([(5, 5), (6, 6), (1, 1)], GOLD)
+    combined = first + second
+    assert combined == Agreement(4, 4, 2, 2)
+    assert combined.error_rate == 0.5
+    assert combined.error_rate != (first.error_rate + second.error_rate) / 2
 
 
 def test_nothing_found_and_nothing_sure_is_no_score() -> None:

@@ -27,7 +27,7 @@ SOURCES = [[4, 5, 6], [], [7, 8, 9, 10, 4], [5], [6, 4] * 9]
 TARGETS = [[6, 7], [8], [], [4, 4, 4], [5, 9, 10] * 7]
 
 
-def transformer(**options: Any) -> Transformer:
+def make_transformer(**options: Any) -> Transformer:
     settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, **options)
     return Transformer(settings, 11, 11).eval()
 
@@ -36,28 +36,30 @@ def rnn(attention: str) -> RNN:
     return RNN(RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6}), 11, 11).eval()
 
 
-MODELS = {"transformer": transformer, "bahdanau": lambda: rnn("bahdanau"), "luong": lambda: rnn("luong")}
+MODELS = {"transformer": make_transformer, "bahdanau": lambda: rnn("bahdanau"), "luong": lambda: rnn("luong")}
 
 
 def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
-    made = transformer()
-    maps = source_attention(made, SOURCES, TARGETS)
+    transformer = make_transformer()
+    maps = source_attention(transformer, SOURCES, TARGETS)
     assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
-    with torch.no_grad(), watch(made) as seen:
-        made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]]))
-    torch.testing.assert_close(maps[0], seen["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
+    with torch.no_grad(), watch(transformer) as captured:
+        transformer.decode(
+            transformer.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]])
+        )
+    torch.testing.assert_close(maps[0], captured["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
     """On some processors the last bit of a product depends on the place of its row."""
     model = MODELS[name]()
-    together = source_attention(model, SOURCES, TARGETS)
-    turned = source_attention(model, SOURCES[::-1], TARGETS[::-1])[::-1]
-    alone = [source_attention(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
-    for one, other, single in zip(together, turned, alone, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
-        torch.testing.assert_close(one, single, rtol=0, atol=1e-6)
+    joint = source_attention(model, SOURCES, TARGETS)
+    reordered = source_attention(model, SOURCES[::-1], TARGETS[::-1])[::-1]
+    isolated = [source_attention(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for first, second, single in zip(joint, reordered, isolated, strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=1e-6)
+        torch.testing.assert_close(first, single, rtol=0, atol=1e-6)
 
 
 def forced_decoding(
@@ -71,7 +73,7 @@ def forced_decoding(
 
 
 def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
-    model = transformer()
+    model = make_transformer()
     ((row, attentions),) = forced_decoding(model, SOURCES[:1], TARGETS[:1])
     assert row == 0
     assert list(attentions) == [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)]
@@ -99,7 +101,7 @@ def test_the_selected_attention_is_that_of_the_whole_model(name: str) -> None:
 
 
 def test_no_layer_beyond_the_selected_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = transformer()
+    model = make_transformer()
     expected = source_attention(model, SOURCES, TARGETS, AttentionSelector(layer=0))
     monkeypatch.setattr(model.decoder.layers[0].cross_attention, "value_projection", None)
     monkeypatch.setattr(model.decoder.layers[1], "self_attention", None)
@@ -126,14 +128,14 @@ def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pyt
     monkeypatch.setattr(
         AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3)
     )
-    for weights, known in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
-        torch.testing.assert_close(weights, known, rtol=0, atol=1e-6)
+    for weights, vocabulary in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
+        torch.testing.assert_close(weights, vocabulary, rtol=0, atol=1e-6)
     assert len(sizes) > 1
     assert max(sizes) <= 1000
 
 
 def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, sizes = transformer(), list[int]()
+    model, sizes = make_transformer(), list[int]()
     encode = Transformer.encode
     monkeypatch.setattr(
         Transformer, "encode", lambda self, source, lengths: sizes.append(len(source)) or encode(self, source, lengths)
@@ -143,7 +145,7 @@ def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:
-    model = transformer()
+    model = make_transformer()
     expected = [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)]
     packed_linear.set_kind(model, WeightType.INT8)
     assert model.source_attention_layers == 0
@@ -154,8 +156,8 @@ def forced_decoding_items(model: Transformer) -> list[tuple[int, list[Tensor]]]:
     return [(row, list(attentions.values())) for row, attentions in forced_decoding(model, SOURCES, TARGETS)]
 
 
-def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:
-    ((_, attentions),) = forced_decoding(model, [[4, 5, 6, 7]], [given])
+def read(model: EncoderDecoder[Any], tokens: list[int]) -> Tensor:
+    ((_, attentions),) = forced_decoding(model, [[4, 5, 6, 7]], [tokens])
     return next(iter(attentions.values())).mean(0)
 
 
@@ -166,10 +168,10 @@ def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool)
     What it looks at is already fixed in Bahdanau's decoder, and depends on it in the others.
     """
     model = MODELS[name]()
-    one, other = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
-    torch.testing.assert_close(one[:2], other[:2])
-    assert torch.equal(one[2], other[2]) is not knows
-    assert not torch.allclose(one[3], other[3], atol=1e-7)
+    first, second = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
+    torch.testing.assert_close(first[:2], second[:2])
+    assert torch.equal(first[2], second[2]) is not knows
+    assert not torch.allclose(first[3], second[3], atol=1e-7)
 
 
 def test_both_answers_have_a_name() -> None:
@@ -181,15 +183,15 @@ def test_both_answers_have_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("look", "says"),
+    ("selector", "says"),
     [
         (AttentionSelector(layer=2), "layer must be from 0 to 1, got 2"),
         (AttentionSelector(layer=0, head=-1), "head must be from 0 to 1, got -1"),
     ],
 )
-def test_a_layer_or_head_that_is_not_there(look: AttentionSelector, says: str) -> None:
+def test_a_layer_or_head_that_is_not_there(selector: AttentionSelector, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
-        source_attention(transformer(), SOURCES, TARGETS, look)
+        source_attention(make_transformer(), SOURCES, TARGETS, selector)
 
 
 def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
@@ -198,6 +200,6 @@ def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
 
 
 def test_padding_does_not_outgrow_learnt_positions() -> None:
-    model = transformer(position="learned", maximum_length=21)
+    model = make_transformer(position="learned", maximum_length=21)
     (weights,) = source_attention(model, [[4] * 21], [[5] * 20])
     assert weights.shape == (20, 21)

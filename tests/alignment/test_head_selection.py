@@ -59,7 +59,7 @@ def test_an_alignment_is_preferred_to_a_shifted_one_and_to_a_blunt_one(monkeypat
     pairs = mirrored_pairs()
     links = {ALIGNING: [5, 4, 3, 2, 1, 0], SHIFTED: [4, 3, 2, 1, 0, 5], BLUNT: [0] * 6}
 
-    def batches(model: object, given: object) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
+    def batches(model: object, value: object) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
         yield from ((np.arange(60), selector, torch.eye(6)[links[selector]].expand(60, -1, -1)) for selector in links)
 
     monkeypatch.setattr(head_selection, "all_word_matrices", batches)
@@ -76,8 +76,8 @@ def test_an_alignment_is_preferred_to_a_shifted_one_and_to_a_blunt_one(monkeypat
 def test_differences_worked_by_hand() -> None:
     # of a word of two pieces both are replaced, here by the pieces 7 or 8; a piece of no word is neither replaced nor
     # lost
-    spread, other = TokenizedPair([4, 5, 6], [16, 15, 14], [None, 0, 0], [0, 0, 1]), pair([7] * 40, [17] * 40)
-    lost, of_other = prediction_differences(MIRROR, [spread, other])
+    spread, second = TokenizedPair([4, 5, 6], [16, 15, 14], [None, 0, 0], [0, 0, 1]), pair([7] * 40, [17] * 40)
+    lost, of_other = prediction_differences(MIRROR, [spread, second])
     # each of the two target tokens had 9 nats more than any other token
     np.testing.assert_allclose(lost, [[18.0], [0.0]], atol=1e-9)
     assert of_other.shape == (40, 40)
@@ -93,18 +93,18 @@ def random_model(seed: int) -> Transformer:
 def test_both_directions_are_judged_as_their_links_agree() -> None:
     forward, backward, random = random_model(1), random_model(2), Random(1)
     texts = [["".join(random.choices("abcdefgh", k=random.randint(1, 7))) for _ in range(2)] for _ in range(9)]
-    pairs = [pair(*map(TOKENIZER.encode, both)) for both in texts]
-    turned = [TokenizedPair(item.target, item.source, item.target_words, item.source_words) for item in pairs]
-    ranking = rank_directions((forward, pairs), (backward, turned))
+    pairs = [pair(*map(TOKENIZER.encode, text)) for text in texts]
+    swapped = [TokenizedPair(item.target, item.source, item.target_words, item.source_words) for item in pairs]
+    ranking = rank_directions((forward, pairs), (backward, swapped))
     assert len(ranking) == len(all_selectors([2, 2])) ** 2
     assert [rate for *_, rate in ranking] == sorted(rate for *_, rate in ranking)
     for first, second, rate in ranking[::37]:
         links = [set(item) for item in align(forward, pairs, first)]
-        flipped = [{(source, target) for target, source in item} for item in align(backward, turned, second)]
-        common = sum(len(one & other) for one, other in zip(links, flipped, strict=True))
+        flipped = [{(source, target) for target, source in item} for item in align(backward, swapped, second)]
+        common = sum(len(left & right_item) for left, right_item in zip(links, flipped, strict=True))
         assert rate == pytest.approx(1 - 2 * common / sum(map(len, links + flipped)))
     with pytest.raises(ShapeError, match="need the same pairs, got 9 and 8"):
-        rank_directions((forward, pairs), (backward, turned[1:]))
+        rank_directions((forward, pairs), (backward, swapped[1:]))
 
 
 def test_pairs_with_an_empty_side_leave_nothing_to_choose_by() -> None:

@@ -12,11 +12,11 @@ def test_what_is_looked_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "found"),
+    ("threshold", "actual"),
     [(0.25, [(1, 0), (2, 0), (0, 1), (2, 1)]), (0.0, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]), (0.5, [])],
 )
-def test_all_above_a_threshold(threshold: float, found: list[tuple[int, int]]) -> None:
-    assert extract_links(WEIGHTS[None], threshold)[0] == found
+def test_all_above_a_threshold(threshold: float, actual: list[tuple[int, int]]) -> None:
+    assert extract_links(WEIGHTS[None], threshold)[0] == actual
 
 
 def test_nothing_to_look_at() -> None:

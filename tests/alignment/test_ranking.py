@@ -24,7 +24,7 @@ TOKENIZER = CharTokenizer("abcdefgh ")
 TEXTS = [("a b c d", "e f g"), ("ab cd", "ef gh"), ("", "a"), ("h g f e d c b", "a b c d e f g")]
 
 
-def model() -> Transformer:
+def make_model() -> Transformer:
     settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=18, feed_forward=17, heads=3)
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size).eval()
 
@@ -40,33 +40,33 @@ def test_everything_that_can_be_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "selector",
     [AttentionSelector(0, 2, "read"), AttentionSelector(1, None, "produced"), AttentionSelector(1, 1, "produced")],
 )
-def test_whose_links_are_the_gold_ones_comes_first(wanted: AttentionSelector) -> None:
-    made, pairs = model(), prepared()
-    gold = [Gold.of(links) for links in align(made, pairs, wanted)]
-    ranking = rank_selectors(made, pairs, gold)
+def test_whose_links_are_the_gold_ones_comes_first(selector: AttentionSelector) -> None:
+    model, pairs = make_model(), prepared()
+    gold = [Gold.of(links) for links in align(model, pairs, selector)]
+    ranking = rank_selectors(model, pairs, gold)
     assert len(ranking) == 16
-    look, found = ranking[0]
-    assert found.error_rate == 0
+    best_selector, result = ranking[0]
+    assert result.error_rate == 0
     assert ranking[1][1].error_rate > 0
-    assert look == wanted
-    assert [one.error_rate for _, one in ranking] == sorted(one.error_rate for _, one in ranking)
+    assert best_selector == selector
+    assert [entry.error_rate for _, entry in ranking] == sorted(entry.error_rate for _, entry in ranking)
 
 
 def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
-    made, pairs = model(), prepared()
+    model, pairs = make_model(), prepared()
     gold = [Gold.of([(0, 0)], [(1, 1)]), Gold.of([(1, 1)]), Gold.of([(0, 0)]), Gold.of([(6, 0), (5, 1)])]
-    for look, found in rank_selectors(made, pairs, gold, threshold=0.2):
-        links = align(made, pairs, look, threshold=0.2)
-        assert found == sum(map(agreement, links, gold), Agreement())
-        assert found.sure == 5
+    for selector, actual in rank_selectors(model, pairs, gold, threshold=0.2):
+        links = align(model, pairs, selector, threshold=0.2)
+        assert actual == sum(map(agreement, links, gold), Agreement())
+        assert actual.sure == 5
 
 
 def test_each_pair_needs_gold_links() -> None:
     with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
-        rank_selectors(model(), prepared(), [Gold.of([])])
+        rank_selectors(make_model(), prepared(), [Gold.of([])])
 
 
 @pytest.mark.slow
@@ -83,12 +83,12 @@ def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
     run = load(tmp_path / "run")
     for pairs in dates(settings.dates).held_out.values():
         tokenizers = run.source_tokenizer, run.target_tokenizer
-        found = rank_selectors(
+        ranking = rank_selectors(
             run.model,
             [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
             list(map(gold_links, pairs)),
         )
-        (look, best), (other, worse) = found
-        assert (look.about, other.about) == ("produced", "read")
+        (selector, best), (second_selector, worse) = ranking
+        assert (selector.about, second_selector.about) == ("produced", "read")
         assert best.error_rate <= 0.10
         assert worse.error_rate >= 0.30

@@ -13,7 +13,7 @@ ALIGNMENTS = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9
 
 
 @pytest.mark.parametrize(
-    ("how", "more"),
+    ("method", "more"),
     [
         ("intersection", set()),
         # (2, 1) and (1, 2) touch (1, 1), and source word 2 and target word 2 had no link
@@ -24,20 +24,20 @@ ALIGNMENTS = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9
         ("union", {(2, 1), (1, 2), (3, 4), (4, 0)}),
     ],
 )
-def test_worked_by_hand(how: str, more: set[tuple[int, int]]) -> None:
-    assert symmetrize(FORWARD, BACKWARD, how) == sorted({(0, 0), (1, 1)} | more)
+def test_worked_by_hand(method: str, more: set[tuple[int, int]]) -> None:
+    assert symmetrize(FORWARD, BACKWARD, method) == sorted({(0, 0), (1, 1)} | more)
 
 
 def test_what_has_grown_grows_on() -> None:
-    chain = {(place, place) for place in range(4)}
+    chain = {(position, position) for position in range(4)}
     assert symmetrize({(0, 0)}, chain, "grow-diag") == sorted(chain)
     assert symmetrize({(3, 3)}, chain, "grow-diag") == sorted(chain)
     assert symmetrize({(0, 0)}, chain - {(1, 1)}, "grow-diag") == [(0, 0)]
 
 
 def test_words_that_both_have_links_get_no_more() -> None:
-    for how in ("grow-diag", "grow-diag-final", "grow-diag-final-and"):
-        assert symmetrize({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, how) == [(0, 0), (1, 1)]
+    for method in ("grow-diag", "grow-diag-final", "grow-diag-final-and"):
+        assert symmetrize({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, method) == [(0, 0), (1, 1)]
 
 
 def test_the_first_alignment_finishes_before_the_second() -> None:
@@ -47,21 +47,21 @@ def test_the_first_alignment_finishes_before_the_second() -> None:
 
 
 @given(ALIGNMENTS, ALIGNMENTS)
-def test_each_way_takes_more_than_the_one_before(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> None:
-    found = {how: set(symmetrize(one, other, how)) for how in METHODS}
-    assert found["intersection"] == one & other
-    assert found["union"] == one | other
-    assert found["intersection"] <= found["grow-diag"] <= found["grow-diag-final-and"] <= found["union"]
-    assert found["grow-diag"] <= found["grow-diag-final"] <= found["union"]
+def test_each_way_takes_more_than_the_one_before(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> None:
+    values = {method: set(symmetrize(first, second, method)) for method in METHODS}
+    assert values["intersection"] == first & second
+    assert values["union"] == first | second
+    assert values["intersection"] <= values["grow-diag"] <= values["grow-diag-final-and"] <= values["union"]
+    assert values["grow-diag"] <= values["grow-diag-final"] <= values["union"]
     # whatever has a link in either alignment has one in the end
     for side in (0, 1):
-        assert {link[side] for link in found["grow-diag-final"]} == {link[side] for link in one | other}
+        assert {link[side] for link in values["grow-diag-final"]} == {link[side] for link in first | second}
 
 
 def test_of_one_alignment_itself_is_left() -> None:
-    for how in METHODS:
-        assert symmetrize(FORWARD, FORWARD, how) == sorted(FORWARD)
-        assert symmetrize((), (), how) == []
+    for method in METHODS:
+        assert symmetrize(FORWARD, FORWARD, method) == sorted(FORWARD)
+        assert symmetrize((), (), method) == []
 
 
 def test_an_unknown_way_is_named() -> None:

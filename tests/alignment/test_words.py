@@ -48,15 +48,15 @@ def test_pieces_that_spell_a_text_lie_where_any_pieces_do(first: str, text: str,
 def test_summed_where_they_are_looked_at_and_averaged_where_they_look() -> None:
     weights = torch.tensor([[0.5, 0.0, 0.5, 0.0], [0.0, 0.9, 0.1, 0.0], [0.0, 0.9, 0.1, 0.0], [0.1, 0.3, 0.2, 0.4]])
     # of source word 0 the pieces 0 and 2; piece 1 is a space; of target word 0 the pieces 0 and 1; piece 2 is a space
-    found = merge_to_words(weights[None], [[0, None, 0, 1]], [[0, 0, None, 1]])[0]
-    torch.testing.assert_close(found, torch.tensor([[(1.0 + 0.1) / 2, 0.0], [0.3, 0.4]], dtype=torch.float64))
+    merged = merge_to_words(weights[None], [[0, None, 0, 1]], [[0, 0, None, 1]])[0]
+    torch.testing.assert_close(merged, torch.tensor([[(1.0 + 0.1) / 2, 0.0], [0.3, 0.4]], dtype=torch.float64))
 
 
 def test_rows_still_sum_to_one() -> None:
     weights = torch.rand(7, 5).softmax(1)
-    found = merge_to_words(weights[None], [[0, 0, 1, 2, 2]], [[0, 1, 1, 1, 2, 3, 3]])[0]
-    assert found.shape == (4, 3)
-    torch.testing.assert_close(found.sum(1), torch.ones(4, dtype=torch.float64))
+    merged = merge_to_words(weights[None], [[0, 0, 1, 2, 2]], [[0, 1, 1, 1, 2, 3, 3]])[0]
+    assert merged.shape == (4, 3)
+    torch.testing.assert_close(merged.sum(1), torch.ones(4, dtype=torch.float64))
 
 
 def test_a_word_without_pieces_looks_at_nothing() -> None:

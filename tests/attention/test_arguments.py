@@ -119,9 +119,9 @@ def test_a_list_of_lengths_and_a_number_of_numpy_will_do() -> None:
 
 def test_one_packing_serves_sequences_of_several_lengths() -> None:
     packed = Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]]))
-    both = attend(QUERY, KEY, VALUE, mask=packed, lengths=torch.tensor([7, 11]))
-    alone = attend(QUERY[:1], KEY[:1], VALUE[:1], mask=packed, lengths=torch.tensor([7]))
-    torch.testing.assert_close(both[:1], alone)
+    output = attend(QUERY, KEY, VALUE, mask=packed, lengths=torch.tensor([7, 11]))
+    single = attend(QUERY[:1], KEY[:1], VALUE[:1], mask=packed, lengths=torch.tensor([7]))
+    torch.testing.assert_close(output[:1], single)
 
 
 def test_a_flag_is_read_on_a_cpu_alone() -> None:

@@ -41,8 +41,8 @@ def test_fewer_axes_give_the_same_numbers() -> None:
     lengths = torch.tensor([6, 3])
     whole = attend(QUERY[:, :1], KEY[:, :1], VALUE[:, :1], mask="causal", lengths=lengths, bias=torch.ones(1, 7))[:, 0]
     torch.testing.assert_close(attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0], mask="causal", lengths=lengths), whole)
-    alone = attend(QUERY[1, 0], KEY[1, 0], VALUE[1, 0], mask="causal", lengths=lengths[1:])
-    torch.testing.assert_close(alone, whole[1])
+    single = attend(QUERY[1, 0], KEY[1, 0], VALUE[1, 0], mask="causal", lengths=lengths[1:])
+    torch.testing.assert_close(single, whole[1])
 
 
 def test_one_number_by_hand() -> None:
@@ -62,27 +62,27 @@ def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch
         def forward(self) -> AttentionMap:
             return attend(QUERY, KEY, VALUE, return_map=True)[1]
 
-    made: list[AttentionMap] = []
+    maps: list[AttentionMap] = []
     of = AttentionMap.of
-    monkeypatch.setattr(AttentionMap, "of", lambda prepared: made.append(of(prepared)) or made[-1])
+    monkeypatch.setattr(AttentionMap, "of", lambda prepared: maps.append(of(prepared)) or maps[-1])
     model = Model()
     attend(QUERY, KEY, VALUE)
-    assert not made
-    assert model() is made[0]
-    with watch(model) as seen:
+    assert not maps
+    assert model() is maps[0]
+    with watch(model) as captured:
         model()
-    assert len(made) == 2
-    assert torch.equal(seen[""].dense(), made[0].dense())
+    assert len(maps) == 2
+    assert torch.equal(captured[""].dense(), maps[0].dense())
 
 
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
-    found = explain(*EXACT_SIDES)
-    assert found.chosen == "sdpa"
+    explanation = explain(*EXACT_SIDES)
+    assert explanation.chosen == "sdpa"
     first = "sdpa was asked first"
-    assert found.reasons == {"dense": SHORT, "tanh": TANH, "reference": first, "tiled": first}
-    found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
+    assert explanation.reasons == {"dense": SHORT, "tanh": TANH, "reference": first, "tiled": first}
+    explanation = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     reasons = {"dense": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "reference was asked first"}
-    assert str(found) == "\n".join(
+    assert str(explanation) == "\n".join(
         ["reference runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())]
     )
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
@@ -97,9 +97,9 @@ def test_explain_computes_nothing() -> None:
 
 def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 25)
-    found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
-    assert found.chosen == "tiled"
-    assert found.reasons == {
+    explanation = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
+    assert explanation.chosen == "tiled"
+    assert explanation.reasons == {
         "dense": SOFTMAX,
         "sdpa": SOFTMAX,
         "tanh": TANH,
@@ -161,7 +161,7 @@ def test_errors_are_at_most_three_times_the_plain_formulas(
     def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return score(query, key).masked_fill(above, -torch.inf).softmax(-1) @ value
 
-    def ours(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attend(query, key, value, score=score, mask="causal", implementation=implementation)
 
     def outcome(call: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
@@ -172,10 +172,10 @@ def test_errors_are_at_most_three_times_the_plain_formulas(
         )
         return [tensor.double() for tensor in (context.detach(), *gradients)]
 
-    for right, textbook, found in zip(
-        outcome(plain, torch.float64), outcome(plain, dtype), outcome(ours, dtype), strict=True
+    for right, textbook, actual in zip(
+        outcome(plain, torch.float64), outcome(plain, dtype), outcome(attend_causally, dtype), strict=True
     ):
-        assert (found - right).abs().max() <= 3 * (textbook - right).abs().max()
+        assert (actual - right).abs().max() <= 3 * (textbook - right).abs().max()
 
 
 # PyTorch's compiler itself imports what PyTorch has deprecated, hence the filters below
@@ -195,7 +195,7 @@ def check_compiled(arguments: dict[str, Any], backend: str) -> None:
     """Forward and backward in one graph, and the numbers of the eager call."""
     torch.compiler.reset()
 
-    def both(call: Any) -> list[Tensor]:
+    def context_and_gradients(call: Any) -> list[Tensor]:
         leaves = [tensor.clone().requires_grad_() for tensor in (QUERY, KEY, VALUE)]
         context = call(*leaves)
         return [context.detach(), *torch.autograd.grad(context.square().sum(), leaves)]
@@ -204,7 +204,10 @@ def check_compiled(arguments: dict[str, Any], backend: str) -> None:
         return attend(query, key, value, **arguments)
 
     torch.testing.assert_close(
-        both(torch.compile(plain, fullgraph=True, backend=backend)), both(plain), rtol=1e-4, atol=1e-5
+        context_and_gradients(torch.compile(plain, fullgraph=True, backend=backend)),
+        context_and_gradients(plain),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -233,28 +236,28 @@ def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, mo
 
     expected = torch.autograd.grad(plain().square().sum(), list(score.parameters()))
     torch.compiler.reset()
-    found = torch.autograd.grad(torch.compile(plain, fullgraph=True)().square().sum(), list(score.parameters()))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    gradients = torch.autograd.grad(torch.compile(plain, fullgraph=True)().square().sum(), list(score.parameters()))
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("index", range(4))
 @pytest.mark.parametrize("tile", [by_rows.TILE, 40])
 def test_forward_mode_derivatives_whatever_auto_would_choose(
-    which: int, tile: int, monkeypatch: pytest.MonkeyPatch
+    index: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(by_rows, "TILE", tile)
     tensors = [QUERY.double(), KEY.double(), VALUE.double(), torch.randn(5, 7, dtype=torch.float64)]
-    direction = torch.randn_like(tensors[which])
+    direction = torch.randn_like(tensors[index])
 
-    def context(some: Tensor, **arguments: Any) -> Tensor:
-        *three, bias = [some if place == which else tensor for place, tensor in enumerate(tensors)]
+    def context(sample: Tensor, **arguments: Any) -> Tensor:
+        *three, bias = [sample if position == index else tensor for position, tensor in enumerate(tensors)]
         return attend(*three, bias=bias, **arguments)
 
-    found = torch.func.jvp(context, (tensors[which],), (direction,))[1]
+    tangent = torch.func.jvp(context, (tensors[index],), (direction,))[1]
     step = 1e-6
-    around = [context(tensors[which] + sign * step * direction, implementation="reference") for sign in (1, -1)]
-    torch.testing.assert_close(found, (around[0] - around[1]) / (2 * step), atol=1e-7, rtol=1e-6)
+    around = [context(tensors[index] + sign * step * direction, implementation="reference") for sign in (1, -1)]
+    torch.testing.assert_close(tangent, (around[0] - around[1]) / (2 * step), atol=1e-7, rtol=1e-6)
 
 
 class Attending(torch.nn.Module):
@@ -297,10 +300,12 @@ def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
 )
 def test_it_is_exported_with_sizes_left_open(score: Any, arguments: dict[str, Any], gradients: bool) -> None:
     model, (batch, queries, keys) = Attending(score, arguments), map(torch.export.Dim, ("batch", "queries", "keys"))
-    ours, theirs = {0: batch, 2: queries}, {0: batch, 2: keys}
+    actual, reference = {0: batch, 2: queries}, {0: batch, 2: keys}
     with torch.set_grad_enabled(gradients):
         # not the sizes that are tried after
-        exported = torch.export.export(model, (QUERY, KEY, VALUE), dynamic_shapes=(ours, theirs, theirs)).module()
+        exported = torch.export.export(
+            model, (QUERY, KEY, VALUE), dynamic_shapes=(actual, reference, reference)
+        ).module()
     for sizes in ((5, 3, 11), (3, 130, 70)):
         query, key, value = (
             torch.randn(sizes[0], 3, length, width)

@@ -114,12 +114,12 @@ def test_no_keys_no_weights() -> None:
 
 
 def test_masks_join() -> None:
-    either, both = Causal() | Prefix(3), Causal() & Window(1, 0)
+    either, combined = Causal() | Prefix(3), Causal() & Window(1, 0)
     assert isinstance(either, Or)
-    assert isinstance(both, And)
+    assert isinstance(combined, And)
     assert either.draw(4) == "■■■·\n■■■·\n■■■·\n■■■■"
-    assert both.draw(4) == "■···\n■■··\n·■■·\n··■■"
-    assert repr(both) == "(Causal() & Window(left=1, right=0))"
+    assert combined.draw(4) == "■···\n■■··\n·■■·\n··■■"
+    assert repr(combined) == "(Causal() & Window(left=1, right=0))"
     assert repr(either) == "(Causal() | Prefix(length=3))"
 
 
@@ -141,7 +141,7 @@ def test_a_mask_is_drawn_by_position() -> None:
 
 
 def test_a_mask_prints_its_picture_where_it_has_one() -> None:
-    assert str(Causal()) == "Causal()\n" + "\n".join("■" * seen + "·" * (8 - seen) for seen in range(1, 9))
+    assert str(Causal()) == "Causal()\n" + "\n".join("■" * count + "·" * (8 - count) for count in range(1, 9))
     assert str(Table(torch.ones(3, 5, dtype=torch.bool))) == "Table((3, 5))"
 
 

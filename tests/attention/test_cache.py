@@ -15,13 +15,13 @@ def cache_of(length: int) -> KeyValueCache:
 
 def test_appending_lays_keys_and_values_behind_and_changes_nothing() -> None:
     first, second = cache_of(11), cache_of(2)
-    both = first.append(second.key, second.value)
-    assert (first.length, second.length, both.length) == (11, 2, 13)
-    assert torch.equal(both.key.features[:, :, :11], first.key.features)
-    assert torch.equal(both.key.features[:, :, 11:], second.key.features)
-    assert torch.equal(both.key.bias, torch.cat((first.key.bias, second.key.bias), 2))
-    assert torch.equal(both.value, torch.cat((first.value, second.value), 2))
-    assert both.key.center is first.key.center
+    combined = first.append(second.key, second.value)
+    assert (first.length, second.length, combined.length) == (11, 2, 13)
+    assert torch.equal(combined.key.features[:, :, :11], first.key.features)
+    assert torch.equal(combined.key.features[:, :, 11:], second.key.features)
+    assert torch.equal(combined.key.bias, torch.cat((first.key.bias, second.key.bias), 2))
+    assert torch.equal(combined.value, torch.cat((first.value, second.value), 2))
+    assert combined.key.center is first.key.center
 
 
 def test_a_cache_without_keys_takes_the_origin_of_the_first() -> None:
@@ -49,12 +49,12 @@ def test_lengths_in_a_cache_are_each_sequences_own() -> None:
     features, more = torch.randn(2, 6, 4).double(), torch.randn(2, 1, 4).double()
     lengths = torch.tensor([5, 3])
     written = features.clone()
-    for place, length in enumerate(lengths):
-        written[place, length] = more[place, 0]
-    found = attention.recall(more, attention.remember(written), lengths=lengths + 1)
-    for place, length in enumerate(lengths):
-        alone = attention(torch.cat((features[place : place + 1, :length], more[place : place + 1]), 1))
-        torch.testing.assert_close(found[place], alone[0, -1:])
+    for index, length in enumerate(lengths):
+        written[index, length] = more[index, 0]
+    output = attention.recall(more, attention.remember(written), lengths=lengths + 1)
+    for index, length in enumerate(lengths):
+        single = attention(torch.cat((features[index : index + 1, :length], more[index : index + 1]), 1))
+        torch.testing.assert_close(output[index], single[0, -1:])
 
 
 def test_shared_heads_are_spread_in_runs_to_heads_with_parameters_of_their_own() -> None:

@@ -243,9 +243,9 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
     ],
 )
 def test_what_does_not_fit_is_said(changed: dict[str, Any], error: type[Exception], message: str) -> None:
-    given = {"query": QUERY, "key": KEY, "value": VALUE} | changed
+    inputs = {"query": QUERY, "key": KEY, "value": VALUE} | changed
     with pytest.raises(error, match="^" + re.escape(message)) as raised:
-        prepare(**given)
+        prepare(**inputs)
     assert type(raised.value) is error
 
 
@@ -288,17 +288,17 @@ def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() ->
 
 
 def test_a_normalizer_is_asked_once_for_each_class_without_a_die_thrown() -> None:
-    asked: list[torch.Size] = []
+    sizes: list[torch.Size] = []
 
     class Gumbel(Normalizer):
         def normalize(self, scores: Tensor) -> Tensor:
-            asked.append(scores.shape)
+            sizes.append(scores.shape)
             return (scores - torch.rand_like(scores).log().neg().log()).softmax(-1)
 
     query, state = torch.rand(1, 3, 5, 4), torch.get_rng_state()
     for _ in range(3):
         assert prepare(query, query, query, normalizer=Gumbel()).call.is_distribution
-    assert asked == [(1, 3, 1, 5)]
+    assert sizes == [(1, 3, 1, 5)]
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -78,8 +78,8 @@ def test_names_and_aliases_and_parts() -> None:
     own = General(3, 5)
     assert choices.score(own) is own
     assert isinstance(choices.normalizer("softmax"), Softmax)
-    kept = TopK(2)
-    assert choices.normalizer(kept) is kept
+    top_k = TopK(2)
+    assert choices.normalizer(top_k) is top_k
     assert isinstance(choices.mask("causal"), Causal)
     assert choices.mask(None) is None
     assert isinstance(choices.position("rope"), Rotary)
@@ -88,10 +88,10 @@ def test_names_and_aliases_and_parts() -> None:
 
 def test_a_function_or_module_is_a_score_of_ones_own() -> None:
     query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
-    for given in (product, "mine:product"):
-        found = choices.score(given)
-        assert isinstance(found, choices.Own)
-        assert torch.equal(found(query, key), product(query, key))
+    for spec in (product, "mine:product"):
+        scores = choices.score(spec)
+        assert isinstance(scores, choices.Own)
+        assert torch.equal(scores(query, key), product(query, key))
     module = nn.Bilinear(3, 3, 1)
     assert list(choices.score(module).parameters()) == list(module.parameters())
 
@@ -177,7 +177,7 @@ def test_positions_of_embeddings_do_not_act_inside(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choose", "given", "message"),
+    ("choose", "value", "message"),
     [
         (choices.score, 3, "score must be a name, a Score or a function (query, key) → scores, got 3"),
         (choices.score, Dot, "score must be a name, a Score or a function (query, key) → scores, got <class"),
@@ -196,11 +196,11 @@ def test_positions_of_embeddings_do_not_act_inside(name: str) -> None:
         ),
     ],
 )
-def test_what_is_no_part_is_refused(choose, given: object, message: str) -> None:
+def test_what_is_no_part_is_refused(choose, value: object, message: str) -> None:
     with pytest.raises(ArgumentError, match="^" + re.escape(message)):
-        choose(given)
+        choose(value)
 
 
 def test_a_length_belongs_to_the_mask_that_a_caller_makes() -> None:
-    given = Padding(torch.tensor([3]))
-    assert choices.mask(given) is given
+    mask = Padding(torch.tensor([3]))
+    assert choices.mask(mask) is mask

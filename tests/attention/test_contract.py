@@ -122,8 +122,8 @@ def pairwise(axes: dict[str, tuple[str, ...]], seed: int) -> list[dict[str, str]
     waiting = {((a, x), (b, y)) for a, b in itertools.combinations(axes, 2) for x in axes[a] for y in axes[b]}
     rows: list[dict[str, str]] = []
     while waiting:
-        wanted = dict(min(waiting))
-        tries = [{name: wanted.get(name, dice.choice(values)) for name, values in axes.items()} for _ in range(20)]
+        expected = dict(min(waiting))
+        tries = [{name: expected.get(name, dice.choice(values)) for name, values in axes.items()} for _ in range(20)]
         rows.append(max(tries, key=lambda row: len(pairs_in(row) & waiting)))
         waiting -= pairs_in(rows[-1])
     return rows
@@ -241,8 +241,8 @@ def outcome(
 
 
 def test_the_design_covers_every_pair() -> None:
-    for one, other in itertools.combinations(AXES, 2):
-        assert {(row[one], row[other]) for row in ROWS} == set(itertools.product(AXES[one], AXES[other]))
+    for first, second in itertools.combinations(AXES, 2):
+        assert {(row[first], row[second]) for row in ROWS} == set(itertools.product(AXES[first], AXES[second]))
     assert sum(case_of(row).serves("sdpa") for row in ROWS) > len(MASK_EXAMPLES) * len(BIASES)
 
 
@@ -259,10 +259,10 @@ def test_layout_and_agreement(case: Case) -> None:
     expected = outcome(case, "reference")
     assert expected["context"].shape == (BATCH, HEADS, QUERIES, VALUE_WIDTH)
     for implementation in filter(case.serves, IMPLEMENTATIONS):
-        found = outcome(case, implementation)
+        actual = outcome(case, implementation)
         for name, tensor in expected.items():
             torch.testing.assert_close(
-                found[name], tensor, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+                actual[name], tensor, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
             )
 
 
@@ -270,10 +270,10 @@ def test_a_query_that_sees_nothing_gives_zeros(case: Case) -> None:
     """Rule 3, with finite gradients."""
     blind = ~case.seen().any(-1)
     for implementation in filter(case.serves, IMPLEMENTATIONS):
-        found = outcome(case, implementation)
-        assert found["context"][blind].count_nonzero() == 0
-        assert found["query"][blind].count_nonzero() == 0
-        assert all(tensor.isfinite().all() for tensor in found.values())
+        actual = outcome(case, implementation)
+        assert actual["context"][blind].count_nonzero() == 0
+        assert actual["query"][blind].count_nonzero() == 0
+        assert all(tensor.isfinite().all() for tensor in actual.values())
 
 
 def test_hidden_keys_do_not_leak(case: Case) -> None:
@@ -296,21 +296,21 @@ def test_sums_are_exact_and_results_are_of_the_inputs_type(case: Case) -> None:
     """Rule 6: with 16-bit inputs a result is off by one rounding of its own, and by float32's."""
     query, key, value = (tensor.bfloat16() for tensor in case.tensors())
     arguments = case.arguments() | {"bias": None if case.bias is None else case.bias.bfloat16()}
-    call, turned, keys, _ = prepare(query, key, value, **arguments)
+    call, queries, keys, _ = prepare(query, key, value, **arguments)
     exactly = replace(call, dtype=torch.float64, bias=None if call.bias is None else call.bias.double())
-    exact = reference.run(exactly, turned.double(), LoweredSide(keys.features.double()), value.double())
+    exact = reference.run(exactly, queries.double(), LoweredSide(keys.features.double()), value.double())
     for implementation in ("reference", "tiled"):
-        found = attend(query, key, value, **arguments, implementation=implementation)
-        assert found.dtype == torch.bfloat16
-        torch.testing.assert_close(found.double(), exact, rtol=2**-8, atol=1e-5)
+        output = attend(query, key, value, **arguments, implementation=implementation)
+        assert output.dtype == torch.bfloat16
+        torch.testing.assert_close(output.double(), exact, rtol=2**-8, atol=1e-5)
 
 
 def test_dropout_is_the_same_in_every_implementation_of_ours(case: Case) -> None:
     """Rule 7, and the map shows the weights before dropout."""
     expected = outcome(case, "reference", dropout=0.3, seed=17)
-    found = outcome(case, "tiled", dropout=0.3, seed=17)
+    actual = outcome(case, "tiled", dropout=0.3, seed=17)
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(actual[name], tensor, rtol=1e-9, atol=1e-9)
     weights = AttentionMap.of(prepare(*case.tensors(), **case.arguments(), dropout=0.3, seed=17)).dense()
     torch.testing.assert_close(weights, AttentionMap.of(prepare(*case.tensors(), **case.arguments())).dense())
 
@@ -318,13 +318,13 @@ def test_dropout_is_the_same_in_every_implementation_of_ours(case: Case) -> None
 def test_neighbours_in_a_batch_do_not_matter(case: Case) -> None:
     """Rule 8, to rounding."""
     for implementation in filter(case.serves, IMPLEMENTATIONS):
-        together = attend(*case.tensors(), **case.arguments(), implementation=implementation)
-        for place in range(BATCH):
-            at = slice(place, place + 1)
-            alone = attend(
+        joint = attend(*case.tensors(), **case.arguments(), implementation=implementation)
+        for position in range(BATCH):
+            at = slice(position, position + 1)
+            single = attend(
                 *(tensor[at] for tensor in case.tensors()), **case.arguments(at), implementation=implementation
             )
-            torch.testing.assert_close(alone, together[at], rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(single, joint[at], rtol=1e-10, atol=1e-10)
 
 
 CACHED = pairwise({name: AXES[name] for name in ("score", "normalizer", "position", "groups")}, seed=1)
@@ -353,9 +353,9 @@ def test_cached_steps_equal_the_whole_pass(row: dict[str, str]) -> None:
     # what search does between steps: the other sequence twice, one more token for both
     rows = torch.tensor([1, 1])
     more = drawn(BATCH, 1, 6, seed=22)
-    found = attention.recall(more, attention.remember(more, cache.select(rows)))
+    output = attention.recall(more, attention.remember(more, cache.select(rows)))
     expected = attention(torch.cat((features[rows], more), 1), mask="causal")[:, -1:]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
 
 
 # one looks at the places of its keys alone
@@ -372,8 +372,8 @@ def test_a_database_has_no_order(name: str) -> None:
         drawn(2, HEADS, 7, 3, seed=4),
     )
     context, weights = attend(query, key, value, score=score, return_map=True)
-    found, permuted = attend(query, key[:, :, order], value[:, :, order], score=score, return_map=True)
-    torch.testing.assert_close(found, context)
+    output, permuted = attend(query, key[:, :, order], value[:, :, order], score=score, return_map=True)
+    torch.testing.assert_close(output, context)
     torch.testing.assert_close(permuted.dense(), weights.dense()[..., order])
 
 

@@ -23,8 +23,8 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
     monkeypatch.setattr(mask_info, "CHUNK", tile)
 
     def keys(**arguments) -> list[list[int]] | None:
-        seen = mask_info.visible_keys_of(prepare(QUERY, KEY, VALUE, **arguments).call)
-        return None if seen is None else [part.nonzero().flatten().tolist() for part in seen[:, 0]]
+        visible = mask_info.visible_keys_of(prepare(QUERY, KEY, VALUE, **arguments).call)
+        return None if visible is None else [part.nonzero().flatten().tolist() for part in visible[:, 0]]
 
     assert keys() is None
     assert keys(mask=Causal(), query_start=0) == [[0, 1, 2, 3, 4]]
@@ -33,9 +33,9 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
         [0, 1, 2, 3, 4, 5],
         [0, 1, 2, 3, 4, 5, 6],
     ]
-    one = torch.zeros(5, 7, dtype=torch.bool)
-    one[4, 6] = True
-    assert keys(mask=one) == [[6]]
+    single = torch.zeros(5, 7, dtype=torch.bool)
+    single[4, 6] = True
+    assert keys(mask=single) == [[6]]
 
 
 @pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
@@ -82,14 +82,14 @@ def count_key_ranges(monkeypatch: pytest.MonkeyPatch, mask: Mask) -> list[int]:
 
     Its class stays, on which backends depend.
     """
-    asked, key_range = [0], type(mask).key_range
+    requests, key_range = [0], type(mask).key_range
 
     def counting(self: Mask, pairs: Pairs) -> KeyRange | None:
-        asked[0] += self is mask
+        requests[0] += self is mask
         return key_range(self, pairs)
 
     monkeypatch.setattr(type(mask), "key_range", counting)
-    return asked
+    return requests
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -105,7 +105,7 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(row_tiles, "TILE", 64)
     padding = 1 if path == "varlen" else sys.maxsize
     monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": padding, "tanh": padding})
-    asked = count_key_ranges(monkeypatch, mask)
+    requests = count_key_ranges(monkeypatch, mask)
     tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (5, 7, 7)]
     options: dict[str, Any] = {
         "mask": mask,
@@ -113,18 +113,18 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
     }
 
     variant = explain(*tensors, **options).variant
-    assert asked[0] <= 1
+    assert requests[0] <= 1
     if path in ("block_sparse", "varlen"):
         is_split = path == "varlen" and name in ("padding", "and", "documents")
         assert variant == ("varlen" if is_split else "block_sparse")
 
-    asked[0] = 0
+    requests[0] = 0
     context, weights = attend(*tensors, **options, return_map=True)
     context.sum().backward()
     assert weights[0, 0, 3].shape == (7,)
     # PyTorch's takes a table of all pairs; each sequence alone is a call of its own, where the padding is asked what is
     # left of it
-    assert asked[0] == (0 if path == "sdpa" else 1 + 2 if variant == "varlen" and name == "padding" else 1)
+    assert requests[0] == (0 if path == "sdpa" else 1 + 2 if variant == "varlen" and name == "padding" else 1)
 
 
 @pytest.mark.parametrize("first", ["inference", "fake"])
@@ -134,10 +134,10 @@ def test_a_range_is_not_kept_from_one_call_to_the_next(first: str) -> None:
     with torch.inference_mode() if first == "inference" else FakeTensorMode(allow_non_fake_inputs=True):
         call = prepare(*tensors, mask="causal").call
         assert call.key_range is call.key_range
-    again = prepare(*tensors, mask="causal").call
-    assert again == call
-    assert type(again.key_range.begin) is torch.Tensor
-    assert not again.key_range.begin.is_inference()
+    repeated = prepare(*tensors, mask="causal").call
+    assert repeated == call
+    assert type(repeated.key_range.begin) is torch.Tensor
+    assert not repeated.key_range.begin.is_inference()
 
 
 def test_another_mask_or_start_has_a_range_of_its_own() -> None:
@@ -159,9 +159,9 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
     lengths = torch.tensor([3, 6])
     hidden = (torch.arange(7) >= lengths[:, None])[:, None, :, None]
     spoilt = key.masked_fill(hidden, garbage)
-    how = {"score": "gaussian", "lengths": lengths}
-    assert explain(query, spoilt, value, **how).chosen == explain(query, key, value, **how).chosen
-    assert torch.equal(attend(query, spoilt, value, **how), attend(query, key, value, **how))
+    options = {"score": "gaussian", "lengths": lengths}
+    assert explain(query, spoilt, value, **options).chosen == explain(query, key, value, **options).chosen
+    assert torch.equal(attend(query, spoilt, value, **options), attend(query, key, value, **options))
 
 
 def test_nothing_hidden_adds_nothing() -> None:

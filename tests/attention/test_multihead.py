@@ -28,10 +28,10 @@ def test_it_equals_as_many_separate_heads() -> None:
         weights = (attention.query_projection, attention.key_projection, attention.value_projection)
         parts = [projection.weight.chunk(5)[head].T for projection in weights]
         biases = [projection.bias.chunk(5)[head] for projection in weights]
-        one = [
+        projected = [
             features @ part + bias for features, part, bias in zip((query, memory, memory), parts, biases, strict=True)
         ]
-        merged.append(attend(*one))
+        merged.append(attend(*projected))
     attention.output = None
     torch.testing.assert_close(attention(query, memory), torch.cat(merged, -1))
 
@@ -94,10 +94,10 @@ def test_padding_and_neighbours_do_not_matter(position: str | None) -> None:
     features, lengths = torch.randn(2, 7, 6).double(), torch.tensor([7, 4])
     features[1, 4:] = torch.nan
     for mask in (None, "causal"):
-        together = attention(features, lengths=lengths, mask=mask)
-        for place, length in enumerate(lengths):
-            alone = attention(features[place : place + 1, :length], mask=mask)
-            torch.testing.assert_close(together[place, :length], alone[0])
+        joint = attention(features, lengths=lengths, mask=mask)
+        for index, length in enumerate(lengths):
+            single = attention(features[index : index + 1, :length], mask=mask)
+            torch.testing.assert_close(joint[index, :length], single[0])
 
 
 @pytest.mark.parametrize("position", [None, "rotary"])
@@ -127,37 +127,38 @@ def test_from_torch_agrees(arguments: dict[str, Any]) -> None:
     for name, parameter in original.named_parameters():
         if "bias" in name:
             nn.init.normal_(parameter)
-    ours = MultiHeadAttention.from_torch(original)
-    assert not ours.training
+    converted = MultiHeadAttention.from_torch(original)
+    assert not converted.training
     width, value_width = arguments.get("kdim", 6), arguments.get("vdim", 6)
     query = torch.randn(2, 5, 6).double()
     memory, values = torch.randn(2, 7, width).double(), torch.randn(2, 7, value_width).double()
     hidden = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
     above = torch.ones(5, 7).triu(3).bool()
 
-    def theirs(*tensors: Tensor, **masks: Tensor) -> Tensor:
+    def run_original(*tensors: Tensor, **masks: Tensor) -> Tensor:
         if original.batch_first:
             return original(*tensors, need_weights=False, **masks)[0]
         return original(*(tensor.transpose(0, 1) for tensor in tensors), need_weights=False, **masks)[0].transpose(0, 1)
 
-    torch.testing.assert_close(ours(query, memory, values), theirs(query, memory, values))
+    torch.testing.assert_close(converted(query, memory, values), run_original(query, memory, values))
     torch.testing.assert_close(
-        ours(query, memory, values, lengths=torch.tensor([7, 4]), mask="causal", query_start=2),
-        theirs(query, memory, values, key_padding_mask=hidden, attn_mask=above),
+        converted(query, memory, values, lengths=torch.tensor([7, 4]), mask="causal", query_start=2),
+        run_original(query, memory, values, key_padding_mask=hidden, attn_mask=above),
     )
     if width == value_width == 6:
-        torch.testing.assert_close(ours(query), theirs(query, query, query))
+        torch.testing.assert_close(converted(query), run_original(query, query, query))
         torch.testing.assert_close(
-            ours(query, mask="causal"), theirs(query, query, query, attn_mask=torch.ones(5, 5).triu(1).bool())
+            converted(query, mask="causal"),
+            run_original(query, query, query, attn_mask=torch.ones(5, 5).triu(1).bool()),
         )
 
 
 def test_from_torch_copies() -> None:
     original = nn.MultiheadAttention(6, 3, dropout=0.3)
-    ours = MultiHeadAttention.from_torch(original)
-    assert ours.dropout == 0.3
+    converted = MultiHeadAttention.from_torch(original)
+    assert converted.dropout == 0.3
     nn.init.zeros_(original.in_proj_weight)
-    assert ours.query_projection.weight.count_nonzero() == 36
+    assert converted.query_projection.weight.count_nonzero() == 36
     for arguments in ({"add_bias_kv": True}, {"add_zero_attn": True}):
         with pytest.raises(ArgumentError, match="from_torch cannot take bias_k, bias_v or add_zero_attn"):
             MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 3, **arguments))
@@ -227,10 +228,10 @@ def test_it_is_saved_copied_and_made_double(score: str) -> None:
     arguments = {"score": score, "position": "relative_bias", "normalizer": "entmax15"}
     attention, features = MultiHeadAttention(6, 3, **arguments), torch.randn(2, 5, 6)
     expected = attention(features)
-    other = MultiHeadAttention(6, 3, **arguments)
-    assert not torch.equal(other(features), expected)
-    other.load_state_dict(attention.state_dict())
-    assert torch.equal(other(features), expected)
+    second = MultiHeadAttention(6, 3, **arguments)
+    assert not torch.equal(second(features), expected)
+    second.load_state_dict(attention.state_dict())
+    assert torch.equal(second(features), expected)
     assert torch.equal(copy.deepcopy(attention)(features), expected)
     torch.testing.assert_close(attention.double()(features.double()), expected.double(), rtol=1e-4, atol=1e-5)
 
@@ -245,11 +246,11 @@ def test_autocast(score: str) -> None:
     attention, features = MultiHeadAttention(6, 3, score=score, position="rotary"), torch.randn(2, 5, 6)
     expected = attention(features, mask="causal")
     with torch.autocast("cpu", torch.bfloat16):
-        found = attention(features, mask="causal")
+        output = attention(features, mask="causal")
         cached = attention.recall(features, attention.remember(features), mask="causal")
-    found.sum().backward()
-    assert found.dtype == cached.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+    output.sum().backward()
+    assert output.dtype == cached.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, rtol=0.05, atol=0.05)
     torch.testing.assert_close(cached.float(), expected, rtol=0.05, atol=0.05)
     # a score of places looks at no key
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in attention.parameters())
@@ -280,26 +281,26 @@ def test_it_compiles_to_one_graph(arguments: dict[str, Any]) -> None:
         ]
 
     torch.compiler.reset()
-    found, expected = gradients(torch.compile(attention, fullgraph=True)), gradients(attention)
-    assert all(tensor.isfinite().all() for tensor in found)
+    actual, expected = gradients(torch.compile(attention, fullgraph=True)), gradients(attention)
+    assert all(tensor.isfinite().all() for tensor in actual)
     if attention.dropout:
         # a compiled graph draws its seed otherwise
-        assert [tensor.shape for tensor in found] == [tensor.shape for tensor in expected]
+        assert [tensor.shape for tensor in actual] == [tensor.shape for tensor in expected]
     else:
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_every_bias_and_mask_reaches_the_heads() -> None:
     attention, query, memory = MultiHeadAttention(6, 3), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
     plain = attention(query, memory)
-    given: list[dict[str, Any]] = [
+    cases: list[dict[str, Any]] = [
         {"mask": torch.rand(2, 3, 5, 7) < 0.5},
         {"bias": torch.randn(1, 3, 5, 7)},
         {"lengths": torch.tensor([3, 2])},
         {"mask": "causal", "query_start": 0},
     ]
-    results = [plain, *(attention(query, memory, **arguments) for arguments in given)]
-    assert all(not torch.allclose(one, other) for one, other in itertools.combinations(results, 2))
+    results = [plain, *(attention(query, memory, **arguments) for arguments in cases)]
+    assert all(not torch.allclose(first, second) for first, second in itertools.combinations(results, 2))
 
 
 @pytest.mark.parametrize("axes", [(2, 5, 8), (5, 8)], ids=["batch", "single sequence"])
@@ -308,6 +309,6 @@ def test_the_map_of_the_weights_is_returned_too(axes: tuple[int, ...]) -> None:
     merged, weights = attention(features, mask="causal", return_map=True)
     assert torch.equal(merged, attention(features, mask="causal"))
     assert weights.shape == (axes[0] if len(axes) == 3 else 1, 2, 5, 5)
-    with watch(attention) as seen:
+    with watch(attention) as captured:
         attention(features, mask="causal")
-    assert torch.equal(weights.dense(), seen[""].dense())
+    assert torch.equal(weights.dense(), captured[""].dense())

@@ -78,8 +78,8 @@ def test_gaussian_softmax_is_the_regression_of_nadaraya_and_watson() -> None:
     x, y = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[2.0], [4.0], [-1.0]])
     # at 1 with σ = 2: kernels e^{−1/8}, 1, e^{−4/8}: (0.882497·2 + 4 − 0.606531) / (0.882497 + 1 + 0.606531) = 5.158463
     # / 2.489028
-    found = attend(torch.tensor([[1.0]]), x, y, score=Gaussian(2.0))
-    torch.testing.assert_close(found, torch.tensor([[2.072481]]), rtol=0, atol=1e-5)
+    output = attend(torch.tensor([[1.0]]), x, y, score=Gaussian(2.0))
+    torch.testing.assert_close(output, torch.tensor([[2.072481]]), rtol=0, atol=1e-5)
 
 
 def test_values_of_another_width_and_no_keys_at_all() -> None:
@@ -119,8 +119,8 @@ def test_a_normalizer_meets_a_nan_of_one_row_alone() -> None:
     for name in NORMALIZERS:
         normalizer = TopK(2) if name == "top_k" else name
         expected = attend(query, key, value, normalizer=normalizer, implementation="reference")
-        found = attend(query, spoilt, value, normalizer=normalizer, implementation="reference")
-        assert torch.equal(found[1], expected[1])
+        output = attend(query, spoilt, value, normalizer=normalizer, implementation="reference")
+        assert torch.equal(output[1], expected[1])
 
 
 GRADIENTS = [(score, normalizer) for score in SCORES for normalizer in NORMALIZERS if normalizer != "hard"]
@@ -185,12 +185,12 @@ def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: st
     query, key, value = (torch.randn(1, 2, length, 8) for length in (5, 7, 7))
     bias = torch.zeros(5, 7)
     bias[2] = torch.finfo(torch.float32).min
-    seen = torch.arange(7) < 4
+    visible = torch.arange(7) < 4
     try:
-        output = attend(query, key, value, bias=bias, mask=seen.expand(5, 7), implementation=implementation)
+        output = attend(query, key, value, bias=bias, mask=visible.expand(5, 7), implementation=implementation)
     except ImplementationError as reason:
         pytest.skip(str(reason))
     torch.testing.assert_close(output[:, :, 2], value[:, :, :4].mean(2))
     if implementation in ("reference", "tiled"):
-        weights = AttentionMap.of(prepare(query, key, value, bias=bias, mask=seen.expand(5, 7)))[0, :, 2]
+        weights = AttentionMap.of(prepare(query, key, value, bias=bias, mask=visible.expand(5, 7)))[0, :, 2]
         torch.testing.assert_close(weights, torch.tensor([0.25] * 4 + [0.0] * 3).expand(2, 7))

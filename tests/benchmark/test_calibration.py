@@ -60,9 +60,9 @@ def test_without_the_library_there_is_nothing_to_choose(monkeypatch: pytest.Monk
 
 def test_sides_take_turns_and_the_first_call_of_each_turn_does_not_count() -> None:
     calls: list[str] = []
-    found = time_in_turn({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    timings = time_in_turn({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
     assert calls == ["a", "b", *("aaaabbbb") * 2]
-    assert set(found) == {"a", "b"}
+    assert set(timings) == {"a", "b"}
 
 
 def test_the_least_and_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def test_the_least_and_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
         clock[0] += next(takes)
 
     monkeypatch.setattr("attent.benchmark.calibration.time.perf_counter", lambda: clock[0])
-    found = time_in_turn({"only": work}, rounds=1)["only"]
-    assert found == pytest.approx((10, 20))
+    actual = time_in_turn({"only": work}, rounds=1)["only"]
+    assert actual == pytest.approx((10, 20))
 
 
 def test_no_round_begins_after_the_time_but_three_always_do() -> None:

@@ -77,11 +77,11 @@ def test_markdown() -> None:
 
 
 def test_what_measured_is_named() -> None:
-    found = report.machine_info()
-    assert found["processor"] == devices.processor() != ""
-    assert found["threads"] == torch.get_num_threads()
-    assert found["torch"] == torch.__version__
-    assert int(found["cores"]) >= 1
+    info = report.machine_info()
+    assert info["processor"] == devices.processor() != ""
+    assert info["threads"] == torch.get_num_threads()
+    assert info["torch"] == torch.__version__
+    assert int(info["cores"]) >= 1
 
 
 def test_the_commit_is_that_of_a_checkout_which_has_the_file(tmp_path: Path) -> None:

@@ -14,13 +14,16 @@ from attent.errors import ShapeError, UnknownNameError
 def test_both_sides_compute_the_same(score: str, causal: bool) -> None:
     sides = Sides(Case(score, (2, 3, 11, 5), causal=causal))
     assert (sides.difference() or 0) < 1e-5
-    for ours, theirs in zip(sides.backward(ATTENT)(), sides.backward(sides.peer)(), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    for actual, expected in zip(sides.backward(ATTENT)(), sides.backward(sides.peer)(), strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_what_pytorch_has_is_its_own_function_and_the_rest_the_textbook() -> None:
     others = {name: Sides(Case(name, (1, 1, 3, 2))).peer for name in SCORES}
-    assert {name for name, other in others.items() if other == "scaled_dot_product_attention"} == {"dot", "scaled_dot"}
+    assert {name for name, second in others.items() if second == "scaled_dot_product_attention"} == {
+        "dot",
+        "scaled_dot",
+    }
 
 
 def test_rows_of_a_case() -> None:
@@ -62,17 +65,17 @@ def test_memory_is_that_of_the_table() -> None:
 
 
 def test_every_score_is_looked_up_before_anything_is_measured() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     with pytest.raises(UnknownNameError, match="additive"):
-        compare([Case("dot", (1, 1, 3, 2)), Case("aditive", (1, 1, 3, 2))], memory=False, say=said.append)
-    assert said == []
+        compare([Case("dot", (1, 1, 3, 2)), Case("aditive", (1, 1, 3, 2))], memory=False, say=messages.append)
+    assert messages == []
 
 
 def test_a_report_has_a_row_for_each_side_of_each_case() -> None:
     cases = [Case("dot", (1, 1, 3, 2)), Case("cosine", (1, 1, 3, 2), "bfloat16")]
-    said: list[str] = []
-    report = compare(cases, rounds=1, seconds=0, memory=False, say=said.append)
-    assert said == ["dot (1, 1, 3, 2) float32", "cosine (1, 1, 3, 2) bfloat16"]
+    messages: list[str] = []
+    report = compare(cases, rounds=1, seconds=0, memory=False, say=messages.append)
+    assert messages == ["dot (1, 1, 3, 2) float32", "cosine (1, 1, 3, 2) bfloat16"]
     assert [row["score"] for row in report.tables[0].rows] == ["dot", "dot", "cosine", "cosine"]
 
 

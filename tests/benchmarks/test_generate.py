@@ -46,8 +46,8 @@ def test_every_side_writes_as_many_tokens(language_model: Path) -> None:
 
 
 def test_a_report(language_model: Path) -> None:
-    said: list[str] = []
-    report = compare(language_model, tokens=2, sizes=(1, 2), rounds=1, device=CPU, say=said.append)
+    messages: list[str] = []
+    report = compare(language_model, tokens=2, sizes=(1, 2), rounds=1, device=CPU, say=messages.append)
     assert report.title == "Text generation, Transformer 1 × 8, 2 tokens a text"
     assert [column.title for column in report.tables[0].columns] == ["engine", "batch 1", "batch 2"]
-    assert said[0] == "greedy, new tokens per second, batches of 1, round 1 of 1: attent"
+    assert messages[0] == "greedy, new tokens per second, batches of 1, round 1 of 1: attent"

@@ -30,9 +30,9 @@ def _held(size: int) -> float | None:
 
 
 def test_a_function_runs_in_a_process_of_its_own() -> None:
-    found = run_in_process(_add, 2, 5)
-    assert found[0] == 7
-    assert found[1] != os.getpid()
+    answer = run_in_process(_add, 2, 5)
+    assert answer[0] == 7
+    assert answer[1] != os.getpid()
 
 
 def test_a_process_that_dies_has_nothing_to_say() -> None:
@@ -42,5 +42,5 @@ def test_a_process_that_dies_has_nothing_to_say() -> None:
 @pytest.mark.skipif(platform.system() == "Windows", reason="Windows is not asked")
 def test_what_work_holds_is_seen() -> None:
     # in a new process, for this one has held more before
-    found = run_in_process(_held, 64)
-    assert 60 < found < 80
+    answer = run_in_process(_held, 64)
+    assert 60 < answer < 80

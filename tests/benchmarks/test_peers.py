@@ -113,10 +113,10 @@ def test_marian_learns_from_what_was_written_and_translates_it(peers: ModuleType
     environment("transformers", tmp_path)
     peers.write(tmp_path, data, SMALL, PIECES, TOKENS, 2)
     installed = peers.Peers({"trained": peers.TRAINED["transformer"]["Marian"], **peers.GENERATED})
-    found = installed.run("trained", tmp_path, "--updates", 2, "--warmup", 1, "--threads", 1)
+    result = installed.run("trained", tmp_path, "--updates", 2, "--warmup", 1, "--threads", 1)
     assert installed.notes == []
-    assert found["package"] == "transformers"
-    assert found["tokens_per_second"] > 0
+    assert result["package"] == "transformers"
+    assert result["tokens_per_second"] > 0
     translations = [Hypothesis((4, 5), 0.0, 1.0)] * 4
     lines = [data.source.tokens[: 2 + row].tolist() for row in range(4)]
     peers.write_lines(
@@ -181,10 +181,10 @@ def test_a_page_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     monkeypatch.setattr("sys.argv", ["page.py", "--length", "16", "--times", "1"])
     importlib.import_module("page").main()
-    found = json.loads(capsys.readouterr().out)
-    assert (found["layers"], found["tokens"]) == (12, 16)
-    assert 0 < found["mebibytes"] < 8
-    assert found["first_picture_seconds"]["median"] > 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["layers"], report["tokens"]) == (12, 16)
+    assert 0 < report["mebibytes"] < 8
+    assert report["first_picture_seconds"]["median"] > 0
 
 
 @pytest.mark.slow
@@ -198,9 +198,9 @@ def test_digits_stand_beside_others_of_the_same_rows(
     out = capsys.readouterr().out
     assert "| mean |" in out
     assert "at most 0.2 points behind the machine: no." in out
-    (found,) = json.loads((tmp_path / "a.json").read_text())["found"]
-    assert found["attent"] < 90 < found["1-NN"]
-    assert found["RBF SVM"] > 98
+    (result,) = json.loads((tmp_path / "a.json").read_text())["found"]
+    assert result["attent"] < 90 < result["1-NN"]
+    assert result["RBF SVM"] > 98
 
 
 def test_precision_of_explanations_at_the_size_of_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,8 +61,8 @@ def test_scores_of_tanh_form_by_hand() -> None:
     score = Additive(1, 1, 1, bias=False, v=False)
     torch.nn.init.ones_(score.query_weight)
     torch.nn.init.ones_(score.key_weight)
-    found = tanh_scores(torch.tensor([[[[0.5]]]]), torch.tensor([[[[0.5], [-0.5]]]]), score)
-    assert found.flatten().tolist() == pytest.approx([0.761594, 0.0], abs=1e-6)
+    scores = tanh_scores(torch.tensor([[[[0.5]]]]), torch.tensor([[[[0.5], [-0.5]]]]), score)
+    assert scores.flatten().tolist() == pytest.approx([0.761594, 0.0], abs=1e-6)
 
 
 def test_the_fused_function_has_two_scores() -> None:
@@ -94,21 +94,21 @@ def batch(source: list[list[int]], target: list[list[int]]) -> Batch:
 @torch.no_grad()
 def test_packed_sequences_are_read_without_their_padding() -> None:
     model = PlainRnn(RNN, 13, packed=True).eval()
-    given = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
-    logits = model(given)
+    inputs = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
+    logits = model(inputs)
     assert logits.shape == (2, 4, 13)
     torch.testing.assert_close(model(batch([[5, 6, 7]], [[2, 5, 6, 7]]))[0], logits[0])
-    later = given.target_in.clone()
+    later = inputs.target_in.clone()
     later[:, 3] = 11
-    torch.testing.assert_close(model(replace(given, target_in=later))[:, :3], logits[:, :3])
+    torch.testing.assert_close(model(replace(inputs, target_in=later))[:, :3], logits[:, :3])
 
 
 @torch.no_grad()
 def test_without_padding_packed_or_not_is_the_same() -> None:
     packed, padded = (PlainRnn(RNN, 13, packed=packed).eval() for packed in (True, False))
     padded.load_state_dict(packed.state_dict())
-    given = batch([[5, 6, 7], [4, 5, 9]], [[2, 5], [2, 4]])
-    torch.testing.assert_close(packed(given), padded(given))
+    inputs = batch([[5, 6, 7], [4, 5, 9]], [[2, 5], [2, 4]])
+    torch.testing.assert_close(packed(inputs), padded(inputs))
 
 
 def test_it_is_about_as_large_as_ours() -> None:
@@ -129,14 +129,14 @@ TRANSFORMER = TransformerSettings(encoder_layers=1, decoder_layers=2, width=8, f
 @torch.no_grad()
 def test_no_step_sees_later_tokens_or_padding() -> None:
     model = PlainTransformer(TRANSFORMER, 13).eval()
-    given = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
-    logits = model(given)
+    inputs = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
+    logits = model(inputs)
     assert logits.shape == (2, 4, 13)
-    later = given.target_in.clone()
+    later = inputs.target_in.clone()
     later[:, 3] = 11
-    torch.testing.assert_close(model(replace(given, target_in=later))[:, :3], logits[:, :3])
-    alone = batch([[5, 6, 7]], [[2, 5, 6, 7]])
-    torch.testing.assert_close(model(alone)[0], logits[0])
+    torch.testing.assert_close(model(replace(inputs, target_in=later))[:, :3], logits[:, :3])
+    single = batch([[5, 6, 7]], [[2, 5, 6, 7]])
+    torch.testing.assert_close(model(single)[0], logits[0])
 
 
 def test_it_is_as_large_as_ours() -> None:

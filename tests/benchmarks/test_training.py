@@ -58,17 +58,17 @@ def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
         updates=3, batch_tokens=TOKENS, schedule="constant", warmup=0, precision="float32", threads=1, seed=1
     )
     torch.manual_seed(0)
-    alone, fed = (_training.build(SMALL, PIECES, PIECES) for _ in range(2))
-    fed.load_state_dict(alone.state_dict())
+    single, fed = (_training.build(SMALL, PIECES, PIECES) for _ in range(2))
+    fed.load_state_dict(single.state_dict())
     from attent.training.loop import train
 
-    train(alone, data, settings, progress=_training.SilentProgress())
+    train(single, data, settings, progress=_training.SilentProgress())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_training, "build", lambda *sizes: fed)
         update = attent_update(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
     for batch in itertools.islice(data.stream(BatchSize(tokens=TOKENS), 1), 3):
         update(batch)
-    for name, value in alone.state_dict().items():
+    for name, value in single.state_dict().items():
         assert torch.equal(value, fed.state_dict()[name]), name
 
 
@@ -95,35 +95,35 @@ def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pyt
 
 
 def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
-    seen: dict[str, list[int]] = {"a": [], "b": []}
+    records: dict[str, list[int]] = {"a": [], "b": []}
     before = torch.get_num_threads()
     sides = [
-        Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens))
-        for name in seen
+        Side(name, ComputeConfig("float32", 2), lambda batch, name=name: records[name].append(batch.tokens))
+        for name in records
     ]
     peers = {"c": lambda: 5.0, "d": lambda: None}
-    found = measure(sides, data.stream(BatchSize(tokens=TOKENS), 1), 2, 3, peers=peers)
-    assert seen["a"] == seen["b"]
-    assert len(seen["a"]) == 3 * 3
-    assert [len(found[name]) for name in seen] == [2, 2]
-    assert found["c"] == [5.0, 5.0]
-    assert "d" not in found
+    measurements = measure(sides, data.stream(BatchSize(tokens=TOKENS), 1), 2, 3, peers=peers)
+    assert records["a"] == records["b"]
+    assert len(records["a"]) == 3 * 3
+    assert [len(measurements[name]) for name in records] == [2, 2]
+    assert measurements["c"] == [5.0, 5.0]
+    assert "d" not in measurements
     assert torch.get_num_threads() == before
 
 
 def test_rows_by_hand() -> None:
-    found = table_rows({"attent, float32": [10, 30, 20], "attent, bfloat16": [60, 40, 50], "other": [15, 5, 10]})
-    assert [row["best"] for row in found] == [30, 60, 15]
-    assert [row["median"] for row in found] == [20, 50, 10]
-    assert [row["times"] for row in found] == [2, 1, 4]
+    rows = table_rows({"attent, float32": [10, 30, 20], "attent, bfloat16": [60, 40, 50], "other": [15, 5, 10]})
+    assert [row["best"] for row in rows] == [30, 60, 15]
+    assert [row["median"] for row in rows] == [20, 50, 10]
+    assert [row["times"] for row in rows] == [2, 1, 4]
 
 
 def test_a_report(data: Bitext) -> None:
-    said: list[str] = []
-    report = compare(SMALL, data, PIECES, "this and that", tokens=TOKENS, rounds=1, updates=1, say=said.append)
+    messages: list[str] = []
+    report = compare(SMALL, data, PIECES, "this and that", tokens=TOKENS, rounds=1, updates=1, say=messages.append)
     assert "this and that" in report.title
     assert len(report.tables[0].rows) == 4
-    assert said[0] == "warming up: attent, float32"
+    assert messages[0] == "warming up: attent, float32"
 
 
 def test_models_are_named() -> None:

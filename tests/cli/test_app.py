@@ -26,7 +26,7 @@ COMMANDS = (
 )
 
 
-def python(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=SOURCE,
@@ -35,7 +35,7 @@ def python(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
         encoding="utf-8",
         check=False,
         timeout=60,
-        **how,
+        **options,
     )
 
 
@@ -69,7 +69,7 @@ def test_help_imports_nothing_slow() -> None:
 
 @pytest.mark.slow
 def test_help_is_instant() -> None:
-    def least(*words: str) -> float:
+    def fastest_seconds(*words: str) -> float:
         seconds = []
         for _ in range(3):
             started = time.perf_counter()
@@ -78,7 +78,7 @@ def test_help_is_instant() -> None:
         return min(seconds)
 
     # on a slow machine too, PyTorch's import is what one would wait for
-    assert least("-m", "attent", "--help") < 0.6 * least("-c", "import torch")
+    assert fastest_seconds("-m", "attent", "--help") < 0.6 * fastest_seconds("-c", "import torch")
     loaded = python(
         "-c", "import sys, attent.cli.commands.translate; print(*({'torch', 'pydantic'} & set(sys.modules)))"
     )
@@ -120,7 +120,7 @@ def test_pydantic_speaks_in_one_line_too(attent, monkeypatch: pytest.MonkeyPatch
     from attent.tasks.dates import DatesSettings
 
     monkeypatch.setattr(
-        "attent.views.walk.walk", lambda text, **how: DatesSettings.model_validate({"seed": -1, "nonsense": 2})
+        "attent.views.walk.walk", lambda text, **options: DatesSettings.model_validate({"seed": -1, "nonsense": 2})
     )
     done = attent("walk", "a b")
     assert done.code == 2
@@ -128,7 +128,7 @@ def test_pydantic_speaks_in_one_line_too(attent, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_error_of_the_programme_itself_is_not_hidden(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(text: str, **how: object) -> None:
+    def broken(text: str, **options: object) -> None:
         raise ValueError("a bug")
 
     monkeypatch.setattr("attent.views.walk.walk", broken)
@@ -142,7 +142,7 @@ def test_an_error_of_the_programme_itself_is_not_hidden(attent, monkeypatch: pyt
 
 
 def test_a_full_disk_is_one_line(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(text: str, **how: object) -> None:
+    def full(text: str, **options: object) -> None:
         raise OSError(28, "No space left on device", "map.png")
 
     monkeypatch.setattr("attent.views.walk.walk", full)
@@ -150,7 +150,7 @@ def test_a_full_disk_is_one_line(attent, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_ctrl_c_is_one_line_and_exit_code_130(attent, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(text: str, **how: object) -> None:
+    def interrupted(text: str, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attent.views.walk.walk", interrupted)

@@ -15,13 +15,13 @@ from attent.tasks.fill_mask.fill_mask import load
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:
     text = filling_folder.parent / "train.txt"
     done = attent("evaluate", filling_folder, "--text", text, "--json")
-    found = json.loads("\n".join(done.out))
-    assert list(found["ways"]) == ["model", "unigram", "trigram, left", "trigram, both sides"]
-    assert (found["lines"], found["unknown"]) == (8, 0)
-    assert found["ways"]["trigram, both sides"]["accuracy"] > found["ways"]["unigram"]["accuracy"]
-    other = attent("evaluate", filling_folder, "--text", text, "--against", text)
-    assert (other.code, other.err) == (0, [f"guessing every word of 8 lines of {text}"])
-    assert len(other.out) == 5
+    report = json.loads("\n".join(done.out))
+    assert list(report["ways"]) == ["model", "unigram", "trigram, left", "trigram, both sides"]
+    assert (report["lines"], report["unknown"]) == (8, 0)
+    assert report["ways"]["trigram, both sides"]["accuracy"] > report["ways"]["unigram"]["accuracy"]
+    second = attent("evaluate", filling_folder, "--text", text, "--against", text)
+    assert (second.code, second.err) == (0, [f"guessing every word of 8 lines of {text}"])
+    assert len(second.out) == 5
 
 
 def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folder: Path, tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_held_out_is_judged(of_texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert command(["evaluate", str(of_texts), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["examples"], found["labels"]) == (2, ["x", "y"])
-    assert np.sum(found["confusion"]) == 2
-    assert json.loads((of_texts / "config.json").read_text())["results"]["validation"]["accuracy"] == found["accuracy"]
+    report = json.loads(capsys.readouterr().out)
+    assert (report["examples"], report["labels"]) == (2, ["x", "y"])
+    assert np.sum(report["confusion"]) == 2
+    assert json.loads((of_texts / "config.json").read_text())["results"]["validation"]["accuracy"] == report["accuracy"]
     capsys.readouterr()
     assert command(["evaluate", str(of_texts)]) == 0
-    assert f"accuracy  {found['accuracy']:6.2f} %" in capsys.readouterr().out
+    assert f"accuracy  {report['accuracy']:6.2f} %" in capsys.readouterr().out
 
 
 def test_other_examples_are_judged(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,9 @@ def test_only_a_line_feed_ends_a_line() -> None:
     assert list(decode_lines(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
 @pytest.mark.parametrize("good", [0, 1, 3, 4])
-def test_what_stands_before_an_error_comes_first(most: int, good: int) -> None:
+def test_what_stands_before_an_error_comes_first(limit: int, good: int) -> None:
     read = 0
 
     def broken() -> Iterator[int]:
@@ -28,15 +28,17 @@ def test_what_stands_before_an_error_comes_first(most: int, good: int) -> None:
             yield read
         raise DataError("no more")
 
-    found: list[int] = []
+    sizes: list[int] = []
     with pytest.raises(DataError, match="no more"):
-        for some in chunks(broken(), most):
-            found += some
+        for chunk in chunks(broken(), limit):
+            sizes += chunk
             # nothing is read ahead, so that who types has an answer to each line
-            assert len(some) <= most
-            assert read == len(found)
-    assert found == list(range(1, good + 1))
-    assert list(chunks(iter(range(good)), most)) == [list(range(good))[at : at + most] for at in range(0, good, most)]
+            assert len(chunk) <= limit
+            assert read == len(sizes)
+    assert sizes == list(range(1, good + 1))
+    assert list(chunks(iter(range(good)), limit)) == [
+        list(range(good))[at : at + limit] for at in range(0, good, limit)
+    ]
 
 
 def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
@@ -48,14 +50,14 @@ def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
 def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"in a file")
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"packed"))
-    found = [
+    result = [
         (str(tmp_path / "a"), b"in a file"),
         (str(tmp_path / "a.gz"), b"packed"),
         ("a text", b"a text"),
         ("\x00", b"\x00"),
         ("", b""),
     ]
-    for source, text in found:
+    for source, text in result:
         with open_source(source) as stream:
             assert stream.read() == text
 

@@ -44,8 +44,8 @@ def gold_of(attent, run: Path, file: Path, *options: object) -> Path:
 def test_a_runs_own_links_are_without_error(attent, run_folder: Path, file: Path) -> None:
     gold = gold_of(attent, run_folder, file)
     done = attent("align", run_folder, file, "--gold", gold)
-    what = "last layer, mean over heads, rows about the token produced"
-    assert done == (0, [f"AER 0.000  precision 1.000  recall 1.000  (6 pairs; {what})"], [])
+    description = "last layer, mean over heads, rows about the token produced"
+    assert done == (0, [f"AER 0.000  precision 1.000  recall 1.000  (6 pairs; {description})"], [])
 
 
 def test_worked_by_hand(attent, run_folder: Path, file: Path) -> None:
@@ -53,13 +53,13 @@ def test_worked_by_hand(attent, run_folder: Path, file: Path) -> None:
     lines = gold.read_text(encoding="utf-8").split("\n")
     # of twelve links one in three is left, as possible, and one sure link is added that the run does not make
     words = [line.split() for line in lines[:6]]
-    assert [len(some) for some in words] == [3, 0, 2, 3, 1, 3]
+    assert [len(word) for word in words] == [3, 0, 2, 3, 1, 3]
     missed = next(f"{source}-2" for source in range(4) if f"{source}-2" not in words[0])
-    left = [" ".join(some[:1]).replace("-", "?") for some in words]
+    left = [" ".join(word[:1]).replace("-", "?") for word in words]
     gold.write_text("\n".join([f"{left[0]} {missed}", *left[1:]]) + "\n", encoding="utf-8")
-    found = attent("align", run_folder, file, "--gold", gold).out[0]
+    printed = attent("align", run_folder, file, "--gold", gold).out[0]
     # A has 12 links, S one, A ∩ S none, and A ∩ P five
-    assert SCORES.match(found).groups()[:3] == (f"{1 - 5 / 13:.3f}", f"{5 / 12:.3f}", "0.000")  # pyright: ignore[reportOptionalMemberAccess]
+    assert SCORES.match(printed).groups()[:3] == (f"{1 - 5 / 13:.3f}", f"{5 / 12:.3f}", "0.000")  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_words_may_be_counted_from_one(attent, run_folder: Path, file: Path) -> None:
@@ -71,9 +71,9 @@ def test_words_may_be_counted_from_one(attent, run_folder: Path, file: Path) -> 
 
 
 def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, file: Path) -> None:
-    wanted = ("--layer", 0, "--head", 1, "--about", "read")
+    expected = ("--layer", 0, "--head", 1, "--about", "read")
     file.write_text(3 * file.read_text(encoding="utf-8"), encoding="utf-8")
-    gold = gold_of(attent, run_folder, file, *wanted)
+    gold = gold_of(attent, run_folder, file, *expected)
     done = attent("align", run_folder, file, "--gold", gold, "--best-head")
     assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
     assert done.out[:2] == [
@@ -89,12 +89,12 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
 
 
 def test_halves_have_no_pair_in_common() -> None:
-    one, other = random_halves(101)
-    assert sorted(one + other) == list(range(101))
-    assert len(one) == 50
+    first, second = random_halves(101)
+    assert sorted(first + second) == list(range(101))
+    assert len(first) == 50
     # neither the first half nor every other one
-    assert 15 < sum(row < 50 for row in one) < 35
-    assert 15 < sum(row % 2 for row in one) < 35
+    assert 15 < sum(row < 50 for row in first) < 35
+    assert 15 < sum(row % 2 for row in first) < 35
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None
             [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
             AttentionSelector(0, None, "read"),
         )
-        found = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
+        result = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
         assert line.startswith(name)
         assert (
-            f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}  (8 pairs; layer 0"
-            in line
+            f"AER {result.error_rate:.3f}  precision {result.precision:.3f}  "
+            f"recall {result.recall:.3f}  (8 pairs; layer 0" in line
         )
 
 
@@ -151,8 +151,8 @@ def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
     done = attent("align", run_folder, "--gold", "dates", "--best-head")
     assert done.out[0] == "chosen on 8 pairs of validation:"
     layer, head, *_ = done.out[2].split()
-    which = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
-    assert all(which in line for line in done.out[-2:])
+    description = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
+    assert all(description in line for line in done.out[-2:])
 
 
 @pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])

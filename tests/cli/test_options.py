@@ -60,7 +60,8 @@ def stranger(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_each_command_has_them() -> None:
     group = get_command(app)
     commands = {
-        name: {option for parameter in one.params for option in parameter.opts} for name, one in group.commands.items()
+        name: {option for parameter in item.params for option in parameter.opts}
+        for name, item in group.commands.items()
     }  # pyright: ignore[reportAttributeAccessIssue]
     assert {name for name, names in commands.items() if "--device" in names} == COMPUTES
     assert {name for name, names in commands.items() if "--trust-code" in names} == READS
@@ -107,8 +108,8 @@ def test_code_is_imported_only_where_it_is_trusted(
     monkeypatch.delitem(sys.modules, "stranger_code", raising=False)
     mark = stranger.parent / "imported"
     mark.unlink(missing_ok=True)
-    places = {"RUN": str(stranger), "PAIRS": str(stranger.parent / "pairs.tsv"), "OUT": str(tmp_path / "out")}
-    named = [places["OUT"] + ".txt" if word == "OUT.txt" else places.get(word, word) for word in words]
+    replacements = {"RUN": str(stranger), "PAIRS": str(stranger.parent / "pairs.tsv"), "OUT": str(tmp_path / "out")}
+    named = [replacements["OUT"] + ".txt" if word == "OUT.txt" else replacements.get(word, word) for word in words]
     if "--init-from" in words:
         # the vocabulary is the other run's
         named = ["train", "--config", str(_settings(tmp_path)), *named[3:]]
@@ -171,9 +172,9 @@ def test_a_device_that_is_not_there_is_said_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     assert command([*words, "--device", "cuda:7"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert said[0].startswith("attent: this machine has no device 'cuda:7': there is cpu")
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert errors[0].startswith("attent: this machine has no device 'cuda:7': there is cpu")
     assert command([*words, "--device", "gpu"]) == 2
     assert "unknown device 'gpu'" in capsys.readouterr().err
 
@@ -198,13 +199,13 @@ def test_the_device_is_said_unless_it_is_the_cpu(
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu", "cuda:0", "cuda:1"])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: "Example")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    taken: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    used: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", used.append)
     assert options.device_of("auto") == torch.device("cuda")
     assert options.device_of("cuda:1") == torch.device("cuda", 1)
     assert capsys.readouterr().err == "device: cuda:0 (Example)\ndevice: cuda:1 (Example)\n"
     # where Triton launches its kernels
-    assert taken == [torch.device("cuda", 1)]
+    assert used == [torch.device("cuda", 1)]
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     assert options.device_of("auto") == torch.device("cpu")
     assert capsys.readouterr().err == ""

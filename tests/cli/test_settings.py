@@ -171,10 +171,10 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
         '[text]\ntrain_source = "tok/a.en"\ntrain_target = "/b.de"\nvalid = "-"\n[training]\nupdates = 1\n'
         "batch_pairs = 2\n"
     )
-    found = resolve_corpus(parse(files, "some.toml"), tmp_path).text
-    assert found is not None
-    assert (found.train_source, found.train_target, found.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
-    assert found.valid_source is found.valid_target is None
+    text = resolve_corpus(parse(files, "some.toml"), tmp_path).text
+    assert text is not None
+    assert (text.train_source, text.train_target, text.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
+    assert text.valid_source is text.valid_target is None
 
 
 def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
@@ -234,14 +234,14 @@ def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> Non
 
 def test_the_files_say_what_is_learnt() -> None:
     pairs, lines = {"train": "a.tsv", "valid": None}, {"train": "a.txt", "valid": None}
-    nothing = {"train": None, "valid": None}
-    assert select_table({"text": pairs, "lines": nothing}, None) == ("text", {"train": "a.tsv"})
-    assert select_table({"text": nothing, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
-    assert select_table({"text": nothing, "lines": nothing}, "fill-mask") == ("text", {})
+    empty = {"train": None, "valid": None}
+    assert select_table({"text": pairs, "lines": empty}, None) == ("text", {"train": "a.tsv"})
+    assert select_table({"text": empty, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
+    assert select_table({"text": empty, "lines": empty}, "fill-mask") == ("text", {})
     with pytest.raises(ArgumentError, match=r"files for \[text\] and for \[lines\] are for two runs"):
         select_table({"text": pairs, "lines": lines}, None)
     with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
-        select_table({"text": nothing, "lines": lines}, "translate")
+        select_table({"text": empty, "lines": lines}, "translate")
     with pytest.raises(UnknownNameError, match="unknown task 'fil-mask'; did you mean 'fill-mask'"):
         known_task("fil-mask")
     assert known_task("language-model") == "text-generation"

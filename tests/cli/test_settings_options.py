@@ -112,11 +112,11 @@ def test_an_offer_tells_what_was_given() -> None:
     from attent.search.settings import SearchSettings
 
     assert received(look).values == {}
-    given = received(look, "--max-length", "5", "--sample")
-    assert given.values == {"maximum_length": 5, "sample": True}
-    assert given.options["maximum_length"] == "--max-length"
-    assert given.settings() == SearchSettings(maximum_length=5, sample=True)
-    assert given.settings(seed=3) == SearchSettings(maximum_length=5, sample=True, seed=3)
+    inputs = received(look, "--max-length", "5", "--sample")
+    assert inputs.values == {"maximum_length": 5, "sample": True}
+    assert inputs.options["maximum_length"] == "--max-length"
+    assert inputs.settings() == SearchSettings(maximum_length=5, sample=True)
+    assert inputs.settings(seed=3) == SearchSettings(maximum_length=5, sample=True, seed=3)
     # a zero is a value, too
     assert received(find, "--seed", "0", "--width", "2").values == {"beam": 2, "seed": 0}
 

@@ -27,35 +27,35 @@ from attent.text.readers import read_lines
 
 def test_ranges_hold_every_row_once_and_enough_of_them() -> None:
     lengths = [1] * 5 + [7] * 40 + [12] * 30 + [33] * 3
-    found = length_ranges(lengths, 5)
-    assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
+    ranges = length_ranges(lengths, 5)
+    assert sorted(row for rows in ranges for row in rows) == list(range(len(lengths)))
     # lengths 1 to 5 are too few, and so are 31 to 35
-    assert [len(rows) for rows in found] == [45, 33]
-    assert all(len(rows) >= MIN_SENTENCES for rows in found)
+    assert [len(rows) for rows in ranges] == [45, 33]
+    assert all(len(rows) >= MIN_SENTENCES for rows in ranges)
     assert length_ranges([3], 5) == [[0]]
 
 
 def test_models_are_judged_by_length(options, silent) -> None:
-    said: list[str] = []
-    found = compare(options(models=["none", "luong"], seeds=2), say=said.append, progress=silent)
-    assert said[0].startswith("4 trainings, none finished already: at most about ")
-    assert said[1:5] == ["1/4 dates/none-1", "2/4 dates/none-2", "3/4 dates/luong-1", "4/4 dates/luong-2"]
-    summary, by_length = found.report.tables
+    messages: list[str] = []
+    comparison = compare(options(models=["none", "luong"], seeds=2), say=messages.append, progress=silent)
+    assert messages[0].startswith("4 trainings, none finished already: at most about ")
+    assert messages[1:5] == ["1/4 dates/none-1", "2/4 dates/none-2", "3/4 dates/luong-1", "4/4 dates/luong-2"]
+    summary, by_length = comparison.report.tables
     assert [row["model"] for row in summary.rows] == ["RNN, fixed vector", "RNN, Luong"]
     assert all(
         row["updates"] == 2 and row["parameters"] > 100 and len(row["values"]["by_seed"]) == 2 for row in summary.rows
     )
-    (figure,) = found.figures
+    (figure,) = comparison.figures
     assert [line.name for line in figure.series] == ["RNN, fixed vector", "RNN, Luong"]
     # of 30 dates 5 lines of each number from 1 to 3
     assert sum(point.sentences for point in figure.series[0].points) == 15
     assert len(by_length.rows) == len(figure.series[0].points)
     # once more, nothing is left to do
-    said.clear()
-    again = compare(options(models=["none", "luong"], seeds=2), say=said.append, progress=silent)
-    assert said[0].startswith("4 trainings, 4 of them finished already")
-    assert len(said) == 1
-    assert again.values()["figures"] == found.values()["figures"]
+    messages.clear()
+    repeated = compare(options(models=["none", "luong"], seeds=2), say=messages.append, progress=silent)
+    assert messages[0].startswith("4 trainings, 4 of them finished already")
+    assert len(messages) == 1
+    assert repeated.values()["figures"] == comparison.values()["figures"]
 
 
 @pytest.mark.slow
@@ -72,10 +72,10 @@ def test_captions_are_judged_by_bleu_where_their_folder_is_given(
     monkeypatch.setattr(trainings, "PIECES", 300)
     sizes = {"embedding_width": 8, "width": 8, "encoder_width": 8}
     monkeypatch.setattr(trainings, "RNN_ON_CAPTIONS", trainings.RNN_ON_CAPTIONS | sizes)
-    found = compare(options(models=["luong"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
-    assert [figure.name for figure in found.figures] == ["length-dates", "length-captions"]
-    assert found.figures[1].y == "BLEU, 0 to 100"
-    assert sum(point.sentences for point in found.figures[1].series[0].points) == 30
+    comparison = compare(options(models=["luong"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
+    assert [figure.name for figure in comparison.figures] == ["length-dates", "length-captions"]
+    assert comparison.figures[1].y == "BLEU, 0 to 100"
+    assert sum(point.sentences for point in comparison.figures[1].series[0].points) == 30
     assert read_config(options().out / "captions/luong-1").model.scaled_score
 
 
@@ -99,14 +99,16 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
     )
     assert max(len(source.split()) for source, _ in trained) > 60
     assert 29_000 * PASSES / MAX_JOINED < len(trained) < 29_000 * PASSES
-    each = 1000 // 15
-    assert len(test) == MAX_JOINED * each
+    count = 1000 // 15
+    assert len(test) == MAX_JOINED * count
     tested = Counter(read_lines(folder / "tok/test_2016_flickr.lc.norm.tok.en.gz"))
-    assert {pair.source for pair in test[:each]} <= set(tested)
+    assert {pair.source for pair in test[:count]} <= set(tested)
     # no caption is in two of them
     words = Counter(word for text in tested.elements() for word in text.split())
     assert Counter(word for pair in test for word in pair.source.split()) <= words
-    means = [sum(len(pair.source.split()) for pair in test[at : at + each]) / each for at in range(0, len(test), each)]
+    means = [
+        sum(len(pair.source.split()) for pair in test[at : at + count]) / count for at in range(0, len(test), count)
+    ]
     assert means == pytest.approx([number * means[0] for number in range(1, MAX_JOINED + 1)], rel=0.1)
 
 
@@ -137,8 +139,8 @@ def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_pa
         for file_name in itertools.chain(*MULTI30K.values()):
             with gzip.open(tmp_path / name / file_name, "wt") as file:
                 file.writelines(f"{word} {number}\n" for number in range(15))
-    found = join_captions(tmp_path / "one", tmp_path / "to")
-    assert join_captions(tmp_path / "one", tmp_path / "to") == found
+    captions = join_captions(tmp_path / "one", tmp_path / "to")
+    assert join_captions(tmp_path / "one", tmp_path / "to") == captions
     with pytest.raises(
         ArgumentError, match=r"train.tsv holds other pairs than those to be joined now: name another folder with --out"
     ):

@@ -58,15 +58,15 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, silent) -> None:
-    found = compare(options(parts=["location", "local-p"]), say=lambda line: None, progress=silent)
-    (rows,) = [table.rows for table in found.report.tables]
+    comparison = compare(options(parts=["location", "local-p"]), say=lambda line: None, progress=silent)
+    (rows,) = [table.rows for table in comparison.report.tables]
     assert [(row["model"], row["score"]) for row in rows] == [
         ("RNN, Luong", "location"),
         ("RNN, Luong", "local-p"),
         ("Transformer", "location"),
     ]
     assert all(row["dates_values"]["sentences"] == row["combinations_values"]["sentences"] == 24 for row in rows)
-    (figure,) = found.figures
+    (figure,) = comparison.figures
     assert [[point.x for point in line.points] for line in figure.series] == [["location", "local-p"], ["location"]]
 
 
@@ -105,11 +105,11 @@ def test_a_score_of_ones_own_is_compared_and_goes_on_without_further_trust(optio
         compare(chosen)
     with registry.current_folder_searched():
         first = compare(chosen, say=lambda line: None, progress=silent)
-        again = compare(chosen, say=lambda line: None, progress=silent)
+        repeated = compare(chosen, say=lambda line: None, progress=silent)
         with pytest.raises(ArgumentError, match=r"has parameters .*, or give its class for_widths"):
             compare(options(parts=[f"{own_part}:Bare"]))
     assert [row["score"] for row in first.report.tables[0].rows] == ["dot", "own_part_compared:Diag"]
-    assert first.values()["tables"] == again.values()["tables"]
+    assert first.values()["tables"] == repeated.values()["tables"]
     assert (chosen.out / "rnn" / "own_part_compared.Diag-1").is_dir()
 
 

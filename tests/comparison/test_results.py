@@ -43,9 +43,9 @@ def test_heights_of_few_powers_of_ten_are_plain_numbers() -> None:
         points = [Point(1.0, 12.0), Point(2.0, largest)]
         axes = plot(Figure("x", "X", "x", "y", [Series("one", points)], log_y=True)).axes[0]
         axes.figure.canvas.draw()
-        shown = [tick.get_text() for tick in axes.get_yticklabels() if tick.get_text()]
-        assert ("50" in shown) is plain
-        assert any("10^" in text for text in shown) is not plain
+        displayed = [tick.get_text() for tick in axes.get_yticklabels() if tick.get_text()]
+        assert ("50" in displayed) is plain
+        assert any("10^" in text for text in displayed) is not plain
 
 
 @pytest.mark.parametrize("count", [2, 5, 9])

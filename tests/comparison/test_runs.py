@@ -26,9 +26,11 @@ def files(run_folder: Path, tmp_path: Path) -> tuple[Path, Path]:
 
 def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run_folder, tmp_path / "copy"))
-    said: list[str] = []
+    messages: list[str] = []
     settings = SearchSettings(beam=2)
-    result = compare([run_folder, copy], *files, tmp_path / "out", settings=settings, tokenize="char", say=said.append)
+    result = compare(
+        [run_folder, copy], *files, tmp_path / "out", settings=settings, tokenize="char", say=messages.append
+    )
     (table,) = result.report.tables
     first, second = table.rows
     references = files[1].read_text(encoding="utf-8").split("\n")
@@ -40,7 +42,7 @@ def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path
     assert (second["bleu_difference"], second["chrf_difference"]) == (0, 0)
     assert second["bleu_p"] == second["chrf_p"] == 1.0
     assert table.title == "5 lines of source.txt, beam 2"
-    assert len(said) == 2
+    assert len(messages) == 2
     assert [point.x for point in result.figures[0].series[0].points] == [str(run_folder), str(copy)]
 
 
@@ -76,7 +78,7 @@ def test_runs_that_name_different_languages_are_refused(
 
 
 def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
-    copy, said = Path(shutil.copytree(run_folder, tmp_path / "copy")), list[str]()
+    copy, messages = Path(shutil.copytree(run_folder, tmp_path / "copy")), list[str]()
     german, english = ["ein hund rennt", "zwei frauen"], ["a dog runs", "two women"]
     assert (share_of_words(german, german), share_of_words(german, english), share_of_words(["3"], english)) == (
         1.0,
@@ -86,8 +88,8 @@ def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tup
     assert share_of_words(["犬が走る"], ["猫が走る"]) == 0.75
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attent.tasks.translation.translator.Translator.translate", lambda *_: ["un chien court"] * 5)
-        result = compare([run_folder, copy], *files, tmp_path / "out", say=said.append)
-    assert said[1] == (
+        result = compare([run_folder, copy], *files, tmp_path / "out", say=messages.append)
+    assert messages[1] == (
         f"warning: 0% of the words that {run_folder} writes are in {files[1]}: was it trained on these two languages?"
     )
-    assert said[1] in result.report.notes
+    assert messages[1] in result.report.notes

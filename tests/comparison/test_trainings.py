@@ -22,15 +22,15 @@ def planned(updates: int = 2, name: str = "luong") -> TrainingPlan:
 
 
 def test_what_is_trained_is_not_trained_again(small: None, tmp_path: Path, silent) -> None:
-    said: list[str] = []
-    train([planned()], tmp_path, say=said.append, progress=silent)
-    assert said == [
+    messages: list[str] = []
+    train([planned()], tmp_path, say=messages.append, progress=silent)
+    assert messages == [
         "1 training, none finished already: by updates alone, so that how long it takes is not known",
         "1/1 dates/luong-1",
     ]
     written = (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns
-    train([planned()], tmp_path, say=said.append, progress=silent)
-    assert said[2:] == ["1 training, 1 of them finished already: at most about 0 minutes"]
+    train([planned()], tmp_path, say=messages.append, progress=silent)
+    assert messages[2:] == ["1 training, 1 of them finished already: at most about 0 minutes"]
     assert (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns == written
 
 
@@ -52,8 +52,8 @@ def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monke
             train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
     assert read_config(tmp_path / "parts/dates/luong-1").state == "unfinished"
     train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
-    one, other = (folder / "dates/luong-1/model.safetensors" for folder in (whole, tmp_path / "parts"))
-    assert one.read_bytes() == other.read_bytes()
+    first, second = (folder / "dates/luong-1/model.safetensors" for folder in (whole, tmp_path / "parts"))
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None:
@@ -62,39 +62,39 @@ def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None
         ArgumentError, match="luong-1 was trained with another training: give the same options again, or another --out"
     ):
         train([planned(3)], tmp_path, say=lambda line: None, progress=silent)
-    other = TrainingPlan("dates/luong-1", planned(name="bahdanau").settings)
+    second = TrainingPlan("dates/luong-1", planned(name="bahdanau").settings)
     with pytest.raises(ArgumentError, match="was trained with another model"):
-        train([other], tmp_path, say=lambda line: None, progress=silent)
+        train([second], tmp_path, say=lambda line: None, progress=silent)
 
 
 def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Path, silent) -> None:
     train([planned()], tmp_path, say=lambda line: None, progress=silent)
-    found = outcome(planned(), tmp_path)
-    assert found.updates == 2
-    assert found.parameters > 100
-    assert found.loss > 0
-    said: list[str] = []
-    made = translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append)
-    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
-    assert translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append) == made
-    assert len(said) == 1
-    assert len(translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], said.append).texts) == 1
-    assert len(said) == 2
+    actual = outcome(planned(), tmp_path)
+    assert actual.updates == 2
+    assert actual.parameters > 100
+    assert actual.loss > 0
+    messages: list[str] = []
+    translations = translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], messages.append)
+    assert messages == ["translating 1 texts of held-out dates by dates/luong-1"]
+    assert translate(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], messages.append) == translations
+    assert len(messages) == 1
+    assert len(translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], messages.append).texts) == 1
+    assert len(messages) == 2
     (tmp_path / "dates/luong-1.held-out-dates.json").write_text("{")
     with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it, and it is made again"):
         translate(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"])
 
 
 def test_translations_of_a_model_that_is_gone_are_made_again(small: None, tmp_path: Path, silent) -> None:
-    texts, said = ["en | May 1, 2020"], list[str]()
-    train([planned()], tmp_path, say=said.append, progress=silent)
+    texts, messages = ["en | May 1, 2020"], list[str]()
+    train([planned()], tmp_path, say=messages.append, progress=silent)
     translate(planned(), tmp_path, "held-out dates", texts)
     shutil.rmtree(tmp_path / "dates/luong-1")
-    train([planned(3)], tmp_path, say=said.append, progress=silent)
-    said.clear()
-    translate(planned(3), tmp_path, "held-out dates", texts, said.append)
-    translate(planned(3), tmp_path, "held-out dates", texts, said.append)
-    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
+    train([planned(3)], tmp_path, say=messages.append, progress=silent)
+    messages.clear()
+    translate(planned(3), tmp_path, "held-out dates", texts, messages.append)
+    translate(planned(3), tmp_path, "held-out dates", texts, messages.append)
+    assert messages == ["translating 1 texts of held-out dates by dates/luong-1"]
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
@@ -117,17 +117,17 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 def test_each_training_chooses_among_all_threads(
     small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, seen = torch.get_num_threads(), list[int]()
+    before, sizes = torch.get_num_threads(), list[int]()
 
-    def takes_one(settings: object, path: Path, **how: object) -> None:
-        seen.append(torch.get_num_threads())
+    def takes_one(settings: object, path: Path, **arguments: object) -> None:
+        sizes.append(torch.get_num_threads())
         torch.set_num_threads(1)
 
     monkeypatch.setattr(trainings, "follow", takes_one)
     torch.set_num_threads(2)
     try:
         train([planned(), planned(name="none")], tmp_path, say=lambda line: None, progress=silent)
-        assert (seen, torch.get_num_threads()) == ([2, 2], 2)
+        assert (sizes, torch.get_num_threads()) == ([2, 2], 2)
     finally:
         torch.set_num_threads(before)
 
@@ -138,19 +138,30 @@ def test_every_model_can_be_built(captions: bool) -> None:
     for name in MODELS:
         model = trainings.model_settings(name, captions=captions)
         if captions:
-            found = trainings.settings_on_captions(files, model, updates=None, minutes=6.0, seed=2)
+            run_settings = trainings.settings_on_captions(files, model, updates=None, minutes=6.0, seed=2)
         else:
-            found = trainings.settings_on_dates(model, updates=5, minutes=2.0, seed=2)
-        assert found.training.seed == 2
-        assert build(found.model, 50, 50).longest is None
+            run_settings = trainings.settings_on_dates(model, updates=5, minutes=2.0, seed=2)
+        assert run_settings.training.seed == 2
+        assert build(run_settings.model, 50, 50).longest is None
 
 
 def test_the_budget_is_the_same_for_all() -> None:
-    made = [
+    run_settings = [
         trainings.settings_on_dates(trainings.model_settings(name), updates=5, minutes=None, seed=1) for name in MODELS
     ]
     assert (
-        len({(one.dates, one.training.updates, one.training.batch_pairs, one.training.precision) for one in made}) == 1
+        len(
+            {
+                (
+                    run_setting.dates,
+                    run_setting.training.updates,
+                    run_setting.training.batch_pairs,
+                    run_setting.training.precision,
+                )
+                for run_setting in run_settings
+            }
+        )
+        == 1
     )
 
 

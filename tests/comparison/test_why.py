@@ -30,10 +30,10 @@ def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(why, "HEADS", (1, 2))
     measure = why.time_figure
     monkeypatch.setattr(why, "time_figure", lambda: measure((4, 8), rounds=1, seconds=0.0, tokens=16))
-    said: list[str] = []
-    found = compare(options(), say=said.append, progress=silent)
-    assert said[0].startswith("6 trainings")
-    gradients, times, scales, heads = found.report.tables
+    messages: list[str] = []
+    comparison = compare(options(), say=messages.append, progress=silent)
+    assert messages[0].startswith("6 trainings")
+    gradients, times, scales, heads = comparison.report.tables
     assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"}
     assert [row["x"] for row in times.rows] == ["4", "8"]
     assert [(row["score"], row["width"]) for row in scales.rows] == [
@@ -47,7 +47,7 @@ def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> N
         for row in scales.rows
     )
     assert [row["heads"] for row in heads.rows] == ["1", "2"]
-    assert [figure.name for figure in found.figures] == ["why-gradients", "why-speed", "why-widths", "why-heads"]
+    assert [figure.name for figure in comparison.figures] == ["why-gradients", "why-speed", "why-widths", "why-heads"]
 
 
 def test_one_step_of_a_linear_recurrence_by_hand() -> None:
@@ -64,12 +64,12 @@ def test_one_step_of_a_linear_recurrence_by_hand() -> None:
 
 def test_recurrent_gradients_fade_and_those_of_attention_do_not() -> None:
     torch.manual_seed(0)
-    found = {name: gradient_norms(layer, width=16, length=40, sequences=8) for name, layer in layers(16).items()}
-    assert list(found) == ["tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"]
+    values = {name: gradient_norms(layer, width=16, length=40, sequences=8) for name, layer in layers(16).items()}
+    assert list(values) == ["tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"]
     for name in ("tanh RNN", "GRU", "LSTM"):
-        assert found[name][30] < 1e-3 * found[name][0]
-    assert found["LSTM, forget bias 1"][30] > 10 * found["LSTM"][30]
-    assert found["attention, causal"][30] > 0.05 * found["attention, causal"][1]
+        assert values[name][30] < 1e-3 * values[name][0]
+    assert values["LSTM, forget bias 1"][30] > 10 * values["LSTM"][30]
+    assert values["attention, causal"][30] > 0.05 * values["attention, causal"][1]
 
 
 def test_the_figure_is_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def test_the_gradient_of_a_query_by_hand(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_entropy_of_a_model_is_that_of_its_sources(small: None) -> None:
-    found = trainings.settings_on_dates(trainings.TRANSFORMER, updates=1, minutes=None, seed=1)
-    pairs = trainings.dates_corpus(found.dates).validation
-    entropy = model_entropy(found.model, pairs)
+    run_settings = trainings.settings_on_dates(trainings.TRANSFORMER, updates=1, minutes=None, seed=1)
+    pairs = trainings.dates_corpus(run_settings.dates).validation
+    entropy = model_entropy(run_settings.model, pairs)
     assert 0 < entropy < math.log(max(len(pair.source) for pair in pairs))
-    assert model_entropy(found.model, pairs) == entropy
+    assert model_entropy(run_settings.model, pairs) == entropy

@@ -49,8 +49,8 @@ ARGUMENTS: dict[str, Callable[[int, int, int, int], dict[str, Any]]] = {
 
 def scores_for(width: int, heads: int) -> list[Any]:
     """Every score, and a function; of width 0 those without a weight of that width."""
-    made = [score.for_widths(width, width, heads) for name, score in SCORES.items() if width or name not in WEIGHTED]
-    return [*made, lambda query, key: (query[..., :, None, :] * key[..., None, :, :]).sum(-1).tanh()]
+    scores = [score.for_widths(width, width, heads) for name, score in SCORES.items() if width or name not in WEIGHTED]
+    return [*scores, lambda query, key: (query[..., :, None, :] * key[..., None, :, :]).sum(-1).tanh()]
 
 
 def outcome(score: Any, tensors: list[Tensor], implementation: str, arguments: dict[str, Any]) -> list[Tensor]:
@@ -59,7 +59,10 @@ def outcome(score: Any, tensors: list[Tensor], implementation: str, arguments: d
     gradients = torch.autograd.grad(context.sum(), tensors, allow_unused=True)
     return [
         context,
-        *(torch.zeros_like(of) if found is None else found for of, found in zip(tensors, gradients, strict=True)),
+        *(
+            torch.zeros_like(of) if gradient is None else gradient
+            for of, gradient in zip(tensors, gradients, strict=True)
+        ),
     ]
 
 
@@ -79,12 +82,12 @@ def test_every_implementation_returns_what_the_formula_does(zero: tuple[str, ...
         reasons = explain(*tensors, score=score, implementation="reference", **arguments).reasons
         for implementation in ("auto", *IMPLEMENTATIONS):
             try:
-                found = outcome(score, tensors, implementation, arguments)
+                actual = outcome(score, tensors, implementation, arguments)
             except ImplementationError:
                 assert reasons[implementation] != "reference was asked first"
                 continue
             served.add(implementation)
-            torch.testing.assert_close(found, expected)
+            torch.testing.assert_close(actual, expected)
     assert served >= {"auto", "reference", "tiled"}
 
 

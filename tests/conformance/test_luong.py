@@ -46,14 +46,15 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
     source = len(memory)
     match settings.score:
         case "location":
-            scores = [(score.weight.T @ state)[place] for place in range(source)]
+            scores = [(score.weight.T @ state)[position] for position in range(source)]
         case "general":
-            scores = [state @ score.weight @ memory[place] for place in range(source)]
+            scores = [state @ score.weight @ memory[position] for position in range(source)]
         case "dot":
-            scores = [state @ memory[place] for place in range(source)]
+            scores = [state @ memory[position] for position in range(source)]
         case _:
             scores = [
-                score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[place]))) for place in range(source)
+                score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[position])))
+                for position in range(source)
             ]
     if settings.local == "none":
         total = sum(score.exp() for score in scores)
@@ -63,14 +64,14 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
         local: Any = attention.local
         # eq. 9
         centre = float(source / (1 + torch.exp(-(local.v.weight @ torch.tanh(local.hidden.weight @ state)))))
-    window = [place for place in range(source) if centre - distance <= place <= centre + distance]
-    total = sum(scores[place].exp() for place in window)
+    window = [position for position in range(source) if centre - distance <= position <= centre + distance]
+    total = sum(scores[index].exp() for index in window)
     weights = torch.zeros(source, dtype=torch.float64)
-    for place in window:
-        weights[place] = scores[place].exp() / total
+    for index in window:
+        weights[index] = scores[index].exp() / total
         if settings.local == "p":
             # eq. 10
-            weights[place] *= math.exp(-((place - centre) ** 2) / (2 * (distance / 2) ** 2))
+            weights[index] *= math.exp(-((index - centre) ** 2) / (2 * (distance / 2) ** 2))
     return weights
 
 
@@ -79,19 +80,19 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
 def test_the_weights_are_the_papers(variant: dict[str, Any]) -> None:
     model, tokens = make(variant), torch.randint(2, 11, (3, 6))
     memory = Memory(torch.randn(3, 9, 10, dtype=torch.float64), torch.tensor(LENGTHS))
-    with watch(model) as seen:
+    with watch(model) as captured:
         features = model.decode(memory, tokens)
-    weights = seen["decoder.cross_attention"]
-    looked = weights.dense()[:, 0]
+    weights = captured["decoder.cross_attention"]
+    dense_weight = weights.dense()[:, 0]
     for row, length in enumerate(LENGTHS):
         for step in range(6):
             expected = paper(model, weights.query[row, 0, step], memory.features[row, :length], step)
-            torch.testing.assert_close(looked[row, step, :length], expected, rtol=1e-12, atol=1e-12)
-    assert not looked[1, :, 4:].any()
+            torch.testing.assert_close(dense_weight[row, step, :length], expected, rtol=1e-12, atol=1e-12)
+    assert not dense_weight[1, :, 4:].any()
     # what the model says is made of these very weights
-    contexts = looked @ memory.features
-    shown = model.decoder.output(contexts, weights.query[:, 0])
-    torch.testing.assert_close(shown, features, rtol=1e-12, atol=1e-12)
+    contexts = dense_weight @ memory.features
+    displayed = model.decoder.output(contexts, weights.query[:, 0])
+    torch.testing.assert_close(displayed, features, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.get("local") == "p"], ids=str)

@@ -54,8 +54,8 @@ def attention(inputs: dict[str, Tensor], attributes: dict[str, Any], implementat
         return_map=True,
     )
     joined = context if inputs["Q"].dim() == 4 else context.transpose(1, 2).flatten(2)
-    looked = seen(weights, attributes.get("qk_matmul_output_mode", 0)).to(query.dtype)
-    return {"Y": joined, "present_key": key, "present_value": value, "qk_matmul_output": looked}
+    observed = requested_matrix(weights, attributes.get("qk_matmul_output_mode", 0)).to(query.dtype)
+    return {"Y": joined, "present_key": key, "present_value": value, "qk_matmul_output": observed}
 
 
 def split(features: Tensor, heads: int | None) -> Tensor:
@@ -63,17 +63,17 @@ def split(features: Tensor, heads: int | None) -> Tensor:
     return features if features.dim() == 4 else features.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def masks(attributes: dict[str, Any], given: Tensor | None, keys: int) -> tuple[Mask | None, Tensor | None]:
+def masks(attributes: dict[str, Any], inputs: Tensor | None, keys: int) -> tuple[Mask | None, Tensor | None]:
     """The mask and the bias that the attributes and `attn_mask` stand for."""
     sides = [attributes.get(f"{side}_window_size", -1) for side in ("left", "right")]
     parts: list[Mask] = [Causal()] if attributes.get("is_causal") else []
     if max(sides) >= 0:
         parts.append(Window(*(None if side < 0 else side for side in sides)))
     bias = None
-    if given is not None:
-        hides = given.dtype == torch.bool
+    if inputs is not None:
+        hides = inputs.dtype == torch.bool
         # keys that the mask does not reach are hidden
-        wide = F.pad(given, (0, keys - given.shape[-1]), value=False if hides else -torch.inf)
+        wide = F.pad(inputs, (0, keys - inputs.shape[-1]), value=False if hides else -torch.inf)
         wide = wide[(None,) * (4 - wide.dim())]
         if hides:
             parts.append(Table(wide))
@@ -85,7 +85,7 @@ def masks(attributes: dict[str, Any], given: Tensor | None, keys: int) -> tuple[
     return mask, bias
 
 
-def seen(weights: AttentionMap, mode: int) -> Tensor:
+def requested_matrix(weights: AttentionMap, mode: int) -> Tensor:
     """What `qk_matmul_output_mode` asks for."""
     return weights.dense() if mode == len(STAGES) else weights.scores(STAGES[mode]).dense()
 
@@ -100,8 +100,8 @@ def cases() -> dict[str, Any]:
 
         # its cases are made when it is imported; `collect_testcases` imports every operator, which takes seconds
         importlib.import_module("onnx.backend.test.case.node.attention")
-    found = node._NodeTestCases
-    return {case.name.removeprefix("test_attention_"): case for case in found if not case.name.endswith("_expanded")}
+    result = node._NodeTestCases
+    return {case.name.removeprefix("test_attention_"): case for case in result if not case.name.endswith("_expanded")}
 
 
 def tensor(array: Any) -> Tensor:
@@ -120,13 +120,13 @@ def test_it_gives_what_the_case_expects(name: str, implementation: str) -> None:
     case = cases()[name]
     (node,) = case.model.graph.node
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
-    ((given, expected),) = case.data_sets
+    ((value, expected),) = case.data_sets
     # optional inputs and outputs in between are left empty by name
-    inputs = dict(zip(filter(None, node.input), map(tensor, given), strict=True))
-    found = attention(inputs, attributes, implementation)
+    inputs = dict(zip(filter(None, node.input), map(tensor, value), strict=True))
+    actual = attention(inputs, attributes, implementation)
     for output, right in zip(filter(None, node.output), map(tensor, expected), strict=True):
         exact = right.dtype == torch.float32
         rtol, atol = (case.rtol, case.atol) if exact else (SIXTEEN_BITS, SIXTEEN_BITS)
         torch.testing.assert_close(
-            found[output], right, rtol=rtol, atol=atol, msg=lambda text, output=output: f"{output}: {text}"
+            actual[output], right, rtol=rtol, atol=atol, msg=lambda text, output=output: f"{output}: {text}"
         )

@@ -43,24 +43,26 @@ def test_scaled_dot_product_attention(
 ) -> None:
     batch, groups, queries, keys, width, value_width, share = sizes
     query, key, value = (
-        drawn(seed + place, batch, *shape)
-        for place, shape in enumerate(
+        drawn(seed + index, batch, *shape)
+        for index, shape in enumerate(
             ((groups * share, queries, width), (groups, keys, width), (groups, keys, value_width))
         )
     )
     shape = (queries, keys) if broadcast else (batch, groups * share, queries, keys)
-    theirs: dict[str, Any] = {"scale": scale, "enable_gqa": True}
-    ours: dict[str, Any] = {"score": ScaledDot(scale), "implementation": implementation}
+    reference_options: dict[str, Any] = {"scale": scale, "enable_gqa": True}
+    options: dict[str, Any] = {"score": ScaledDot(scale), "implementation": implementation}
     if mask == "causal":
-        theirs["is_causal"] = True
+        reference_options["is_causal"] = True
         # PyTorch counts queries from the first key
-        ours |= {"mask": "causal", "query_start": 0}
+        options |= {"mask": "causal", "query_start": 0}
     elif mask == "boolean":
-        theirs["attn_mask"] = ours["mask"] = coin(seed, *shape)
+        reference_options["attn_mask"] = options["mask"] = coin(seed, *shape)
     elif mask == "float":
-        theirs["attn_mask"] = ours["bias"] = drawn(seed, *shape).masked_fill(~coin(seed, *shape), -torch.inf)
-    context, weights = attend(query, key, value, **ours, return_map=True)
-    torch.testing.assert_close(context, F.scaled_dot_product_attention(query, key, value, **theirs))
+        reference_options["attn_mask"] = options["bias"] = drawn(seed, *shape).masked_fill(
+            ~coin(seed, *shape), -torch.inf
+        )
+    context, weights = attend(query, key, value, **options, return_map=True)
+    torch.testing.assert_close(context, F.scaled_dot_product_attention(query, key, value, **reference_options))
     torch.testing.assert_close(weights.dense() @ value.repeat_interleave(share, 1), context)
 
 
@@ -75,26 +77,26 @@ def test_multihead_attention(sizes: tuple[int, ...], seed: int, padded: bool, hi
     batch, heads, head_width, queries, keys, key_width, value_width = sizes
     width = heads * head_width
     torch.manual_seed(seed)
-    theirs = nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width, batch_first=True).double().eval()
-    ours = MultiHeadAttention.from_torch(theirs)
+    reference = nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width, batch_first=True).double().eval()
+    converted = MultiHeadAttention.from_torch(reference)
     query, key, value = (
         drawn(1, batch, queries, width),
         drawn(2, batch, keys, key_width),
         drawn(3, batch, keys, value_width),
     )
     arguments: dict[str, Any] = {}
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if padded:
         lengths = torch.arange(batch) % keys + 1
         # in PyTorch's module True means "may not"
         arguments["key_padding_mask"] = torch.arange(keys) >= lengths[:, None]
-        given["lengths"] = lengths
+        options["lengths"] = lengths
     if hidden in ("boolean", "per_head"):
         table = coin(seed, *((queries, keys) if hidden == "boolean" else (batch, heads, queries, keys)))
         table[..., 0] = True
         arguments["attn_mask"] = ~(table if hidden == "boolean" else table.flatten(0, 1))
-        given["mask"] = table
+        options["mask"] = table
     elif hidden == "float" and not padded:
-        arguments["attn_mask"] = given["bias"] = drawn(seed, queries, keys)
-    expected, _ = theirs(query, key, value, need_weights=False, **arguments)
-    torch.testing.assert_close(ours(query, key, value_memory=value, **given), expected)
+        arguments["attn_mask"] = options["bias"] = drawn(seed, queries, keys)
+    expected, _ = reference(query, key, value, need_weights=False, **arguments)
+    torch.testing.assert_close(converted(query, key, value_memory=value, **options), expected)

@@ -72,11 +72,11 @@ def test_the_context_is_the_papers(name: str, sizes: tuple[int, ...], seed: int,
     query = torch.randn(queries, query_width)
     key, value = torch.randn(keys, query_width if name in OF_ONE_WIDTH else key_width), torch.randn(keys, value_width)
     context, weights = attend(*(tensor.to(dtype) for tensor in (query, key, value)), score=score, return_map=True)
-    looked = weights.dense()
+    dense_weights = weights.dense()
 
     pair = written(score.double())
-    scores = torch.stack([torch.stack([pair(one, other) for other in key.double()]) for one in query.double()])
+    scores = torch.stack([torch.stack([pair(item, second) for second in key.double()]) for item in query.double()])
     expected = torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
     torch.testing.assert_close(context.double(), expected @ value.double(), **close)
-    torch.testing.assert_close(looked.double(), expected, **close)
+    torch.testing.assert_close(dense_weights.double(), expected, **close)

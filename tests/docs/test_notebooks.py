@@ -57,7 +57,7 @@ def printed(cell: Any) -> str:
     )
 
 
-def shown(cell: Any) -> list[str]:
+def displayed_pages(cell: Any) -> list[str]:
     """The pages that a cell shows in frames."""
     return [output.data["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
 
@@ -69,8 +69,8 @@ def test_no_block_is_missing(pages: list[Any], path: Path) -> None:
     code = [(cell.source, printed(cell).strip("\n")) for cell in notebook.cells if cell.cell_type == "code"]
     assert code == [(source, output.strip("\n")) for source, output, _ in expected_cells(pages, path)]
     (page,) = [page for page in pages if page.name == path.relative_to(ROOT).as_posix()]
-    kept = "\n".join(cell.source + "\n" + printed(cell) for cell in notebook.cells)
-    assert not [block.location for block in page.blocks if block.language != "console" and block.text not in kept]
+    saved = "\n".join(cell.source + "\n" + printed(cell) for cell in notebook.cells)
+    assert not [block.location for block in page.blocks if block.language != "console" and block.text not in saved]
 
 
 @learnt
@@ -89,7 +89,7 @@ def test_the_page_of_maps_holds_one_to_point_at(window: Any, tmp_path: Path) -> 
         frame
         for cell in notebook_of(ROOT / "docs" / "learn" / "seeing.md").cells
         if cell.cell_type == "code"
-        for frame in shown(cell)
+        for frame in displayed_pages(cell)
     ]
     (tmp_path / "frame.html").write_text("<!DOCTYPE html><meta charset=utf-8>" + "".join(frames), encoding="utf-8")
     opened = window.open(tmp_path / "frame.html")
@@ -125,11 +125,11 @@ def test_a_notebook_shows_what_happens(
         if before.cell_type == "code":
             _, output, block = next(expected)
             PAGE_TESTS["check"](block, output, printed(after), block.line)
-            assert len(shown(before)) == len(shown(after))
-            assert all(map(same_page, shown(before), shown(after)))
+            assert len(displayed_pages(before)) == len(displayed_pages(after))
+            assert all(map(same_page, displayed_pages(before), displayed_pages(after)))
 
 
-def same_page(recorded: str, found: str) -> bool:
+def same_page(recorded: str, actual: str) -> bool:
     """Whether two frames have the same words, and figures as near as processors make them."""
-    (ours,), (theirs,) = (DESCRIPTION.findall(html.unescape(frame)) for frame in (recorded, found))
-    return PAGE_TESTS["same"](ours, theirs, 0.02)
+    (matches,), (reference,) = (DESCRIPTION.findall(html.unescape(frame)) for frame in (recorded, actual))
+    return PAGE_TESTS["same"](matches, reference, 0.02)

@@ -53,45 +53,47 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)[^)]*\)")
 PATHS = re.compile(r"`((?:src/attent|configs|examples|benchmarks|scripts|tests|docs)/[\w./-]+)`")
 
 
-def same(expected: str, found: str, tolerance: float = 0.0) -> bool:
+def same(expected: str, actual: str, tolerance: float = 0.0) -> bool:
     """Whether two lines are the same, but for the last digit of numbers or the share by which they may differ."""
-    if NUMBER.split(expected.rstrip()) != NUMBER.split(found.rstrip()):
+    if NUMBER.split(expected.rstrip()) != NUMBER.split(actual.rstrip()):
         return False
-    for ours, theirs in zip(NUMBER.findall(expected), NUMBER.findall(found), strict=True):
-        wanted, got = (float(number.replace("−", "-")) for number in (ours, theirs))
-        if abs(wanted - got) > max(LAST_DIGIT * 10 ** -len(ours.split(".")[1]), tolerance * abs(wanted)):
+    for result, reference in zip(NUMBER.findall(expected), NUMBER.findall(actual), strict=True):
+        expected_values, got = (float(number.replace("−", "-")) for number in (result, reference))
+        if abs(expected_values - got) > max(
+            LAST_DIGIT * 10 ** -len(result.split(".")[1]), tolerance * abs(expected_values)
+        ):
             return False
     return True
 
 
-def agrees(expected: list[str], found: list[str], tolerance: float = 0.0) -> bool:
+def agrees(expected: list[str], actual: list[str], tolerance: float = 0.0) -> bool:
     """Whether the lines found are those expected, where a line of `…` stands for any number of lines."""
     if not expected:
-        return not found
+        return not actual
     if expected[0].strip() == SKIPPED:
-        return any(agrees(expected[1:], found[start:], tolerance) for start in range(len(found) + 1))
-    return bool(found) and same(expected[0], found[0], tolerance) and agrees(expected[1:], found[1:], tolerance)
+        return any(agrees(expected[1:], actual[start:], tolerance) for start in range(len(actual) + 1))
+    return bool(actual) and same(expected[0], actual[0], tolerance) and agrees(expected[1:], actual[1:], tolerance)
 
 
-def check(block: Any, expected: str, found: str, line: int) -> None:
+def check(block: Any, expected: str, actual: str, line: int) -> None:
     if "varies" not in block.marks:
         tolerance = float(block.marks.get("tolerance", 0))
-        lines = [text.strip("\n").splitlines() for text in (expected, found)]
-        assert agrees(*lines, tolerance), f"{block.page}:{line} shows\n{expected}\nbut this was printed:\n{found}"
+        lines = [text.strip("\n").splitlines() for text in (expected, actual)]
+        assert agrees(*lines, tolerance), f"{block.page}:{line} shows\n{expected}\nbut this was printed:\n{actual}"
 
 
 def commands(block: Any) -> list[tuple[int, str, str]]:
     """Of a console block the commands, the lines where they stand, and the output below each."""
-    found: list[tuple[int, str, str]] = []
+    records: list[tuple[int, str, str]] = []
     for offset, line in enumerate(block.text.splitlines()):
         number = block.line + offset
         if line.startswith("$ "):
-            found.append((number, line[2:], ""))
-        elif found and found[-1][1].endswith("\\"):
-            found[-1] = (found[-1][0], f"{found[-1][1][:-1]} {line.strip()}", "")
-        elif found:
-            found[-1] = (*found[-1][:2], f"{found[-1][2]}{line}\n")
-    return found
+            records.append((number, line[2:], ""))
+        elif records and records[-1][1].endswith("\\"):
+            records[-1] = (records[-1][0], f"{records[-1][1][:-1]} {line.strip()}", "")
+        elif records:
+            records[-1] = (*records[-1][:2], f"{records[-1][2]}{line}\n")
+    return records
 
 
 def execute(command: str) -> str:
@@ -147,11 +149,11 @@ def read_aloud(page: Any, *, slow: bool) -> None:
     names: dict[str, Any] = {"__name__": page.name}
     printed: str | None = None
     for block in page.blocks:
-        kept = "not run" not in block.marks and (slow or "slow" not in block.marks)
+        saved = "not run" not in block.marks and (slow or "slow" not in block.marks)
         if block.language == "text" and block.output and printed is not None:
             check(block, block.text, printed, block.line)
         printed = None
-        if block.language == "python" and ">>>" not in block.text and kept:
+        if block.language == "python" and ">>>" not in block.text and saved:
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(
@@ -159,9 +161,9 @@ def read_aloud(page: Any, *, slow: bool) -> None:
                     names,
                 )
             printed = out.getvalue()
-        elif block.language == "row" and kept:
+        elif block.language == "row" and saved:
             try_row(block, names)
-        elif block.language == "console" and kept:
+        elif block.language == "console" and saved:
             for line, command, output in commands(block):
                 if output.strip() or "slow" in block.marks:
                     check(block, output, execute(command), line)
@@ -191,19 +193,19 @@ def calls(text: str) -> Iterator[list[str]]:
     for line in filter(CALL.search, text.replace("\\\n", " ").splitlines()):
         words = shlex.shlex(line.replace("[", "").replace("]", ""), posix=True, punctuation_chars=True)
         words.whitespace_split = True
-        begun: list[str] | None = None
+        started: list[str] | None = None
         for word in [*words, ";"]:
             if set(word) <= set("|&;<>"):
-                if begun is not None:
-                    yield begun
-                begun = None
-            elif begun is not None:
-                begun.append(word)
+                if started is not None:
+                    yield started
+                started = None
+            elif started is not None:
+                started.append(word)
             elif word.split("/")[-1] == "attent":
-                begun = []
+                started = []
 
 
-def known(arguments: list[str]) -> None:
+def check_known(arguments: list[str]) -> None:
     """Raise where typer's parser does not know the command or one of its options."""
     command: Any = get_command(app)
     context = command.make_context("attent", [], resilient_parsing=True)
@@ -212,19 +214,19 @@ def known(arguments: list[str]) -> None:
             command.make_parser(context).parse_args(args=list(arguments))
             return
         name, *arguments = arguments
-        found = command.get_command(context, name)
-        assert found is not None, f"there is no command {name}"
-        command, context = found, type(context)(found, parent=context, info_name=name)
+        result = command.get_command(context, name)
+        assert result is not None, f"there is no command {name}"
+        command, context = result, type(context)(result, parent=context, info_name=name)
     command.make_parser(context).parse_args(args=arguments)
 
 
-def check_commands(where: str, text: str) -> None:
+def check_commands(location: str, text: str) -> None:
     for arguments in calls(text):
         try:
-            known(arguments)
+            check_known(arguments)
         except Exception as error:
-            pytest.fail(f"{where}: attent {shlex.join(arguments)}: {error}")
-        assert not [file for file in arguments if file.startswith("configs/") and not (ROOT / file).is_file()], where
+            pytest.fail(f"{location}: attent {shlex.join(arguments)}: {error}")
+        assert not [file for file in arguments if file.startswith("configs/") and not (ROOT / file).is_file()], location
 
 
 def test_every_command_is_one_of_ours(page: Any) -> None:
@@ -255,7 +257,7 @@ def test_exceptions_give_their_reason(page: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "same_"),
+    ("expected", "actual", "same_"),
     [
         ("0.25 of 3", "0.26 of 3", True),
         ("0.25 of 3", "0.27 of 3", False),
@@ -264,8 +266,8 @@ def test_exceptions_give_their_reason(page: Any) -> None:
         ("one", "two", False),
     ],
 )
-def test_lines_are_compared_to_their_last_digit(expected: str, found: str, same_: bool) -> None:
-    assert same(expected, found) is same_
+def test_lines_are_compared_to_their_last_digit(expected: str, actual: str, same_: bool) -> None:
+    assert same(expected, actual) is same_
 
 
 def test_what_is_left_out_may_be_anything() -> None:
@@ -276,16 +278,16 @@ def test_what_is_left_out_may_be_anything() -> None:
 
 
 def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Any] = []
-    monkeypatch.setattr(recipe, "follow", lambda settings, *_, **__: begun.append(settings) or {})
+    started: list[Any] = []
+    monkeypatch.setattr(recipe, "follow", lambda settings, *_, **__: started.append(settings) or {})
     (tmp_path / "pairs.tsv").write_text("a dog\tein Hund\n", encoding="utf-8")
     trainings = [
         words for block in page.blocks for words in calls(block.text) if words[:1] == ["train"] and "--set" in words
     ]
     for words in trainings:
         assert attent(words) == 0, words
-    assert len(begun) == len(trainings)
-    for vectors, model in ((settings.vectors, settings.model) for settings in begun):
+    assert len(started) == len(trainings)
+    for vectors, model in ((settings.vectors, settings.model) for settings in started):
         assert vectors is None or f".{model.width}d." in vectors.source
 
 
@@ -294,4 +296,4 @@ def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, mon
 )
 def test_what_is_none_of_ours_is_found(arguments: list[str]) -> None:
     with pytest.raises(Exception, match=r"."):
-        known(arguments)
+        check_known(arguments)

@@ -33,8 +33,8 @@ def hook() -> dict[str, Any]:
 
 def sections(parts: Iterator[str]) -> dict[str, str]:
     """The text of a page below each of its headings, by the heading's anchor."""
-    _, *found = HEADING.split("\n\n".join(parts))
-    return dict(zip(found[::2], map(html.unescape, found[1::2]), strict=True))
+    _, *result = HEADING.split("\n\n".join(parts))
+    return dict(zip(result[::2], map(html.unescape, result[1::2]), strict=True))
 
 
 def options(command: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -52,10 +52,10 @@ def options(command: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def unlisted(page: dict[str, str]) -> list[tuple[str, str]]:
     """Which commands and options a page of commands lacks."""
-    wanted = options(get_command(app), "attent")
+    expected = options(get_command(app), "attent")
     return [
         (anchor, name)
-        for anchor, name in wanted
+        for anchor, name in expected
         if not re.search(rf"{re.escape(name)}(?![\w-])", page.get(anchor, "\0" if name else ""))
     ]
 
@@ -76,7 +76,7 @@ def settings_classes() -> set[type[BaseModel]]:
         for value in values
         if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ in names
     }
-    return {model for model in models if not any(issubclass(other, model) for other in models - {model})}
+    return {model for model in models if not any(issubclass(second, model) for second in models - {model})}
 
 
 @pytest.mark.parametrize("model", sorted(settings_classes(), key=lambda model: model.__name__))
@@ -109,17 +109,17 @@ def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) ->
     modules += [
         f"attent.integrations.{module.name}" for module in iter_modules(integrations) if module.name not in INTERNAL
     ]
-    wanted = {f"attent.{name}" for name in attent.__all__}
+    expected = {f"attent.{name}" for name in attent.__all__}
     for name in modules:
         module = import_module(name)
         own = [
             key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and callable(value)
         ]
-        wanted |= {
+        expected |= {
             f"{name}.{key}" for key in getattr(module, "__all__", [key for key in own if not key.startswith("_")])
         }
     page = sections(hook["interface"]())
-    assert not [name for name in wanted if len(page.get(name, "").strip()) < 5]
+    assert not [name for name in expected if len(page.get(name, "").strip()) < 5]
     assert {"attent.testing.check_part", "attent.tasks.translation.translator.Translator.translate"} <= set(page)
 
 

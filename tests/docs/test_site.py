@@ -52,10 +52,10 @@ class Fetches(HTMLParser):
         self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag == "link" and LINKS & set(given.get("rel", "").split()):
-            self.found.append(given.get("href", ""))
-        self.found += [given[name] for name in FETCHED.get(tag, ()) if name in given]
+        inputs = {name: value or "" for name, value in attrs}
+        if tag == "link" and LINKS & set(inputs.get("rel", "").split()):
+            self.found.append(inputs.get("href", ""))
+        self.found += [inputs[name] for name in FETCHED.get(tag, ()) if name in inputs]
 
 
 def fetched(page: str) -> list[str]:
@@ -133,9 +133,9 @@ def search(opened: Any, words: str) -> list[str]:
 @pytest.mark.slow
 def test_the_search_works_from_disk(site: Path, window: Any) -> None:
     opened = window.open(site / "learn" / "heads.html")
-    found = search(opened, "Bahdanau")
-    assert any(address.endswith("learn/recurrent.html") or "learn/recurrent.html#" in address for address in found)
-    opened.goto(found[0])
+    results = search(opened, "Bahdanau")
+    assert any(address.endswith("learn/recurrent.html") or "learn/recurrent.html#" in address for address in results)
+    opened.goto(results[0])
     assert "Bahdanau" in opened.inner_text("article")
     window.check()
 
@@ -195,7 +195,7 @@ def test_an_equation_that_has_no_mathml_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("written", "text"),
     [
         ("[configs/dates.toml](../configs/dates.toml)", "`configs/dates.toml`"),
         ("[the recipe](../configs/dates.toml#l1)", "the recipe (`configs/dates.toml`)"),
@@ -208,9 +208,9 @@ def test_an_equation_that_has_no_mathml_is_an_error() -> None:
         ("[scores](../docs/names.md)", "[scores](../docs/names.md)"),
     ],
 )
-def test_links_out_of_the_site_become_names(written: str, shown: str) -> None:
+def test_links_out_of_the_site_become_names(written: str, text: str) -> None:
     hook = runpy.run_path(str(ROOT / "scripts" / "site_links.py"))
-    assert hook["without_links"](written, PurePosixPath("docs/page.md")) == shown
+    assert hook["without_links"](written, PurePosixPath("docs/page.md")) == text
 
 
 def test_a_link_to_nowhere_is_an_error() -> None:

@@ -347,7 +347,7 @@ FAST = {
     ),
     *("'<!--a>'", "'<!--a--!>'", "'<![CDATA[a>'", "attributes", "marks that end others", "elements in one element"),
 }
-CASES = [pytest.param(*each, marks=() if each[1] in FAST else pytest.mark.slow, id=" ".join(each)) for each in NAMES]
+CASES = [pytest.param(*name, marks=() if name[1] in FAST else pytest.mark.slow, id=" ".join(name)) for name in NAMES]
 Measure = Callable[[str, str, int], tuple[float, float, str]]
 
 
@@ -377,10 +377,10 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measure]:
 def test_time_and_memory_grow_no_faster_than_a_document(measure: Measure, ending: str, name: str) -> None:
     size, _ = GENERATORS[ending][name]
     (seconds, megabytes, refusal), (more_seconds, more_megabytes, more_refusal) = (
-        measure(ending, name, each) for each in (size, 2 * size)
+        measure(ending, name, item) for item in (size, 2 * size)
     )
     assert "died" not in (refusal, more_refusal)
-    assert all("\n" not in each and len(each) < 200 for each in (refusal, more_refusal))
+    assert all("\n" not in item and len(item) < 200 for item in (refusal, more_refusal))
     # where time is quadratic it is 4 times as long; a busy machine takes some longer
     assert more_seconds <= 3 * seconds + 0.1
     assert more_megabytes <= 3 * megabytes + 8

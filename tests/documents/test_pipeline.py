@@ -28,27 +28,27 @@ DICTIONARY = {
 
 
 def test_each_sentence_is_translated_once_and_stands_in_its_place() -> None:
-    seen: list[DocumentSentence] = []
+    document_sentences: list[DocumentSentence] = []
 
     def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText]:
-        seen.extend(sentences)
+        document_sentences.extend(sentences)
         return (DICTIONARY[sentence.text] for sentence in sentences)
 
     documents = [parse_html("<p>A dog runs.  Two <b>men</b> sit.</p>"), parse_markdown("# It rains.\n\n---\n")]
     translated = translate_documents(documents, "en", translate)
-    assert seen == [("A dog runs.", True), ("Two men sit.", True), ("It rains.", False)]
+    assert document_sentences == [("A dog runs.", True), ("Two men sit.", True), ("It rains.", False)]
     assert translated == ["<p>Ein Hund.  Assis, deux <b>hommes</b></p>", "# Regen\n\n---\n"]
 
 
 def test_lines_of_no_known_language_are_translated_whole() -> None:
-    seen: list[str] = []
+    lines: list[str] = []
 
     def translate(sentences: Sequence[DocumentSentence]) -> list[AlignedText]:
-        seen.extend(sentence.text for sentence in sentences)
+        lines.extend(sentence.text for sentence in sentences)
         return [AlignedText(sentence.text.upper(), ()) for sentence in sentences]
 
     assert translate_documents([parse_html("<p>a b. c</p>")], None, translate) == ["<p>A B. C</p>"]
-    assert seen == ["a b. c"]
+    assert lines == ["a b. c"]
 
 
 def test_what_is_refused_stays_and_is_named() -> None:

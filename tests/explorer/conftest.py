@@ -81,5 +81,5 @@ def long() -> Iterator[tuple[ExploreServer, Any]]:
     torch.manual_seed(7)
     query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
     weights = attent.attend(query, key, key, return_map=True)[1]
-    with attent.explore(weights, [f"t{place}" for place in range(3000)], title="3,000 places") as exploring:
+    with attent.explore(weights, [f"t{position}" for position in range(3000)], title="3,000 places") as exploring:
         yield exploring, weights

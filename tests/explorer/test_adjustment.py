@@ -28,9 +28,9 @@ def test_rows_that_see_nothing_stay_zeros() -> None:
 
 def test_the_largest_of_a_row_are_kept_as_they_are() -> None:
     weights = torch.tensor([[0.1, 0.4, 0.2, 0.3], [0.25, 0.25, 0.25, 0.25]])
-    kept = adjust(weights, 1, 2)
-    assert kept[0].tolist() == [0, weights[0, 1].item(), 0, weights[0, 3].item()]
-    assert kept[1].count_nonzero() == 2
+    adjusted = adjust(weights, 1, 2)
+    assert adjusted[0].tolist() == [0, weights[0, 1].item(), 0, weights[0, 3].item()]
+    assert adjusted[1].count_nonzero() == 2
     assert torch.equal(adjust(weights, 1, 7), weights)
 
 
@@ -43,22 +43,28 @@ def test_what_does_not_sum_to_one_has_no_temperature() -> None:
 def test_every_number_of_a_map_is_adjusted(client: TestClient, scene: Scene, head: int | None) -> None:
     layer = scene.groups[0].layers[0]
     dense = adjust(layer.weights.dense()[0], 0.5, 3)
-    wanted = dense.mean(0) if head is None else dense[head]
-    where = {"group": "cross", "layer": 0, "head": "mean" if head is None else head, "temperature": 0.5, "top": 3}
+    expected = dense.mean(0) if head is None else dense[head]
+    query_parameters = {
+        "group": "cross",
+        "layer": 0,
+        "head": "mean" if head is None else head,
+        "temperature": 0.5,
+        "top": 3,
+    }
 
     def numbers(part: str, **more: int) -> torch.Tensor:
-        answer = client.get(f"/api/scenes/0/{part}", params={**where, **more})
+        answer = client.get(f"/api/scenes/0/{part}", params={**query_parameters, **more})
         about = json.loads(answer.headers["x-attent-part"])
         return torch.from_numpy(np.frombuffer(answer.content, "<f4").reshape(about["height"], about["width"]).copy())
 
-    torch.testing.assert_close(numbers("row", query=7)[0], wanted[7])
-    torch.testing.assert_close(numbers("column", key=3)[0], wanted[:, 3])
-    torch.testing.assert_close(numbers("tile", level=0, y=1, x=1), wanted[256:, 256:])
-    pooled = torch.nn.functional.avg_pool2d(wanted[None], 8, ceil_mode=True)[0]
+    torch.testing.assert_close(numbers("row", query=7)[0], expected[7])
+    torch.testing.assert_close(numbers("column", key=3)[0], expected[:, 3])
+    torch.testing.assert_close(numbers("tile", level=0, y=1, x=1), expected[256:, 256:])
+    pooled = torch.nn.functional.avg_pool2d(expected[None], 8, ceil_mode=True)[0]
     torch.testing.assert_close(numbers("thumbnail"), pooled)
     # and those that are not adjusted stay what they were
     plain = HeadView("plain", layer, head).row(7).values[0]
-    where |= {"temperature": 1, "top": 0}
+    query_parameters |= {"temperature": 1, "top": 0}
     torch.testing.assert_close(numbers("row", query=7)[0], plain)
 
 

@@ -40,52 +40,58 @@ def test_what_there_is(client: TestClient) -> None:
 
 def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
     dense = scene.groups[0].layers[0].weights.dense()[0]
-    where = {"group": "cross", "layer": 0}
-    values, about = numbers(client.get("/api/scenes/0/row", params={**where, "head": 1, "query": 7}))
+    query_parameters = {"group": "cross", "layer": 0}
+    values, about = numbers(client.get("/api/scenes/0/row", params={**query_parameters, "head": 1, "query": 7}))
     torch.testing.assert_close(values[0], dense[1, 7])
     assert about == {"height": 1, "width": 280, "exact": True, "note": ""}
-    values, about = numbers(client.get("/api/scenes/0/column", params={**where, "head": "mean", "key": 3}))
+    values, about = numbers(client.get("/api/scenes/0/column", params={**query_parameters, "head": "mean", "key": 3}))
     torch.testing.assert_close(values[0], dense.mean(0)[:, 3])
     assert about["note"] == "mean over 2 heads"
-    values, _ = numbers(client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 0, "y": 1, "x": 1}))
+    values, _ = numbers(
+        client.get("/api/scenes/0/tile", params={**query_parameters, "head": 0, "level": 0, "y": 1, "x": 1})
+    )
     torch.testing.assert_close(values, dense[0, 256:, 256:])
     values, about = numbers(
-        client.get("/api/scenes/0/tile", params={**where, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"})
+        client.get(
+            "/api/scenes/0/tile", params={**query_parameters, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"}
+        )
     )
     torch.testing.assert_close(values, torch.nn.functional.max_pool2d(dense[None, :1], 2)[0, 0])
     assert about["note"] == "largest of 2 x 2 weights"
-    values, about = numbers(client.get("/api/scenes/0/thumbnail", params={**where, "head": 0}))
+    values, about = numbers(client.get("/api/scenes/0/thumbnail", params={**query_parameters, "head": 0}))
     torch.testing.assert_close(values, torch.nn.functional.avg_pool2d(dense[None, :1], 8, ceil_mode=True)[0, 0])
 
 
 def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
     weights = scene.groups[0].layers[0].weights
-    found = client.get("/api/scenes/0/summary", params={"group": "cross"}).json()
-    assert (len(found["figures"]), found["every"]) == (1, 1)
-    (heads,) = found["figures"]
+    payload = client.get("/api/scenes/0/summary", params={"group": "cross"}).json()
+    assert (len(payload["figures"]), payload["every"]) == (1, 1)
+    (heads,) = payload["figures"]
     assert [head["entropy"] for head in heads] == pytest.approx(weights.entropy()[0].mean(-1).tolist(), rel=1e-4)
     assert [head["first"] for head in heads] == pytest.approx(weights[0, :, :, 0].mean(-1).tolist(), rel=1e-4)
 
 
 def test_a_translation_grows_token_by_token(client: TestClient, translator: Translator) -> None:
-    where = {"group": "cross", "layer": 1, "head": "mean"}
-    heard = events(client.post("/api/translate", json={"text": "abcd", "where": where}))
-    assert [event["kind"] for event in heard] == ["start", *["token"] * (len(heard) - 2), "end"]
-    assert heard[0]["source"] == list("abcd")
-    assert heard[-1]["text"] == translator.translate(["abcd"])[0]
-    said = [event["said"]["token"] for event in heard[1:-1]]
-    assert said[:-1] == heard[-1]["tokens"]
-    number = heard[-1]["scene"]
-    for step, event in enumerate(heard[1:-1]):
-        values, _ = numbers(client.get(f"/api/scenes/{number}/row", params={**where, "query": step}))
+    query_parameters = {"group": "cross", "layer": 1, "head": "mean"}
+    received = events(client.post("/api/translate", json={"text": "abcd", "where": query_parameters}))
+    assert [event["kind"] for event in received] == ["start", *["token"] * (len(received) - 2), "end"]
+    assert received[0]["source"] == list("abcd")
+    assert received[-1]["text"] == translator.translate(["abcd"])[0]
+    tokens = [event["said"]["token"] for event in received[1:-1]]
+    assert tokens[:-1] == received[-1]["tokens"]
+    number = received[-1]["scene"]
+    for step, event in enumerate(received[1:-1]):
+        values, _ = numbers(client.get(f"/api/scenes/{number}/row", params={**query_parameters, "query": step}))
         assert event["weights"] == pytest.approx(values[0].tolist(), abs=1e-5)
 
 
 def test_from_an_edited_prefix_the_model_goes_on(client: TestClient, translator: Translator) -> None:
     first = events(client.post("/api/translate", json={"text": "abcd"}))
-    other = first[2]["best"][1]["token"]
-    changed = events(client.post("/api/translate", json={"text": "abcd", "prefix": [first[1]["said"]["token"], other]}))
-    assert [event["said"]["token"] for event in changed[1:3]] == [first[1]["said"]["token"], other]
+    second = first[2]["best"][1]["token"]
+    changed = events(
+        client.post("/api/translate", json={"text": "abcd", "prefix": [first[1]["said"]["token"], second]})
+    )
+    assert [event["said"]["token"] for event in changed[1:3]] == [first[1]["said"]["token"], second]
     assert [event["forced"] for event in changed[1:4]] == [True, True, False]
     typed = events(client.post("/api/translate", json={"text": "abcd", "more": "65"}))
     assert typed[-1]["text"] == translator.translate(["abcd"], prefixes=["65"])[0]
@@ -94,14 +100,14 @@ def test_from_an_edited_prefix_the_model_goes_on(client: TestClient, translator:
 def test_a_beam_finds_what_the_search_finds(client: TestClient, translator: Translator) -> None:
     from attent.search.settings import SearchSettings
 
-    heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3}))
-    assert heard[-1]["text"] == translator.translate(["abcd"], SearchSettings(beam=3))[0]
+    received = events(client.post("/api/translate", json={"text": "abcd", "beam": 3}))
+    assert received[-1]["text"] == translator.translate(["abcd"], SearchSettings(beam=3))[0]
 
 
 def test_a_beam_goes_on_from_a_prefix_whatever_its_tokens(client: TestClient) -> None:
-    heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3, "prefix": [UNK, 6]}))
-    assert heard[-1]["tokens"][:2] == [UNK, 6]
-    assert [event["forced"] for event in heard[1:4]] == [True, True, False]
+    received = events(client.post("/api/translate", json={"text": "abcd", "beam": 3, "prefix": [UNK, 6]}))
+    assert received[-1]["tokens"][:2] == [UNK, 6]
+    assert [event["forced"] for event in received[1:4]] == [True, True, False]
 
 
 def test_what_goes_wrong_late_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +115,8 @@ def test_what_goes_wrong_late_is_said(client: TestClient, monkeypatch: pytest.Mo
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(explorer_file, "_last_step_weights", fails)
-    heard = events(client.post("/api/translate", json={"text": "abcd"}))
-    assert heard[-1] == {"kind": "error", "error": "unexpected RuntimeError: out of memory"}
+    received = events(client.post("/api/translate", json={"text": "abcd"}))
+    assert received[-1] == {"kind": "error", "error": "unexpected RuntimeError: out of memory"}
 
 
 def test_half_of_a_pair_of_surrogates_is_no_text(explorer: Explorer, client: TestClient, scene: Scene) -> None:
@@ -122,14 +128,14 @@ def test_half_of_a_pair_of_surrogates_is_no_text(explorer: Explorer, client: Tes
 
 
 def test_blanks_are_guessed(client: TestClient) -> None:
-    found = client.post("/api/fill", json={"run": 1, "text": "the dog was [MASK] ."}).json()
-    assert [len(blank["guesses"]) for blank in found["blanks"]] == [5]
-    described = client.get(f"/api/scenes/{found['scene']}").json()
+    payload = client.post("/api/fill", json={"run": 1, "text": "the dog was [MASK] ."}).json()
+    assert [len(blank["guesses"]) for blank in payload["blanks"]] == [5]
+    described = client.get(f"/api/scenes/{payload['scene']}").json()
     assert described["texts"]["tokens"]["labels"][0].strip() == "the"
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "said"),
+    ("path", "body", "message"),
     [
         ("translate", {"text": ""}, "the text is empty"),
         ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
@@ -149,11 +155,11 @@ def test_blanks_are_guessed(client: TestClient) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    client: TestClient, path: str, body: dict[str, Any], said: str
+    client: TestClient, path: str, body: dict[str, Any], message: str
 ) -> None:
     answer = client.post(f"/api/{path}", json=body)
     assert answer.status_code == 400
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
     assert "\n" not in answer.json()["error"]
 
 
@@ -167,13 +173,13 @@ def test_a_malformed_body_is_refused(client: TestClient, path: str, body: bytes)
 
 @pytest.mark.parametrize("text", ["e", "👩‍👩‍👧", "é", "<script>alert(1)</script>", "\x00", "ab\u202ecd", "א ב"])
 def test_any_text_is_read(client: TestClient, text: str) -> None:
-    heard = events(client.post("/api/translate", json={"text": text}))
-    assert heard[0]["source"] == list(text)
-    assert heard[-1]["kind"] == "end"
+    received = events(client.post("/api/translate", json={"text": text}))
+    assert received[0]["source"] == list(text)
+    assert received[-1]["kind"] == "end"
 
 
 @pytest.mark.parametrize(
-    ("address", "status", "said"),
+    ("address", "status", "message"),
     [
         ("/api/scenes/99", 400, "view 99 is not known"),
         ("/api/scenes/x", 404, "Not Found"),
@@ -200,10 +206,10 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
         ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
     ],
 )
-def test_what_there_is_not(client: TestClient, address: str, status: int, said: str) -> None:
+def test_what_there_is_not(client: TestClient, address: str, status: int, message: str) -> None:
     answer = client.get(address)
     assert answer.status_code == status
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 def test_what_nobody_foresaw_is_one_line_too(

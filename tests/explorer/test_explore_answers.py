@@ -58,11 +58,11 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     decoding = StepwiseDecoding(translator, "abc")
     tokens = [step.chosen.piece for step in decoding]
     maps = {name: labelled.weights[0] for name, labelled in decoding.map().items()}
-    last, other = maps["decoder.layers.1.cross_attention"].mean(0), maps["decoder.layers.0.cross_attention"][1]
+    last, second = maps["decoder.layers.1.cross_attention"].mean(0), maps["decoder.layers.0.cross_attention"][1]
 
-    def is_shaded(place: int, weights: Any) -> bool:
-        said = page.locator(".shaded").inner_text() == f"Shaded by where {tokens[place]} looks."
-        return said and shading(page) == pytest.approx(weights[place].tolist(), rel=1e-3)
+    def is_shaded(position: int, weights: Any) -> bool:
+        message = page.locator(".shaded").inner_text() == f"Shaded by where {tokens[position]} looks."
+        return message and shading(page) == pytest.approx(weights[position].tolist(), rel=1e-3)
 
     until(page, lambda: is_shaded(-1, last))
     page.locator(".written button").nth(0).click()
@@ -74,7 +74,7 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     window.picture(page, "explore-shaded", whole=True)
     # the head that the view shows is the one that shades
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
-    until(page, lambda: is_shaded(0, other))
+    until(page, lambda: is_shaded(0, second))
     # a map of other tokens has no row of it, which is shaded as it was written
     page.locator(".choices select").first.select_option("encoder")
     page.locator(".written button").nth(1).hover()

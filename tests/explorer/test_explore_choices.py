@@ -27,13 +27,13 @@ def served() -> Iterator[tuple[ExploreServer, torch.Tensor]]:
     torch.manual_seed(7)
     query, key = torch.randn(1, 2, PLACES, 16), torch.randn(1, 2, PLACES, 16)
     weights = attent.attend(query, key, key, return_map=True)[1]
-    with attent.explore(weights, [f"t{place}" for place in range(PLACES)], title="700 places") as exploring:
+    with attent.explore(weights, [f"t{position}" for position in range(PLACES)], title="700 places") as exploring:
         yield exploring, weights.dense()[0]
 
 
-def said(page: Any, text: str, where: str = ".tokens .readout") -> str:
-    page.locator(where).filter(has_text=text).wait_for(timeout=60_000)
-    return page.inner_text(where)
+def readout(page: Any, text: str, location: str = ".tokens .readout") -> str:
+    page.locator(location).filter(has_text=text).wait_for(timeout=60_000)
+    return page.inner_text(location)
 
 
 def table(page: Any, part: str) -> list[list[str]]:
@@ -56,17 +56,17 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     level = int(page.locator(".zoom canvas").first.get_attribute("data-level"))
     assert level > 0
     page.locator(".zoom canvas").first.focus()
-    said(
+    readout(
         page,
         f"the mean of these {2**level} × {2**level} weights: {2**level} tokens by {2**level} tokens",
         ".zoom .readout",
     )
     page.locator(".zoom .options select").select_option("largest")
-    said(page, f"the largest of these {2**level} × {2**level} weights", ".zoom .readout")
+    readout(page, f"the largest of these {2**level} × {2**level} weights", ".zoom .readout")
     # the sum of several rows is that of the server's own
     page.click(".rows li:nth-child(3)")
     page.click(".rows li:nth-child(6)", modifiers=["Shift"])
-    said(page, "4 tokens (rows 2 to 5) look at, the sum")
+    readout(page, "4 tokens (rows 2 to 5) look at, the sum")
     header, *rows = table(page, "tokens")
     assert header[2] == "sum of rows 2-5"
     np.testing.assert_allclose([float(row[2]) for row in rows], weights[0, 2:6].double().sum(0), rtol=1e-6)
@@ -75,42 +75,42 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     temperature.fill("0.5")
     top.fill("3")
     top.press("Enter")
-    note = said(page, "Shown otherwise than the model computed it", ".adjustment .about")
+    note = readout(page, "Shown otherwise than the model computed it", ".adjustment .about")
     assert "raised to 1/0.5" in note
     assert "3 largest weights are kept" in note
     assert "The model and what it writes are not changed" in note
     drawn(page)
-    shown = adjust(weights[0], 0.5, 3)[2:6].double().sum(0)
-    said(page, f"t{int(shown.argmax())}⁩")
-    np.testing.assert_allclose([float(row[2]) for row in table(page, "tokens")[1:]], shown, rtol=1e-5)
+    displayed = adjust(weights[0], 0.5, 3)[2:6].double().sum(0)
+    readout(page, f"t{int(displayed.argmax())}⁩")
+    np.testing.assert_allclose([float(row[2]) for row in table(page, "tokens")[1:]], displayed, rtol=1e-5)
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     window.picture(page, f"explore-choices-{size[0]}", whole=True)
     # the address has it all, behind the token
     page.wait_for_timeout(400)
     address = page.evaluate("location.href")
     assert address.startswith(f"{exploring.address}&")
-    other = window.open(address, size=size)
-    drawn(other)
-    said(other, "4 tokens (rows 2 to 5) look at, the sum")
-    assert [other.locator(".adjustment input").nth(place).input_value() for place in range(2)] == ["0.5", "3"]
-    assert other.locator(".choices select").nth(2).input_value() == "0"
+    second = window.open(address, size=size)
+    drawn(second)
+    readout(second, "4 tokens (rows 2 to 5) look at, the sum")
+    assert [second.locator(".adjustment input").nth(position).input_value() for position in range(2)] == ["0.5", "3"]
+    assert second.locator(".choices select").nth(2).input_value() == "0"
     # a click into the map ends the selection
-    other.locator(".zoom canvas").first.click()
-    said(other, ") looks at")
+    second.locator(".zoom canvas").first.click()
+    readout(second, ") looks at")
     # and what is drawn can be saved
-    with other.expect_download() as waiting:
-        other.get_by_role("button", name="save the map as PNG").click()
+    with second.expect_download() as waiting:
+        second.get_by_role("button", name="save the map as PNG").click()
     assert Path(waiting.value.path()).read_bytes()[:4] == b"\x89PNG"
     assert "temperature-0_5-largest-3" in waiting.value.suggested_filename
-    other.locator(".adjustment input").first.fill("1")
-    other.locator(".adjustment input").nth(1).fill("0")
-    other.keyboard.press("Enter")
-    other.wait_for_timeout(400)
-    assert "temperature" not in other.evaluate("location.hash")
+    second.locator(".adjustment input").first.fill("1")
+    second.locator(".adjustment input").nth(1).fill("0")
+    second.keyboard.press("Enter")
+    second.wait_for_timeout(400)
+    assert "temperature" not in second.evaluate("location.hash")
     # every digit of a temperature is read again
-    other.locator(".adjustment input").first.fill("0.3333333")
-    other.keyboard.press("Enter")
-    other.wait_for_timeout(400)
-    again = window.open(other.evaluate("location.href"), size=size)
-    drawn(again)
-    assert again.locator(".adjustment input").first.input_value() == "0.3333333"
+    second.locator(".adjustment input").first.fill("0.3333333")
+    second.keyboard.press("Enter")
+    second.wait_for_timeout(400)
+    repeated = window.open(second.evaluate("location.href"), size=size)
+    drawn(repeated)
+    assert repeated.locator(".adjustment input").first.input_value() == "0.3333333"

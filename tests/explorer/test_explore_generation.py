@@ -42,13 +42,13 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, gene
         )
         # the fourth row is that of the first token that was written
         page.locator(".written button").nth(0).focus()
-        said = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"
-        until(page, said)
+        message = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"
+        until(page, message)
         page.locator(".written button").nth(0).click()
         offer = page.locator(".offers button bdi").nth(1).inner_text()
-        other = short.generate(f"the dog{offer.replace('␣', ' ')}", GenerationSettings(max_new_tokens=5)).text
+        second = short.generate(f"the dog{offer.replace('␣', ' ')}", GenerationSettings(max_new_tokens=5)).text
         page.locator(".offers button").nth(1).click()
         page.wait_for_selector(".written .forced")
-        ended(page, other)
+        ended(page, second)
         page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
         window.check()

@@ -31,14 +31,14 @@ def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tu
     return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
 
 
-def until(page: Any, wanted: str, given: object = None) -> None:
+def until(page: Any, text: str, value: object = None) -> None:
     """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
     for _ in range(600):
-        if page.evaluate(wanted, given):
+        if page.evaluate(text, value):
             return
         page.wait_for_timeout(100)
-    said = page.locator(".status").all_inner_texts()
-    pytest.fail(f"{wanted} of {given!r} never came to be; the page says {said}")
+    texts = page.locator(".status").all_inner_texts()
+    pytest.fail(f"{text} of {value!r} never came to be; the page says {texts}")
 
 
 def ended(page: Any, text: str) -> None:
@@ -96,11 +96,11 @@ def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
     served: ExploreServer, window: Any, translator: Translator
 ) -> None:
     page = window.open(served.address)
-    ended(page, found := written(translator, "abc")[1])
+    ended(page, result := written(translator, "abc")[1])
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     page.wait_for_selector(".zoom canvas[data-complete='true']")
-    assert [page.locator(".choices select").nth(place).input_value() for place in (1, 2)] == ["0", "1"]
-    weights = translator.map("abc", found)["decoder.layers.0.cross_attention"].weights
+    assert [page.locator(".choices select").nth(index).input_value() for index in (1, 2)] == ["0", "1"]
+    weights = translator.map("abc", result)["decoder.layers.0.cross_attention"].weights
     page.locator(".zoom canvas").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
@@ -119,9 +119,9 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     level = int(canvas.get_attribute("data-level"))
     assert level >= 2
-    said = page.locator(".zoom .level").inner_text()
-    assert f"each cell stands for {2**level} × {2**level} weights" in said
-    assert f"mean of {2**level} x {2**level} weights" in said
+    message = page.locator(".zoom .level").inner_text()
+    assert f"each cell stands for {2**level} × {2**level} weights" in message
+    assert f"mean of {2**level} x {2**level} weights" in message
     window.picture(page, "explore-long", whole=True)
     # hovering shows the pooled number, and says so
     value = float(page.locator(".zoom .readout").get_attribute("data-value"))
@@ -129,21 +129,21 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     assert value == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
     assert f"the mean of these {size} × {size} weights" in page.locator(".zoom .readout").inner_text()
     box = canvas.bounding_box()
-    place = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
-    page.mouse.move(*place)
+    point = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    page.mouse.move(*point)
     for _ in range(12):
         page.mouse.wheel(0, -400)
     until(page, "document.querySelector('.zoom canvas').dataset.level === '0'")
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     for drag in (0, 200):
-        page.mouse.move(place[0] + drag / 10, place[1])
+        page.mouse.move(point[0] + drag / 10, point[1])
         text = page.locator(".zoom .readout").inner_text()
         row, column = (int(part.split("(")[1].split(")")[0]) for part in text.split("→"))
         assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
             weights[0, 0, row, column].item(), rel=1e-4
         )
         page.mouse.down()
-        page.mouse.move(place[0] - drag, place[1] - drag, steps=4)
+        page.mouse.move(point[0] - drag, point[1] - drag, steps=4)
         page.mouse.up()
         page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     page.locator("button[aria-label='show all of the map']").click()
@@ -159,9 +159,9 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
     page.locator(".columns li").nth(1).focus()
     until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
-    said = page.locator(".tokens .readout").inner_text()
-    assert said.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
-    row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", said)[1]
+    text = page.locator(".tokens .readout").inner_text()
+    assert text.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
+    row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", text)[1]
     assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
 
 
@@ -242,12 +242,12 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
     until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
     until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
-    asked = len(window.requests)
+    request_count = len(window.requests)
     page.wait_for_timeout(1000)
-    assert window.requests[asked:] == []
+    assert window.requests[request_count:] == []
     # the tile is asked for once more three seconds after it failed, and then after six
     page.wait_for_timeout(4000)
-    assert ["/tile?" in address for address in window.requests[asked:]] == [True]
+    assert ["/tile?" in address for address in window.requests[request_count:]] == [True]
     page.locator(".choices select").first.select_option("encoder")
     until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
     page.wait_for_timeout(500)
@@ -265,11 +265,11 @@ def test_a_view_that_another_replaced_hears_nothing(served: ExploreServer, windo
     until(page, "!window.before.isConnected")
     ended(page, written(translator, "bad")[1])
     page.keyboard.press("Escape")
-    asked = len(window.requests)
+    request_count = len(window.requests)
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(500)
     assert "looks at" in page.evaluate("window.before.textContent")
-    assert sum("/summary?" in address for address in window.requests[asked:]) == 1
+    assert sum("/summary?" in address for address in window.requests[request_count:]) == 1
 
 
 def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
@@ -320,8 +320,8 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     row = int(token.get_attribute("data-place"))
     assert row >= 1000
     assert f"(row {row}) looks at" in page.locator(".tokens .readout").inner_text()
-    seen, here = page.locator(".rows").bounding_box(), token.bounding_box()
-    assert seen["y"] <= here["y"] <= here["y"] + here["height"] <= seen["y"] + seen["height"]
+    rows_box, token_box = page.locator(".rows").bounding_box(), token.bounding_box()
+    assert rows_box["y"] <= token_box["y"] <= token_box["y"] + token_box["height"] <= rows_box["y"] + rows_box["height"]
     assert page.evaluate("scrollY") == 0
     # whoever turns to other tokens is not brought back
     page.locator(".side.row button").first.click()
@@ -348,7 +348,7 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         text = text or "The translation is empty."
         ended(page, f"{text} (not known to this model: 7)")
         assert page.locator(".read").get_attribute("dir") == "rtl"
-        first, second = (page.locator(".read li").nth(place).bounding_box() for place in (0, 1))
+        first, second = (page.locator(".read li").nth(index).bounding_box() for index in (0, 1))
         assert second["x"] < first["x"]
         assert page.locator(".written").get_attribute("dir") == Text(labels(hebrew.target_tokenizer, tokens)).direction
         # what stands around the translation stays in place
@@ -367,8 +367,8 @@ def test_an_answer_that_ends_early_is_no_translation(
 ) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
-    begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
-    page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=begun))
+    started = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
+    page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=started))
     page.fill("#text", "b")
     page.wait_for_selector(".status.wrong")
     assert page.locator(".status").inner_text() == "the server ended the answer early"
@@ -385,12 +385,12 @@ def test_enter_while_a_word_is_composed_translates_nothing(
 ) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
-    asked = len(window.requests)
+    request_count = len(window.requests)
     assert page.evaluate(ENTER, True)
     page.wait_for_timeout(300)
-    assert not any("/api/translate" in address for address in window.requests[asked:])
+    assert not any("/api/translate" in address for address in window.requests[request_count:])
     # an event that is taken is told so to whoever sent it
     assert not page.evaluate(ENTER, False)
     page.wait_for_timeout(300)
-    assert any("/api/translate" in address for address in window.requests[asked:])
+    assert any("/api/translate" in address for address in window.requests[request_count:])
     ended(page, written(translator, "abc")[1])

@@ -93,13 +93,13 @@ def classifiers() -> Explorer:
     tokenizer = learn("word", ["the dog slept .", "the cat ran ."] * 4)
     small = {"layers": 2, "width": 8, "feed_forward": 7, "heads": 2, "cls": True}
     texts = EncoderModel(EncoderSettings.model_validate(small), tokenizer.size, 3)
-    how = PictureInputs(height=6, width=4, colours="grey", patch=2, mean=(0.5,), deviation=(0.5,))
+    inputs = PictureInputs(height=6, width=4, colours="grey", patch=2, mean=(0.5,), deviation=(0.5,))
     pictures = EncoderModel(EncoderSettings.model_validate({**small, "input": "vectors"}), 4, 3)
     labels = ("one", "two", "three")
     runs = [
         LoadedRun("texts", "classify", Classifier(texts, Inputs(labels=labels, inputs=TextInputs()), tokenizer)),
         with_examples(
-            LoadedRun("pictures", "classify", Classifier(pictures, Inputs(labels=labels, inputs=how))),
+            LoadedRun("pictures", "classify", Classifier(pictures, Inputs(labels=labels, inputs=inputs))),
             Pictures(np.arange(5 * 24, dtype=np.uint8).reshape(5, 6, 4, 1), None, ()),
         ),
     ]
@@ -107,9 +107,9 @@ def classifiers() -> Explorer:
 
 
 def test_texts_are_classified(classifiers: Explorer) -> None:
-    found = classifiers.classify(TextRequest(text="the dog ran"))
-    assert {best["label"] for best in found["best"]} == {"one", "two", "three"}
-    assert classifiers.scenes[found["scene"]].groups[0].shape == (2, 4, 4)
+    predictions = classifiers.classify(TextRequest(text="the dog ran"))
+    assert {best["label"] for best in predictions["best"]} == {"one", "two", "three"}
+    assert classifiers.scenes[predictions["scene"]].groups[0].shape == (2, 4, 4)
     with pytest.raises(DataError, match="the text is empty"):
         classifiers.classify(TextRequest(text=" "))
     with pytest.raises(ArgumentError, match="no examples"):
@@ -117,8 +117,8 @@ def test_texts_are_classified(classifiers: Explorer) -> None:
 
 
 def test_pictures_are_chosen(classifiers: Explorer) -> None:
-    found = classifiers.classify(ExampleRequest(run=1, row=4))
-    scene = classifiers.scenes[found["scene"]]
+    predictions = classifiers.classify(ExampleRequest(run=1, row=4))
+    scene = classifiers.scenes[predictions["scene"]]
     assert scene.picture.grid == (3, 2)
     assert (scene.texts["tokens"].labels[0], len(scene.texts["tokens"].labels)) == ("CLS", 7)
     with pytest.raises(ArgumentError, match="row must be from 0 to 4, got 5"):
@@ -140,13 +140,13 @@ def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
 
 def test_a_run_forgets_its_own_and_what_was_looked_at_last_stays() -> None:
     scenes = SceneStore(bound=2)
-    other = Scene("other", {}, ())
-    kept = scenes.add(other, run_number=1)
+    second = Scene("other", {}, ())
+    saved = scenes.add(second, run_number=1)
     first = scenes.add(Scene("0", {}, ()))
     for number in range(1, 4):
         assert scenes[first].title == "0"
         scenes.add(Scene(str(number), {}, ()))
-    assert scenes[kept] is other
+    assert scenes[saved] is second
     assert scenes[first].title == "0"
     with pytest.raises(ArgumentError, match="forgotten"):
         scenes[first + 1]

@@ -44,27 +44,28 @@ def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, 
 
 
 def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) -> None:
-    as_trained, other = load_run(run_folder), load_run(run_folder, normalizer="hard")
-    assert other.name == "dates · normalizer hard"
+    as_trained, changed_run = load_run(run_folder), load_run(run_folder, normalizer="hard")
+    assert changed_run.name == "dates · normalizer hard"
     rows = [
-        run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)
+        run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense()
+        for run in (as_trained, changed_run)
     ]
     assert rows[0].max() < 1
     assert set(rows[1].flatten().tolist()) == {0.0, 1.0}
     assert torch.equal(rows[0].argmax(-1), rows[1].argmax(-1))
     # the search too, whose fast path is for softmax alone
-    found = other.tool.translate(["abcd"])[0]
-    with watch(other.tool.model) as seen:
-        assert other.tool.translate(["abcd"])[0] == found
-    assert seen
+    translation = changed_run.tool.translate(["abcd"])[0]
+    with watch(changed_run.tool.model) as captured:
+        assert changed_run.tool.translate(["abcd"])[0] == translation
+    assert captured
 
 
 def test_another_score(run_folder: Path) -> None:
-    other = load_run(run_folder, score="dot")
+    changed_run = load_run(run_folder, score="dot")
     query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
-    found = {type(module.score).__name__ for module in other.tool.model.modules() if hasattr(module, "score")}
-    assert found == {"Dot"}
-    attention = next(module for module in other.tool.model.modules() if hasattr(module, "score"))
+    actual = {type(module.score).__name__ for module in changed_run.tool.model.modules() if hasattr(module, "score")}
+    assert actual == {"Dot"}
+    attention = next(module for module in changed_run.tool.model.modules() if hasattr(module, "score"))
     torch.testing.assert_close(attention.score(query, key), query @ key.mT)
 
 

@@ -9,11 +9,11 @@ from attent.attention.masks import Causal
 from attent.explorer.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
 
 
-def by_hand(dense: Tensor, level: int, how: str) -> Tensor:
+def by_hand(dense: Tensor, level: int, method: str) -> Tensor:
     size = 1 << level
     parts = [strip.split(size, 1) for strip in dense.split(size, 0)]
     return torch.stack(
-        [torch.stack([block.mean() if how == "mean" else block.max() for block in strip]) for strip in parts]
+        [torch.stack([block.mean() if method == "mean" else block.max() for block in strip]) for strip in parts]
     )
 
 
@@ -21,68 +21,68 @@ def test_runs_of_a_length() -> None:
     assert [block_count(20_000, level) for level in (0, 1, 6, 7, 15)] == [20_000, 10_000, 313, 157, 1]
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("method", ["mean", "max"])
 @pytest.mark.parametrize("level", [1, 2, 5])
-def test_rows_told_a_few_at_a_time_make_the_whole(level: int, how: str) -> None:
+def test_rows_told_a_few_at_a_time_make_the_whole(level: int, method: str) -> None:
     dense = torch.rand(23, 37)
-    pooled = BlockPooler(0, block_count(23, level), range(37), level, (how,))
+    pooled = BlockPooler(0, block_count(23, level), range(37), level, (method,))
     for first in range(0, 23, 5):
         rows = range(first, min(first + 5, 23))
         pooled.add(rows, dense[first : first + 5])
-    torch.testing.assert_close(pooled.result(how), by_hand(dense, level, how))
+    torch.testing.assert_close(pooled.result(method), by_hand(dense, level, method))
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
-def test_keys_that_are_not_told_weigh_nothing(how: str) -> None:
+@pytest.mark.parametrize("method", ["mean", "max"])
+def test_keys_that_are_not_told_weigh_nothing(method: str) -> None:
     dense = torch.zeros(8, 13)
     dense[:, 3:10] = torch.rand(8, 7) - 0.5
-    pooled = BlockPooler(0, 4, range(13), 1, (how,))
+    pooled = BlockPooler(0, 4, range(13), 1, (method,))
     pooled.add(range(8), dense[:, 3:10], 3)
-    torch.testing.assert_close(pooled.result(how), by_hand(dense, 1, how))
+    torch.testing.assert_close(pooled.result(method), by_hand(dense, 1, method))
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("method", ["mean", "max"])
 @pytest.mark.parametrize("shape", [(23, 37), (32, 64), (1, 5), (5, 1)])
-def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], how: str) -> None:
-    found = by_hand(dense := torch.rand(shape), 1, how)
+def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], method: str) -> None:
+    actual = by_hand(dense := torch.rand(shape), 1, method)
     for level in (1, 2, 3):
-        found = pool_next_level(found, shape, level, how)
-        torch.testing.assert_close(found, by_hand(dense, level + 1, how))
+        actual = pool_next_level(actual, shape, level, method)
+        torch.testing.assert_close(actual, by_hand(dense, level + 1, method))
 
 
 def test_of_some_rows_a_run_says_what_these_say_and_one_without_says_what_the_one_before_says() -> None:
     dense = torch.rand(16, 4)
-    some, few = BlockPooler(0, 4, range(4), 2, ["mean"]), BlockPooler(0, 8, range(4), 1, ["max"])
-    some.add(range(1, 16, 2), dense[1::2])
-    few.add(range(2, 16, 4), dense[2::4])
-    torch.testing.assert_close(some.result("mean"), by_hand(dense[1::2].repeat_interleave(2, 0), 2, "mean"))
-    told = by_hand(dense[2::4].repeat_interleave(2, 0), 1, "max")  # rows 2, 6, 10, 14 are those of runs 1, 3, 5, 7
-    torch.testing.assert_close(few.result("max"), told[[0, 0, 0, 1, 1, 2, 2, 3]])
+    pooler, coarse = BlockPooler(0, 4, range(4), 2, ["mean"]), BlockPooler(0, 8, range(4), 1, ["max"])
+    pooler.add(range(1, 16, 2), dense[1::2])
+    coarse.add(range(2, 16, 4), dense[2::4])
+    torch.testing.assert_close(pooler.result("mean"), by_hand(dense[1::2].repeat_interleave(2, 0), 2, "mean"))
+    target = by_hand(dense[2::4].repeat_interleave(2, 0), 1, "max")  # rows 2, 6, 10, 14 are those of runs 1, 3, 5, 7
+    torch.testing.assert_close(coarse.result("max"), target[[0, 0, 0, 1, 1, 2, 2, 3]])
 
 
 @pytest.mark.parametrize("heads", [range(2, 3), range(5)])
 def test_rows_of_several_heads_are_their_mean(heads: range) -> None:
     query, key = torch.randn(2, 5, 11, 3), torch.randn(2, 5, 13, 3)
     weights = attend(query, key, key, mask=Causal(), return_map=True)[1]
-    found = torch.zeros(11, 13)
+    result = torch.zeros(11, 13)
     with weights.tiles(range(1, 11, 2), heads, range(1, 2)) as tiles:
-        for rows, told, start in mean_over_heads(tiles, 13, len(heads)):
-            found[list(rows), start : start + told.shape[1]] = told
-    torch.testing.assert_close(found[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
+        for rows, target, start in mean_over_heads(tiles, 13, len(heads)):
+            result[list(rows), start : start + target.shape[1]] = target
+    torch.testing.assert_close(result[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("method", ["mean", "max"])
 @pytest.mark.parametrize(("step", "level"), [(1, 1), (2, 1), (2, 3), (4, 2)])
-@pytest.mark.parametrize("few", [3, 26, 64])
-def test_some_keys_of_some_rows(how: str, step: int, level: int, few: int) -> None:
+@pytest.mark.parametrize("count", [3, 26, 64])
+def test_some_keys_of_some_rows(method: str, step: int, level: int, count: int) -> None:
     dense = torch.rand(64, 50)
     pooled = BlockPooler(0, block_count(64, level), range(16, 41), level, ["mean", "max"])
     rows = range(step // 2, 64, step)
-    for first in range(0, len(rows), few):
-        some = rows[first : first + few]
-        pooled.add(some, dense[some.start : some.stop : some.step, 5:45], 5)
-    told = dense[list(rows), 16:41]
-    torch.testing.assert_close(pooled.result(how), by_hand(told.repeat_interleave(step, 0), level, how))
+    for first in range(0, len(rows), count):
+        sample = rows[first : first + count]
+        pooled.add(sample, dense[sample.start : sample.stop : sample.step, 5:45], 5)
+    target = dense[list(rows), 16:41]
+    torch.testing.assert_close(pooled.result(method), by_hand(target.repeat_interleave(step, 0), level, method))
 
 
 def test_keys_beyond_those_that_are_told() -> None:

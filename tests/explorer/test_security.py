@@ -18,14 +18,14 @@ HOST = "127.0.0.1:8765"
 
 
 def test_our_own_page_may_call(client: TestClient) -> None:
-    ours = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
-    assert client.get("/api/about", headers=ours).status_code == 200
-    assert client.post("/api/translate", json={"text": "a"}, headers=ours).status_code == 200
+    headers = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+    assert client.get("/api/about", headers=headers).status_code == 200
+    assert client.post("/api/translate", json={"text": "a"}, headers=headers).status_code == 200
     assert client.get("/api/about", headers={"Host": "LOCALHOST:8765"}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("headers", "status", "said"),
+    ("headers", "status", "message"),
     [
         # a name of somebody's that now means this machine
         ({"Host": "evil.example:8765"}, 421, "not called evil.example:8765"),
@@ -44,21 +44,23 @@ def test_our_own_page_may_call(client: TestClient) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/api/about", "/api/scenes/0", "/api/nothing"])
-def test_nobody_else_may(client: TestClient, headers: dict[str, str], status: int, said: str, path: str) -> None:
+def test_nobody_else_may(client: TestClient, headers: dict[str, str], status: int, message: str, path: str) -> None:
     answer = client.get(path, headers=headers)
     assert answer.status_code == status
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 def test_another_site_can_neither_post_nor_read(client: TestClient) -> None:
     """What a form or a script of another site can send without asking has no token and is no JSON."""
-    theirs = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "X-Attent-Token": ""}
-    answer = client.post("/api/translate", content=b'{"text": "a"}', headers={**theirs, "Content-Type": "text/plain"})
+    foreign_headers = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "X-Attent-Token": ""}
+    answer = client.post(
+        "/api/translate", content=b'{"text": "a"}', headers={**foreign_headers, "Content-Type": "text/plain"}
+    )
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in answer.headers
-    asked = client.options("/api/translate", headers={**theirs, "Access-Control-Request-Method": "POST"})
-    assert asked.status_code == 403
-    assert "access-control-allow-origin" not in asked.headers
+    preflight = client.options("/api/translate", headers={**foreign_headers, "Access-Control-Request-Method": "POST"})
+    assert preflight.status_code == 403
+    assert "access-control-allow-origin" not in preflight.headers
     assert (
         client.get("/web/explore.js", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}).status_code
         == 403

@@ -23,47 +23,47 @@ from attent.views.scene import LayerWeights
 
 @pytest.fixture
 def tiles() -> Iterator[TilePyramid]:
-    made = TilePyramid(Scheduler(), LRUCache())
-    yield made
-    made.scheduler.close()
+    pyramid = TilePyramid(Scheduler(), LRUCache())
+    yield pyramid
+    pyramid.scheduler.close()
 
 
-def attended(queries: int, keys: int, **how: object) -> AttentionMap:
+def attended(queries: int, keys: int, **options: object) -> AttentionMap:
     query, key = torch.randn(2, 3, queries, 4), torch.randn(2, 3, keys, 4)
-    return attend(query, key, key, return_map=True, **how)[1]
+    return attend(query, key, key, return_map=True, **options)[1]
 
 
-def joined(tiles: TilePyramid, view: HeadView, level: int, how: str) -> tuple[Tensor, set[str]]:
+def joined(tiles: TilePyramid, view: HeadView, level: int, method: str) -> tuple[Tensor, set[str]]:
     """All tiles of a level side by side, and what is said of them."""
     down, across = (range(block_count(length, level + 8)) for length in view.shape)
-    every = [[tiles.tile(view, level, y, x, how) for x in across] for y in down]
-    assert all(part.is_exact == ("until" not in part.note) for strip in every for part in strip)
-    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in every]), {
-        part.note for strip in every for part in strip
+    full = [[tiles.tile(view, level, y, x, method) for x in across] for y in down]
+    assert all(part.is_exact == ("until" not in part.note) for strip in full for part in strip)
+    return torch.cat([torch.cat([part.values for part in strip], 1) for strip in full]), {
+        part.note for strip in full for part in strip
     }
 
 
-def pooled(dense: Tensor, level: int, how: str) -> Tensor:
+def pooled(dense: Tensor, level: int, method: str) -> Tensor:
     size = 1 << level
-    of = torch.nn.functional.avg_pool2d if how == "mean" else torch.nn.functional.max_pool2d
+    of = torch.nn.functional.avg_pool2d if method == "mean" else torch.nn.functional.max_pool2d
     return of(dense[None, None], size, ceil_mode=True)[0, 0]
 
 
-@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("method", ["mean", "max"])
 @pytest.mark.parametrize("head", [None, 1])
 @pytest.mark.parametrize(
-    ("queries", "keys", "made"),
+    ("queries", "keys", "options"),
     [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})],
 )
 def test_every_level_is_the_dense_map_made_small(
-    tiles: TilePyramid, how: str, head: int | None, queries: int, keys: int, made: dict
+    tiles: TilePyramid, method: str, head: int | None, queries: int, keys: int, options: dict
 ) -> None:
-    weights = attended(queries, keys, **made)
+    weights = attended(queries, keys, **options)
     view = HeadView("a", LayerWeights("a", weights, sequence=1), head)
     dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
     for level in range(view.top_level + 1):
-        found, _ = joined(tiles, view, level, how)
-        torch.testing.assert_close(found, pooled(dense, level, how))
+        actual, _ = joined(tiles, view, level, method)
+        torch.testing.assert_close(actual, pooled(dense, level, method))
     assert max(block_count(queries, view.top_level), block_count(keys, view.top_level)) <= 256
 
 
@@ -77,9 +77,9 @@ def test_a_layer_of_numbers_serves_as_one_of_a_map(tiles: TilePyramid) -> None:
 
 
 @pytest.mark.parametrize("head", [None, 2])
-@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("method", ["mean", "max"])
 def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
-    tiles: TilePyramid, head: int | None, how: str, monkeypatch: pytest.MonkeyPatch
+    tiles: TilePyramid, head: int | None, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles_file, "STRIP_WEIGHTS", 60_000)
     monkeypatch.setattr(tiles_file, "MAP_WEIGHTS", 60_000)
@@ -90,14 +90,14 @@ def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
     dense = weights.dense()[0].mean(0) if head is None else weights[0, head]
     assert (view.base_level, view.top_level) == (3, 3)
     for level in (3, 1):
-        found, said = joined(tiles, view, level, how)
-        assert any("from 1 row in" in note for note in said)
-        assert (found - pooled(dense, level, how)).abs().max() > 1e-4
+        actual, message = joined(tiles, view, level, method)
+        assert any("from 1 row in" in note for note in message)
+        assert (actual - pooled(dense, level, method)).abs().max() > 1e-4
         assert tiles.scheduler.settle()
-        found, said = joined(tiles, view, level, how)
-        assert len(said) == 1
-        torch.testing.assert_close(found, pooled(dense, level, how))
-    first, _ = joined(tiles, view, 0, how)
+        actual, message = joined(tiles, view, level, method)
+        assert len(message) == 1
+        torch.testing.assert_close(actual, pooled(dense, level, method))
+    first, _ = joined(tiles, view, 0, method)
     torch.testing.assert_close(first, dense)
 
 
@@ -114,8 +114,8 @@ def test_what_is_made_of_some_rows_is_made_of_whole_rows(tiles: TilePyramid, mon
 def test_what_is_said_of_the_numbers(tiles: TilePyramid) -> None:
     layer = LayerWeights("a", attended(300, 300))
     notes = [
-        tiles.tile(HeadView("a", layer, head), level, 0, 0, how).note
-        for head, level, how in ((0, 0, "mean"), (0, 1, "max"), (None, 0, "mean"))
+        tiles.tile(HeadView("a", layer, head), level, 0, 0, method).note
+        for head, level, method in ((0, 0, "mean"), (0, 1, "max"), (None, 0, "mean"))
     ]
     assert notes == ["", "largest of 2 x 2 weights", "mean over 3 heads"]
 
@@ -139,7 +139,7 @@ def test_memory_stays_within_its_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "y", "x", "how", "said"),
+    ("level", "y", "x", "method", "message"),
     [
         (3, 0, 0, "mean", "level must be from 0 to 2, got 3"),
         (-1, 0, 0, "mean", "level must be from 0 to 2, got -1"),
@@ -147,9 +147,9 @@ def test_memory_stays_within_its_bound() -> None:
         (1, 0, 1, "mean", "x must be from 0 to 0 at level 1, got 1"),
     ],
 )
-def test_tiles_that_there_are_not(tiles: TilePyramid, level: int, y: int, x: int, how: str, said: str) -> None:
-    with pytest.raises(ArgumentError, match=said):
-        tiles.tile(HeadView("a", LayerWeights("a", attended(700, 400)), 0), level, y, x, how)
+def test_tiles_that_there_are_not(tiles: TilePyramid, level: int, y: int, x: int, method: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        tiles.tile(HeadView("a", LayerWeights("a", attended(700, 400)), 0), level, y, x, method)
 
 
 def test_names_that_there_are_not(tiles: TilePyramid) -> None:
@@ -166,7 +166,7 @@ def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
     view = HeadView("a", LayerWeights("a", AttentionMap.of(prepare(query, key, key[..., :0]))), 3)
     tiles, took = TilePyramid(Scheduler(), LRUCache()), []
 
-    def look() -> None:
+    def read_tiles() -> None:
         # all that a screen shows, zoomed into the middle, then once more with the exact numbers there
         for _ in range(2):
             for level in range(view.top_level, -1, -1):
@@ -178,7 +178,7 @@ def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
                 took.append(time.thread_time() - start)
             assert tiles.scheduler.settle(600)
 
-    more = memory_growth(look)
+    more = memory_growth(read_tiles)
     tiles.scheduler.close()
     # of a processor's time; each screen has up to nine tiles
     assert took[0] < 1
@@ -217,14 +217,14 @@ def test_of_a_long_text_some_queries_are_told(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("head", [None, 0])
 def test_of_however_long_a_text_one_query_is_told(head: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for most in ("STRIP_WEIGHTS", "THUMBNAIL_WEIGHTS", "STATISTICS_WEIGHTS"):
-        monkeypatch.setattr(tiles_file, most, 1)
+    for constant in ("STRIP_WEIGHTS", "THUMBNAIL_WEIGHTS", "STATISTICS_WEIGHTS"):
+        monkeypatch.setattr(tiles_file, constant, 1)
     computed: list[int] = []
-    told = HeadView.stream_rows
+    stream_rows = HeadView.stream_rows
 
     def counted(view: HeadView, rows: range) -> Iterator[tuple[range, torch.Tensor, int]]:
         computed.append(len(rows))
-        return told(view, rows)
+        return stream_rows(view, rows)
 
     monkeypatch.setattr(HeadView, "stream_rows", counted)
     weights = attended(23, 31)
@@ -244,24 +244,24 @@ def test_a_thumbnail_is_small() -> None:
     torch.testing.assert_close(part.values, torch.nn.functional.avg_pool2d(weights[0, :1], 8, ceil_mode=True)[0])
 
 
-@pytest.mark.parametrize("most", [2**23, 1])
-def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", most)
+@pytest.mark.parametrize("limit", [2**23, 1])
+def test_figures_by_hand(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", limit)
     dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
-    if most == 1:  # one row speaks for all: the second
-        (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
-        assert (found["first"], found["previous"], found["same"]) == (0.5, 0.5, 0.5)
+    if limit == 1:  # one row speaks for all: the second
+        (result,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+        assert (result["first"], result["previous"], result["same"]) == (0.5, 0.5, 0.5)
         return
-    (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
-    assert found["first"] == pytest.approx(1.5 / 3)
-    assert found["previous"] == pytest.approx((0.5 + 0.25) / 3)
-    assert found["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
-    assert found["distance"] == pytest.approx((0.5 + 0.25) / 3)
-    assert found["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
+    (result,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+    assert result["first"] == pytest.approx(1.5 / 3)
+    assert result["previous"] == pytest.approx((0.5 + 0.25) / 3)
+    assert result["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
+    assert result["distance"] == pytest.approx((0.5 + 0.25) / 3)
+    assert result["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
 
 
 def test_figures_without_a_meaning_are_left_out() -> None:
-    (one, *_) = sampled_head_statistics(LayerWeights("a", attended(5, 7)), is_self_attention=False)[0]
-    assert [name for name, value in one.items() if value is None] == ["distance", "previous", "same"]
-    (one,) = sampled_head_statistics(LayerWeights("a", -torch.ones(3, 3)), is_self_attention=True)[0]
-    assert set(one.values()) == {None}
+    (single, *_) = sampled_head_statistics(LayerWeights("a", attended(5, 7)), is_self_attention=False)[0]
+    assert [name for name, value in single.items() if value is None] == ["distance", "previous", "same"]
+    (single,) = sampled_head_statistics(LayerWeights("a", -torch.ones(3, 3)), is_self_attention=True)[0]
+    assert set(single.values()) == {None}

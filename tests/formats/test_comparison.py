@@ -35,10 +35,10 @@ class Echo(Engine):
 
 
 def test_every_line_that_differs_is_counted_and_the_first_are_shown() -> None:
-    found = compare(Echo(9), Echo(2), Sample(["a", "B", "c", "a", "b"], None, ""))
-    assert found.counts() == {"lines": 5, "greedy": 0, "beam 5": 4}
-    assert found.differences["beam 5"][1] == Difference("c", "c", "C")
-    assert found.report("other", limit=1) == [
+    comparison = compare(Echo(9), Echo(2), Sample(["a", "B", "c", "a", "b"], None, ""))
+    assert comparison.counts() == {"lines": 5, "greedy": 0, "beam 5": 4}
+    assert comparison.differences["beam 5"][1] == Difference("c", "c", "C")
+    assert comparison.report("other", limit=1) == [
         "greedy: 0 of 5 lines differ from attent's own",
         "beam 5: 4 of 5 lines differ from attent's own",
         "  a",
@@ -115,7 +115,7 @@ def test_lines_and_references_may_be_named(tmp_path: Path) -> None:
 
 def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text(
-        "\n".join(f"{one}{two}{three}\tb" for one in "abc" for two in "abc" for three in "abc")
+        "\n".join(f"{item}{two}{three}\tb" for item in "abc" for two in "abc" for three in "abc")
     )
     text = {"train": str(tmp_path / "pairs.tsv")}
     corpus = pair_corpus(TextSettings(**text))

@@ -23,7 +23,7 @@ def _installed() -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 
 
-def both(run: Run, folder: Path, quantization: str | None = None) -> tuple[Translator, CTranslate2Engine]:
+def make_engines(run: Run, folder: Path, quantization: str | None = None) -> tuple[Translator, CTranslate2Engine]:
     manifest = write(run, "RUN", folder, quantization)
     return Translator(run.model, run.source_tokenizer, run.target_tokenizer), load(
         folder, manifest, run.source_tokenizer, run.target_tokenizer
@@ -41,15 +41,15 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings)) or "paper")
 def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
-    ours, theirs = both(read(make_run(**settings)), tmp_path)
+    translator, exported = make_engines(read(make_run(**settings)), tmp_path)
     for search in (
         SearchSettings(),
         SearchSettings(maximum_length=4),
         SearchSettings(minimum_length=3, no_repeat_ngram=2),
     ):
-        tokens = [found[0].tokens for found in ours.search(TEXTS, search)]
+        tokens = [hypotheses[0].tokens for hypotheses in translator.search(TEXTS, search)]
         for batch in (64, 3):
-            assert [found[0].tokens for found in theirs.search(TEXTS, search, batch=batch)] == tokens
+            assert [hypotheses[0].tokens for hypotheses in exported.search(TEXTS, search, batch=batch)] == tokens
 
 
 def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) 
     engine = load(
         tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
     )
-    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [hypotheses[0].tokens == () for hypotheses in engine.search(["abc", "dig"])] == [False, True]
     assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:
-    _, engine = both(run, tmp_path)
-    assert [one.text for one in engine.search("abc", WELL_SAID)] == [
-        one.text for one in engine.search(["abc"], WELL_SAID)[0]
+    _, engine = make_engines(run, tmp_path)
+    assert [hypotheses.text for hypotheses in engine.search("abc", WELL_SAID)] == [
+        hypotheses.text for hypotheses in engine.search(["abc"], WELL_SAID)[0]
     ]
 
 
@@ -73,29 +73,31 @@ def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: 
         # EOS likely, so that translations end by themselves; what is never said, unlikely, so that it weighs nothing
         run.model.decoder.layers[-1].around_feed_forward.norm.bias.copy_(run.model.to_logits.weight[3] * 0.2)
         run.model.to_logits.weight[[0, 2]] = -99 * run.model.decoder.layers[-1].around_feed_forward.norm.bias
-    ours, theirs = both(run, tmp_path)
+    translator, exported = make_engines(run, tmp_path)
     compared = 0
-    for mine, other in zip(ours.search(TEXTS), theirs.search(TEXTS), strict=True):
-        if mine[0].tokens == other[0].tokens and 0 < len(mine[0].tokens) < 20:
+    for mine, peer in zip(translator.search(TEXTS), exported.search(TEXTS), strict=True):
+        if mine[0].tokens == peer[0].tokens and 0 < len(mine[0].tokens) < 20:
             compared += 1
-            assert other[0].log_probability == pytest.approx(mine[0].log_probability, abs=1e-3)
-            assert other[0].length_penalty == mine[0].length_penalty
+            assert peer[0].log_probability == pytest.approx(mine[0].log_probability, abs=1e-3)
+            assert peer[0].length_penalty == mine[0].length_penalty
     assert compared
 
 
 def test_n_best_come_best_first_within_their_limits(run: Run, tmp_path: Path) -> None:
-    _, theirs = both(run, tmp_path)
-    for text, found in zip(TEXTS, theirs.search(TEXTS, WELL_SAID), strict=True):
-        assert len(found) == (2 if text else 1)
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-        assert all(len(one.tokens) <= 1.5 * len(text) for one in found)
+    _, reference = make_engines(run, tmp_path)
+    for text, result in zip(TEXTS, reference.search(TEXTS, WELL_SAID), strict=True):
+        assert len(result) == (2 if text else 1)
+        assert [hypothesis.score for hypothesis in result] == sorted(
+            (hypothesis.score for hypothesis in result), reverse=True
+        )
+        assert all(len(hypothesis.tokens) <= 1.5 * len(text) for hypothesis in result)
 
 
 def test_torch_keeps_its_threads(run: Run, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        both(run, tmp_path)
+        make_engines(run, tmp_path)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -105,8 +107,8 @@ def test_weights_may_be_stored_in_fewer_bits(run: Run, tmp_path: Path) -> None:
     sizes, before = {}, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     for name in (None, "int8", "bfloat16"):
         (tmp_path / str(name)).mkdir()
-        _, theirs = both(run, tmp_path / str(name), name)
-        assert len(theirs.search(TEXTS)) == len(TEXTS)
+        _, reference = make_engines(run, tmp_path / str(name), name)
+        assert len(reference.search(TEXTS)) == len(TEXTS)
         sizes[name] = (tmp_path / str(name) / "model.bin").stat().st_size
     assert max(sizes["int8"], sizes["bfloat16"]) < sizes[None]
     assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
@@ -116,18 +118,20 @@ def test_weights_may_be_stored_in_fewer_bits(run: Run, tmp_path: Path) -> None:
 
 def test_pieces_go_through_unharmed(make_run, tmp_path: Path) -> None:
     pieces = BpeTokenizer.learn(["many words, and as many pieces of words", "bytes for what is rare"] * 9, 310)
-    ours, theirs = both(read(make_run(tokenizers=(pieces, pieces), share_embeddings="all")), tmp_path)
+    translator, exported = make_engines(read(make_run(tokenizers=(pieces, pieces), share_embeddings="all")), tmp_path)
     assert (tmp_path / "shared_vocabulary.json").is_file()
     texts = ["many words", "a ▁ and ☃ and\ttabs"]
-    assert [found[0].tokens for found in theirs.search(texts)] == [found[0].tokens for found in ours.search(texts)]
+    assert [hypotheses[0].tokens for hypotheses in exported.search(texts)] == [
+        hypotheses[0].tokens for hypotheses in translator.search(texts)
+    ]
 
 
 def test_a_text_longer_than_the_positions_is_left_untranslated(make_run, tmp_path: Path) -> None:
-    ours, theirs = both(read(make_run(position="learned", maximum_length=40)), tmp_path)
-    assert theirs.longest_source == ours.longest_source == 32
-    long, most = theirs.search(["a" * 33, "b" * 32])
+    translator, exported = make_engines(read(make_run(position="learned", maximum_length=40)), tmp_path)
+    assert exported.longest_source == translator.longest_source == 32
+    long, longest = exported.search(["a" * 33, "b" * 32])
     assert long[0].text == ""
-    assert len(most[0].tokens) <= 39
+    assert len(longest[0].tokens) <= 39
 
 
 def test_a_model_that_it_cannot_express_is_refused(make_run, tmp_path: Path) -> None:
@@ -137,15 +141,15 @@ def test_a_model_that_it_cannot_express_is_refused(make_run, tmp_path: Path) -> 
 
 
 def test_what_its_search_cannot_do_is_refused(run: Run, tmp_path: Path) -> None:
-    _, theirs = both(run, tmp_path)
+    _, reference = make_engines(run, tmp_path)
     with pytest.raises(ArgumentError, match="does not draw samples"):
-        theirs.search(TEXTS, SearchSettings(sample=True))
+        reference.search(TEXTS, SearchSettings(sample=True))
     with pytest.raises(ArgumentError, match="does not score what it is made to say"):
-        theirs.search(["abc"], prefixes=["1"])
+        reference.search(["abc"], prefixes=["1"])
 
 
 def test_a_damaged_export_is_named(run: Run, tmp_path: Path) -> None:
-    both(run, tmp_path)
+    make_engines(run, tmp_path)
     (tmp_path / "model.bin").write_bytes(b"\x06")
     with pytest.raises(RunError, match="is damaged"):
         load(tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer)

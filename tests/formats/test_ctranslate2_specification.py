@@ -20,28 +20,30 @@ from attent.text.tokenizer import CharTokenizer, WordTokenizer
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(make_run, settings: dict[str, str], reason: str | None) -> None:
-    found = unsupported(read(make_run(**settings)))
-    assert found is None if reason is None else reason in str(found)
+    result = unsupported(read(make_run(**settings)))
+    assert result is None if reason is None else reason in str(result)
 
 
-@pytest.mark.parametrize(("position", "most"), [("sinusoidal", POSITIONS), ("learned", 40), ("rotary", None)])
-def test_positions_end_where_their_table_does(make_run, position: str, most: int | None) -> None:
-    assert max_length(read(make_run(position=position, maximum_length=40))) == most
+@pytest.mark.parametrize(("position", "limit"), [("sinusoidal", POSITIONS), ("learned", 40), ("rotary", None)])
+def test_positions_end_where_their_table_does(make_run, position: str, limit: int | None) -> None:
+    assert max_length(read(make_run(position=position, maximum_length=40))) == limit
 
 
 def test_every_parameter_is_in_the_specification(run: Run) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     spec = specification(run)
     spec.validate()
-    found = spec.variables()
+    variables = spec.variables()
     attention = run.model.encoder.layers[1].self_attention
     projections = attention.query_projection, attention.key_projection, attention.value_projection
     rows = torch.cat([projection.weight for projection in projections])
-    assert torch.equal(torch.from_numpy(found["encoder/layer_1/self_attention/linear_0/weight"].numpy()), rows)
-    table = torch.from_numpy(found["decoder/position_encodings/encodings"].numpy())
+    assert torch.equal(torch.from_numpy(variables["encoder/layer_1/self_attention/linear_0/weight"].numpy()), rows)
+    table = torch.from_numpy(variables["decoder/position_encodings/encodings"].numpy())
     # PE(1, 0) = sin 1 and PE(1, 1) = cos 1: sines and cosines alternate
     torch.testing.assert_close(table[1, :2], torch.tensor([0.8415, 0.5403]), atol=1e-4, rtol=0)
-    numbers = sum(found[name].numpy().size for name in found if name.endswith(("weight", "bias", "gamma", "beta")))
+    numbers = sum(
+        variables[name].numpy().size for name in variables if name.endswith(("weight", "bias", "gamma", "beta"))
+    )
     # the output is the target's embedding, which stands in the specification twice
     assert (
         numbers == sum(parameter.numel() for parameter in run.model.parameters()) + run.model.to_logits.weight.numel()

@@ -22,10 +22,10 @@ def run_of(source: object, target: object) -> Run:
 
 def test_each_word_has_the_features_that_a_model_begins_with() -> None:
     run = run_of(WORDS, WordTokenizer([" x"]))
-    found, left_out = embedding_vectors(run, "source", "glove")
-    assert (list(found.words), left_out) == (["the", "(", "a b"], 2)
+    vectors, left_out = embedding_vectors(run, "source", "glove")
+    assert (list(vectors.words), left_out) == (["the", "(", "a b"], 2)
     # of two ids that are one word, the first
-    torch.testing.assert_close(found.vectors, run.model.embeddings["source"](torch.tensor([[4, 5, 8]]))[0].detach())
+    torch.testing.assert_close(vectors.vectors, run.model.embeddings["source"](torch.tensor([[4, 5, 8]]))[0].detach())
     assert [*embedding_vectors(run, "source", "binary")[0].words] == ["the", "("]
     with pytest.raises(UnknownNameError, match="unknown side 'text'"):
         embedding_vectors(run, "text", "glove")
@@ -33,7 +33,7 @@ def test_each_word_has_the_features_that_a_model_begins_with() -> None:
 
 def test_pieces_are_written_as_they_are() -> None:
     tokenizer = BpeTokenizer.learn(["low lower lowest"] * 9, 280)
-    found, left_out = embedding_vectors(run_of(tokenizer, WORDS), "source", "word2vec")
+    vectors, left_out = embedding_vectors(run_of(tokenizer, WORDS), "source", "word2vec")
     pieces = [piece for piece in map(tokenizer.piece, range(tokenizer.size)) if piece]
-    assert (list(found.words), left_out) == (pieces, 256)
-    assert "▁low" in found
+    assert (list(vectors.words), left_out) == (pieces, 256)
+    assert "▁low" in vectors

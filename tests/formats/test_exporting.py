@@ -32,9 +32,9 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    made = Engine()
-    monkeypatch.setattr(exporting, "_module", lambda name: made)
-    return made
+    built = Engine()
+    monkeypatch.setattr(exporting, "_module", lambda name: built)
+    return built
 
 
 @pytest.fixture

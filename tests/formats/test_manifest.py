@@ -21,9 +21,9 @@ def exported(run_folder: Path, tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read(exported: Path) -> None:
-    found = read(exported / "export" / "onnx", "onnx", exported)
-    assert (found.longest, found.state[0].side, found.quantization) == (7, "neither", None)
-    assert set(found.run) == {"model", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"}
+    result = read(exported / "export" / "onnx", "onnx", exported)
+    assert (result.longest, result.state[0].side, result.quantization) == (7, "neither", None)
+    assert set(result.run) == {"model", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"}
 
 
 def test_an_export_of_other_weights_is_refused(exported: Path) -> None:

@@ -51,42 +51,42 @@ def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
     from transformers import MarianMTModel, MarianTokenizer
 
     write(run, "RUN", tmp_path / "model")
-    theirs: Any = MarianMTModel.from_pretrained(tmp_path / "model").eval()
+    reference: Any = MarianMTModel.from_pretrained(tmp_path / "model").eval()
     tokenizer: Any = MarianTokenizer.from_pretrained(tmp_path / "model")
-    ours, size = of_run(run), run.target_tokenizer.size
+    engine, size = of_run(run), run.target_tokenizer.size
     # our ids of theirs: EOS, UNK, PAD, the pieces, BOS
     ids = [3, 1, 0, *range(4, size), BOS]
-    found = ours.search(SOURCES, SearchSettings(maximum_length=20))
+    hypotheses = engine.search(SOURCES, SearchSettings(maximum_length=20))
     names = {
         token: piece for piece, token in json.loads((tmp_path / "model" / "vocab.json").read_text("utf-8")).items()
     }
-    for text, best in zip(SOURCES, found, strict=True):
+    for text, best in zip(SOURCES, hypotheses, strict=True):
         read_ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         source = run.source_tokenizer.encode(text)
         assert [names[token] for token in read_ids[0].tolist()] == run.source_tokenizer.pieces(text)
         target = torch.randint(4, size, (6,)).tolist()
         with torch.inference_mode():
-            memory = ours.encode(source)
-            logits = ours.model.output(ours.model.decode(memory, torch.tensor([[BOS, *target]])))[0]
+            memory = engine.encode(source)
+            logits = engine.model.output(engine.model.decode(memory, torch.tensor([[BOS, *target]])))[0]
             written = torch.tensor([[size - 1, *(token - 1 for token in target)]])
-            expected = theirs(input_ids=read_ids, decoder_input_ids=written).logits[0]
+            expected = reference(input_ids=read_ids, decoder_input_ids=written).logits[0]
         torch.testing.assert_close(logits[:, ids], expected, atol=1e-4, rtol=0)
-        result = theirs.generate(input_ids=read_ids, max_length=22)[0].tolist()[1:]
+        result = reference.generate(input_ids=read_ids, max_length=22)[0].tolist()[1:]
         result = result[: result.index(0)] if 0 in result else result
         assert [ids[token] for token in result][:20] == [*best[0].tokens]
 
 
 def test_it_is_imported_again(run: Run, tmp_path: Path) -> None:
     write(run, "RUN", tmp_path / "model")
-    again = families.read(tmp_path / "model")
-    assert isinstance(again.target_tokenizer, SentencePieceTokenizer)
+    reread = families.read(tmp_path / "model")
+    assert isinstance(reread.target_tokenizer, SentencePieceTokenizer)
     settings = SearchSettings(maximum_length=20)
     # a source that ends with </s>, as those of an imported model do
     encoded = [[*run.source_tokenizer.encode(text), 3] for text in SOURCES]
-    ours = of_run(run).search_encoded(encoded, [()] * len(SOURCES), settings, 8)
-    theirs = of_run(again).search(SOURCES, settings)
-    assert [[again.target_tokenizer.piece(token) for token in best[0].tokens] for best in theirs] == [
-        [run.target_tokenizer.name(token) for token in best[0].tokens] for best in ours
+    actual = of_run(run).search_encoded(encoded, [()] * len(SOURCES), settings, 8)
+    reference = of_run(reread).search(SOURCES, settings)
+    assert [[reread.target_tokenizer.piece(token) for token in best[0].tokens] for best in reference] == [
+        [run.target_tokenizer.name(token) for token in best[0].tokens] for best in actual
     ]
 
 
@@ -96,8 +96,8 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     write(run, "RUN", tmp_path / "again")
     settings = SearchSettings(beam=4, maximum_length=20)
     texts = [
-        [best[0].text for best in of_run(one).search(SOURCES, settings)]
-        for one in (run, families.read(tmp_path / "again"))
+        [best[0].text for best in of_run(item).search(SOURCES, settings)]
+        for item in (run, families.read(tmp_path / "again"))
     ]
     assert texts[0] == texts[1]
     with pytest.raises(RunError, match="there already"):

@@ -27,15 +27,19 @@ SEARCHES = [
 ]
 
 
-def both(run: Run, folder: Path, manifest: Manifest) -> tuple[Translator, Translator]:
+def make_engines(run: Run, folder: Path, manifest: Manifest) -> tuple[Translator, Translator]:
     tokenizers = run.source_tokenizer, run.target_tokenizer
     return Translator(run.model, *tokenizers), load(folder, manifest, *tokenizers)
 
 
-def alike(ours: Translator, theirs: Translator, settings: SearchSettings, **more: Any) -> None:
-    for mine, other in zip(ours.search(TEXTS, settings, **more), theirs.search(TEXTS, settings, **more), strict=True):
-        assert [one.tokens for one in other] == [one.tokens for one in mine]
-        assert [one.log_probability for one in other] == pytest.approx([one.log_probability for one in mine], abs=1e-3)
+def assert_same_hypotheses(actual: Translator, reference: Translator, settings: SearchSettings, **more: Any) -> None:
+    for mine, peer in zip(
+        actual.search(TEXTS, settings, **more), reference.search(TEXTS, settings, **more), strict=True
+    ):
+        assert [hypothesis.tokens for hypothesis in peer] == [hypothesis.tokens for hypothesis in mine]
+        assert [hypothesis.log_probability for hypothesis in peer] == pytest.approx(
+            [hypothesis.log_probability for hypothesis in mine], abs=1e-3
+        )
 
 
 def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
@@ -43,20 +47,20 @@ def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
     engine = load(
         folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a"
     )
-    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [hypotheses[0].tokens == () for hypotheses in engine.search(["abc", "dig"])] == [False, True]
     assert [engine.read(text).refusal for text in ("abc", "dig", "")] == [None, "no a", None]
 
 
 @pytest.mark.parametrize("settings", SEARCHES, ids=["greedy", "beam", "samples", "bounds"])
 def test_our_search_finds_the_same_with_graphs(exported, settings: SearchSettings) -> None:
-    ours, theirs = both(*exported)
+    translator, engine = make_engines(*exported)
     for batch in (1, 3, 64):
-        alike(ours, theirs, settings, batch=batch)
+        assert_same_hypotheses(translator, engine, settings, batch=batch)
 
 
 def test_what_is_begun_is_gone_on_with(exported) -> None:
-    ours, theirs = both(*exported)
-    alike(ours, theirs, SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
+    translator, engine = make_engines(*exported)
+    assert_same_hypotheses(translator, engine, SearchSettings(beam=2), prefixes=["12"] * len(TEXTS))
 
 
 def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
@@ -66,8 +70,8 @@ def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
     tokens = torch.tensor([[BOS, 5, 6, 7], [BOS, 6, 5, 4], [BOS, 4, 4, 4]])
     with torch.no_grad():
         expected = run.model.output(run.model.decode(run.model.encode(source, lengths), tokens))
-    found = model.output(model.decode(model.encode(source, lengths), tokens))
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    actual = model.output(model.decode(model.encode(source, lengths), tokens))
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
     assert model.longest is None
 
 
@@ -111,10 +115,10 @@ MODELS: list[dict[str, Any]] = [
 def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str, Any]) -> None:
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     run = read(make_run(**settings))
-    ours, theirs = both(run, tmp_path, write(run, "RUN", tmp_path, None))
+    translator, exported = make_engines(run, tmp_path, write(run, "RUN", tmp_path, None))
     for search in SEARCHES[:2]:
-        alike(ours, theirs, search)
-    assert theirs.longest_source == ours.longest_source
+        assert_same_hypotheses(translator, exported, search)
+    assert exported.longest_source == translator.longest_source
 
 
 def test_its_weights_stay_as_they_are(exported, tmp_path: Path) -> None:

@@ -38,11 +38,11 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
         ),
     ):
         graph = onnx.load(exported.folder / file).graph
-        assert [given.name for given in graph.input] == inputs
-        assert [given.name for given in graph.output] == outputs
+        assert [value.name for value in graph.input] == inputs
+        assert [value.name for value in graph.output] == outputs
         shapes = {
-            given.name: [size.dim_param or size.dim_value for size in given.type.tensor_type.shape.dim]
-            for given in graph.input
+            value.name: [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+            for value in graph.input
         }
         assert all(shape[0] == "rows" for name, shape in shapes.items() if name != "state.length")
         if file == STEP:
@@ -51,8 +51,8 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
 
 
 def test_the_state_says_what_a_search_moves(exported) -> None:
-    found = {part.name: (part.side, part.is_constant) for part in exported.manifest.state}
-    assert found == {
+    values = {part.name: (part.side, part.is_constant) for part in exported.manifest.state}
+    assert values == {
         "state.length": ("neither", False),
         "state.lengths": ("source", True),
         "state.written.0.key.features": ("written", False),
@@ -79,8 +79,8 @@ def test_a_step_of_the_open_state_is_a_step_of_the_model(make_run, settings: dic
         everything = [True] * len(example.tensors)
         logits, *tensors = StepGraph(run.model, example.state, everything)(example.tokens, *example.tensors)
     assert torch.equal(logits, run.model.output(features))
-    for found, (_, expected) in zip(tensors, graphs.flatten_state(after), strict=True):
-        assert torch.equal(found, expected)
+    for actual, (_, expected) in zip(tensors, graphs.flatten_state(after), strict=True):
+        assert torch.equal(actual, expected)
 
 
 def test_what_has_no_counterpart_is_said_in_a_line(exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ def test_the_graph_has_the_logits_of_the_model(settings: dict[str, object], tmp_
         tokens = torch.randint(0, model.to_logits.out_features, shape)
         with torch.no_grad():
             expected = model.output(model(tokens))
-        (found,) = engine.run(["logits"], {"tokens": tokens.numpy()})
-        np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
+        (actual,) = engine.run(["logits"], {"tokens": tokens.numpy()})
+        np.testing.assert_allclose(actual, expected.numpy(), atol=1e-4)
 
 
 def test_what_is_no_export_is_left_alone(tmp_path: Path) -> None:

@@ -20,25 +20,25 @@ class State:
 
 
 def state(*numbers: float) -> State:
-    one, two, three, four = (torch.tensor([number]) for number in numbers)
-    return State(7, (Pair(one), None, Pair(two, three)), four)
+    first, second, third, fourth = (torch.tensor([number]) for number in numbers)
+    return State(7, (Pair(first), None, Pair(second, third)), fourth)
 
 
 def test_every_tensor_has_the_name_of_its_path() -> None:
-    found = flatten_state(state(1, 2, 3, 4))
-    assert [(name, tensor.tolist()) for name, tensor in found] == [
+    flat_state = flatten_state(state(1, 2, 3, 4))
+    assert [(name, tensor.tolist()) for name, tensor in flat_state] == [
         ("state.length", [7]),
         ("state.layers.0.one", [1]),
         ("state.layers.2.one", [2]),
         ("state.layers.2.other", [3]),
         ("state.beside", [4]),
     ]
-    assert found[-1][1] is not None
+    assert flat_state[-1][1] is not None
 
 
 def test_a_state_is_filled_with_others_in_their_order() -> None:
-    given = [tensor for _, tensor in flatten_state(state(5, 6, 7, 8))]
-    found = unflatten_state(state(1, 2, 3, 4), iter(given))
-    assert all(one is other for (_, one), other in zip(flatten_state(found), given, strict=True))
-    assert type(found.layers[0]) is Pair
-    assert found.layers[1] is None
+    inputs = [tensor for _, tensor in flatten_state(state(5, 6, 7, 8))]
+    result = unflatten_state(state(1, 2, 3, 4), iter(inputs))
+    assert all(first is second for (_, first), second in zip(flatten_state(result), inputs, strict=True))
+    assert type(result.layers[0]) is Pair
+    assert result.layers[1] is None

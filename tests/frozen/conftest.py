@@ -66,9 +66,9 @@ class Internals:
         from attent.text.text import Pair
         from attent.text.tokenizers import learn
 
-        made = [Pair(*pair) for pair in pairs]
-        source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
-        examples = Bitext(made, source, target)
+        built = [Pair(*pair) for pair in pairs]
+        source, target = learn("char", [pair.source for pair in built]), learn("char", [pair.target for pair in built])
+        examples = Bitext(built, source, target)
         return [
             [[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)]
             for epoch in range(epochs)
@@ -209,45 +209,45 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def differences(found: Any, frozen: Any, name: str, relative: float, absolute: float) -> Iterator[str]:
+def differences(actual: Any, frozen: Any, name: str, relative: float, absolute: float) -> Iterator[str]:
     """Where two plain values differ."""
-    if isinstance(found, dict) and isinstance(frozen, dict):
-        if list(found) != list(frozen):
-            yield f"{name}: keys {[*found]}, frozen {[*frozen]}"
-        for key in found.keys() & frozen.keys():
+    if isinstance(actual, dict) and isinstance(frozen, dict):
+        if list(actual) != list(frozen):
+            yield f"{name}: keys {[*actual]}, frozen {[*frozen]}"
+        for key in actual.keys() & frozen.keys():
             # Their gradients are zero but for rounding, which Adam makes as large as any other's: the order of a sum
             # decides over them.
             if key.endswith("key_projection.bias"):
                 continue
-            yield from differences(found[key], frozen[key], f"{name}.{key}", relative, absolute)
-    elif isinstance(found, list) and isinstance(frozen, list) and len(found) == len(frozen):
-        for place, (one, other) in enumerate(zip(found, frozen, strict=True)):
-            yield from differences(one, other, f"{name}[{place}]", relative, absolute)
-    elif isinstance(found, float) and isinstance(frozen, float | int):
-        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (
-            math.isnan(found) and math.isnan(frozen)
+            yield from differences(actual[key], frozen[key], f"{name}.{key}", relative, absolute)
+    elif isinstance(actual, list) and isinstance(frozen, list) and len(actual) == len(frozen):
+        for index, (first, second) in enumerate(zip(actual, frozen, strict=True)):
+            yield from differences(first, second, f"{name}[{index}]", relative, absolute)
+    elif isinstance(actual, float) and isinstance(frozen, float | int):
+        if not math.isclose(actual, frozen, rel_tol=relative, abs_tol=absolute) and not (
+            math.isnan(actual) and math.isnan(frozen)
         ):
-            yield f"{name}: {found}, frozen {frozen}"
-    elif found != frozen:
-        yield f"{name}: {found!r}, frozen {frozen!r}"
+            yield f"{name}: {actual}, frozen {frozen}"
+    elif actual != frozen:
+        yield f"{name}: {actual!r}, frozen {frozen!r}"
 
 
 @pytest.fixture(scope="module")
 def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
     """The frozen values of a test file."""
-    found = Golden(Path(str(request.path)).stem.removeprefix("test_"))
-    yield found
-    found.save()
+    golden_file = Golden(Path(str(request.path)).stem.removeprefix("test_"))
+    yield golden_file
+    golden_file.save()
 
 
 @pytest.fixture
 def own_golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
     """The frozen values of a single test, in a file that people can compare, line by line."""
-    found = Golden(request.node.name.removeprefix("test_"), indented=True)
-    if found.writing:
-        found.values.clear()
-    yield found
-    found.save()
+    golden_file = Golden(request.node.name.removeprefix("test_"), indented=True)
+    if golden_file.writing:
+        golden_file.values.clear()
+    yield golden_file
+    golden_file.save()
 
 
 @pytest.fixture
@@ -257,18 +257,18 @@ def internals() -> type[Internals]:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Path:
+def frozen_folder(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the corpora, in which the test then works, as the runs name them by relative paths."""
     monkeypatch.chdir(HERE)
     return HERE
 
 
 @pytest.fixture
-def copied(here: Path, tmp_path: Path) -> Callable[[str], Path]:
+def copied(frozen_folder: Path, tmp_path: Path) -> Callable[[str], Path]:
     """Copies a run folder, for what changes it."""
 
     def copy(name: str) -> Path:
-        return Path(shutil.copytree(here / "runs" / name, tmp_path / name))
+        return Path(shutil.copytree(frozen_folder / "runs" / name, tmp_path / name))
 
     return copy
 

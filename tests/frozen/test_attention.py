@@ -62,8 +62,8 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_attend(golden, internals, monkeypatch, name: str) -> None:
     arguments = CALLS[name]()
-    found = attent.attend(QUERY, KEY, VALUE, **arguments)
-    golden.check(f"{name}: context", found[:, 1], absolute=1e-5)
+    output = attent.attend(QUERY, KEY, VALUE, **arguments)
+    golden.check(f"{name}: context", output[:, 1], absolute=1e-5)
     internals.without_extension(monkeypatch)
     golden.check(f"{name}: context", attent.attend(QUERY, KEY, VALUE, **arguments)[:, 1], absolute=1e-5)
 
@@ -79,22 +79,22 @@ def test_which_implementation_runs(golden, internals, name: str) -> None:
     if not internals.has_extension():
         pytest.skip("without the extension others run")
     query, key, value = (torch.zeros(2, 2, 96, 8) for _ in range(3))
-    for shape, given in {"small": (QUERY, KEY, VALUE), "large": (query, key, value)}.items():
+    for shape, inputs in {"small": (QUERY, KEY, VALUE), "large": (query, key, value)}.items():
         if shape == "large" and name in ("location", "weighting"):
             continue
-        explained = attent.explain(*given, **CALLS[name]())
+        explained = attent.explain(*inputs, **CALLS[name]())
         if name in TAKEN_BY_DENSE:
             assert explained.chosen == "dense"
             continue
         # recorded under their names of then; "dropped" was removed, for it was slower
-        chosen, *others = (RECORDED.get(one, one) for one in (explained.chosen, *explained.reasons))
+        chosen, *others = (RECORDED.get(item, item) for item in (explained.chosen, *explained.reasons))
         golden.check(f"{name}: {shape}", [chosen, *sorted({*others, "dropped"})])
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("sigmoid", "identity", "weighting")])
 def test_maps(golden, name: str) -> None:
     _, weights = attent.attend(QUERY, KEY, VALUE, return_map=True, **CALLS[name]())
-    found = {
+    values = {
         "argmax": weights.argmax(),
         "entropy": weights.entropy(),
         "distance": weights.distance(),
@@ -104,7 +104,7 @@ def test_maps(golden, name: str) -> None:
         "grouped": weights.grouped([(0, 2), (2, 5)], [(0, 3), (4, 7)]),
         "scores": weights.scores("raw")[0, 0, 1],
     }
-    golden.check(f"{name}: map", found, absolute=1e-5)
+    golden.check(f"{name}: map", values, absolute=1e-5)
 
 
 def test_a_module_of_several_heads(golden) -> None:
@@ -144,7 +144,7 @@ def test_kernel_regression(golden) -> None:
 def has_all(numbers: list[float], expected: list[float], absolute: float = 0.011) -> bool:
     """Return whether each expected number is among some, as often as expected; both are sorted."""
     rest = iter(numbers)
-    return all(any(abs(number - wanted) <= absolute for number in rest) for wanted in expected)
+    return all(any(abs(number - fragment) <= absolute for number in rest) for fragment in expected)
 
 
 def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> None:

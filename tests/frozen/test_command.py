@@ -29,7 +29,7 @@ def described(parameter: Any) -> dict[str, Any]:
     """What a caller has to know of an option or argument."""
     annotation = parameter.type_descriptor.annotation
     choices = get_args(annotation) if get_origin(annotation) is Literal else ()
-    found = {
+    values = {
         "other names": [*parameter.opts[1:], *parameter.secondary_opts],
         "kind": parameter.param_type_name,
         "type": [*choices] or (annotation.__name__ if get_origin(annotation) is None else str(annotation)),
@@ -43,7 +43,7 @@ def described(parameter: Any) -> dict[str, Any]:
         "variable": parameter.envvar,
         "hidden": parameter.hidden,
     }
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     # most parameters have none of these
     return {
         name: value
@@ -52,19 +52,19 @@ def described(parameter: Any) -> dict[str, Any]:
     }
 
 
-def check(golden: Any, found: dict[str, Any]) -> None:
+def check(golden: Any, actual: dict[str, Any]) -> None:
     """Compare, where this version of typer was frozen."""
     if not golden.writing and TYPER not in golden.values:
         pytest.skip(f"nothing is frozen of {TYPER}, which may describe commands otherwise")
-    golden.check(TYPER, found)
+    golden.check(TYPER, actual)
 
 
 def test_options(internals, own_golden) -> None:
-    found = {
+    values = {
         " ".join(("attent", *path)): {parameter.opts[0]: described(parameter) for parameter in command.params}
         for path, command in commands(internals.click_command())
     }
-    check(own_golden, found)
+    check(own_golden, values)
 
 
 def test_help(attent, internals, monkeypatch, own_golden) -> None:
@@ -72,7 +72,7 @@ def test_help(attent, internals, monkeypatch, own_golden) -> None:
         monkeypatch.delenv(name)
     for name, value in {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
-    found = {
+    values = {
         " ".join(("attent", *path)): attent(*path, "--help").out for path, _ in commands(internals.click_command())
     }
-    check(own_golden, found)
+    check(own_golden, values)

@@ -63,8 +63,8 @@ def test_dates_with_their_languages(attent, golden, cldr: str, tmp_path: Path) -
         golden.check(f"{cldr}: languages, {file.name}", digest(file.read_text(encoding="utf-8").splitlines()))
 
 
-def test_the_order_of_batches(golden, internals, here: Path) -> None:
-    pairs = [tuple(line.split("\t")) for line in (here / "pairs.tsv").read_text(encoding="utf-8").splitlines()]
+def test_the_order_of_batches(golden, internals, frozen_folder: Path) -> None:
+    pairs = [tuple(line.split("\t")) for line in (frozen_folder / "pairs.tsv").read_text(encoding="utf-8").splitlines()]
     for size in ({"pairs": 16}, {"tokens": 700}):
         for seed in (0, 5):
             orders = internals.orders(pairs, seed, 3, size)
@@ -239,7 +239,7 @@ def test_stories(attent, golden, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pairs", "blanks", "lines", "texts"])
-def test_old_tokenizers_cut_as_they_did(golden, here: Path, name: str) -> None:
+def test_old_tokenizers_cut_as_they_did(golden, frozen_folder: Path, name: str) -> None:
     import attent
 
     run = attent.load(f"runs/{name}")

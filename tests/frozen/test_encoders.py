@@ -19,7 +19,7 @@ CLASSIFIERS = {"texts": "texts.txt", "vectors": "vectors.npz", "pictures": "pict
 
 
 @pytest.mark.parametrize("way", ["as it is", "without the extension"])
-def test_blanks(attent, golden, internals, monkeypatch, here: Path, tmp_path: Path, way: str) -> None:
+def test_blanks(attent, golden, internals, monkeypatch, frozen_folder: Path, tmp_path: Path, way: str) -> None:
     if way == "without the extension":
         internals.without_extension(monkeypatch)
     (tmp_path / "blanks.txt").write_text("".join(f"{line}\n" for line in BLANKS), encoding="utf-8")
@@ -28,20 +28,22 @@ def test_blanks(attent, golden, internals, monkeypatch, here: Path, tmp_path: Pa
         golden.check(f"blanks: {name}", [json.loads(line) for line in lines], relative=1e-3)
 
 
-def test_blanks_are_judged(attent, golden, here: Path, tmp_path: Path) -> None:
-    lines = (here / "lines.txt").read_text(encoding="utf-8").splitlines()[:30]
+def test_blanks_are_judged(attent, golden, frozen_folder: Path, tmp_path: Path) -> None:
+    lines = (frozen_folder / "lines.txt").read_text(encoding="utf-8").splitlines()[:30]
     (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = json.loads("\n".join(attent("evaluate", "runs/blanks", "--text", tmp_path / "text.txt", "--json").out))
-    golden.check("blanks: evaluate", found, relative=1e-3)
+    report = json.loads("\n".join(attent("evaluate", "runs/blanks", "--text", tmp_path / "text.txt", "--json").out))
+    golden.check("blanks: evaluate", report, relative=1e-3)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("way", ["as it is", "without the extension"])
-def test_classes(attent, golden, internals, monkeypatch, here: Path, tmp_path: Path, name: str, way: str) -> None:
+def test_classes(
+    attent, golden, internals, monkeypatch, frozen_folder: Path, tmp_path: Path, name: str, way: str
+) -> None:
     if way == "without the extension":
         internals.without_extension(monkeypatch)
     (tmp_path / "texts.txt").write_text("".join(f"{line}\n" for line in TEXTS), encoding="utf-8")
-    source = tmp_path / "texts.txt" if name == "texts" else here / CLASSIFIERS[name]
+    source = tmp_path / "texts.txt" if name == "texts" else frozen_folder / CLASSIFIERS[name]
     lines = attent("classify", f"runs/{name}", source, "--top-k", 3, "--json").out[:12]
     golden.check(f"{name}: classify", [json.loads(line) for line in lines], relative=1e-3)
     golden.check(
@@ -49,14 +51,14 @@ def test_classes(attent, golden, internals, monkeypatch, here: Path, tmp_path: P
     )
 
 
-def test_where_a_classifier_looks(golden, here: Path) -> None:
+def test_where_a_classifier_looks(golden, frozen_folder: Path) -> None:
     for module, weights in package.load("runs/texts").maps([TEXTS[0]]).items():
-        found = {"shape": [*weights.shape], "entropy": weights.entropy(), "front": weights[0, :, 0]}
-        golden.check(f"texts: map of {module}", found, absolute=2e-4)
+        values = {"shape": [*weights.shape], "entropy": weights.entropy(), "front": weights[0, :, 0]}
+        golden.check(f"texts: map of {module}", values, absolute=2e-4)
 
 
 @pytest.mark.parametrize(("name", "side"), [("pairs", "source"), ("bahdanau", "target"), ("blanks", "text")])
-def test_word_vectors(attent, golden, here: Path, tmp_path: Path, name: str, side: str) -> None:
+def test_word_vectors(attent, golden, frozen_folder: Path, tmp_path: Path, name: str, side: str) -> None:
     attent("vectors", f"runs/{name}", "--out", tmp_path / "words.vec", *([] if side == "text" else ["--side", side]))
     lines = [line.split(" ") for line in (tmp_path / "words.vec").read_text(encoding="utf-8").splitlines()]
     golden.check(f"{name}: vectors", [[line[0], len(line), float(line[-1])] for line in lines])

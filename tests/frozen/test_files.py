@@ -22,8 +22,8 @@ def keys_in(value: Any, before: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_weights_have_their_names_and_their_order(golden, internals, here: Path, name: str) -> None:
-    run = here / "runs" / name
+def test_weights_have_their_names_and_their_order(golden, internals, frozen_folder: Path, name: str) -> None:
+    run = frozen_folder / "runs" / name
     stored = {key: [*tensor.shape] for key, tensor in sorted(load_file(run / "model.safetensors").items())}
     golden.check(f"{name}: tensors", stored)
     if name != "unfinished":
@@ -33,7 +33,7 @@ def test_weights_have_their_names_and_their_order(golden, internals, here: Path,
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_new_run_has_the_files_of_an_old_one(attent, golden, here: Path, tmp_path: Path, name: str) -> None:
+def test_a_new_run_has_the_files_of_an_old_one(attent, golden, frozen_folder: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / name
     attent(
         "train", "--config", f"settings/{'pairs' if name == 'unfinished' else name}.toml", "--updates", 2, "--out", run
@@ -52,8 +52,8 @@ def test_a_new_run_has_the_files_of_an_old_one(attent, golden, here: Path, tmp_p
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_old_settings_are_read(golden, internals, here: Path, name: str) -> None:
+def test_old_settings_are_read(golden, internals, frozen_folder: Path, name: str) -> None:
     """The settings of a run with every default filled in, as its config keeps them."""
     if name != "unfinished":
-        settings = internals.settings((here / "settings" / f"{name}.toml").read_text(encoding="utf-8"))
+        settings = internals.settings((frozen_folder / "settings" / f"{name}.toml").read_text(encoding="utf-8"))
         golden.check(f"{name}: settings", settings.model_dump(mode="json"))

@@ -14,7 +14,7 @@ RUN = "runs/lines"
 
 
 @pytest.fixture
-def prompts(here: Path, tmp_path: Path) -> Path:
+def prompts(frozen_folder: Path, tmp_path: Path) -> Path:
     """Beginnings, a line each, one with a word that the model does not know."""
     file = tmp_path / "prompts.txt"
     file.write_text("".join(f"{prompt}\n" for prompt in PROMPTS), encoding="utf-8")
@@ -37,29 +37,29 @@ def test_what_is_written(attent, golden, internals, monkeypatch, prompts: Path, 
         # one line on the unknown word
         assert len(done.err) == 1
         assert "zebra" in done.err[0]
-        found = [json.loads(line) for line in attent("generate", RUN, prompts, "--json", *options, codes=(2,)).out]
-        golden.check(f"generate: {name}, json", found, relative=1e-3)
+        records = [json.loads(line) for line in attent("generate", RUN, prompts, "--json", *options, codes=(2,)).out]
+        golden.check(f"generate: {name}, json", records, relative=1e-3)
 
 
-def test_one_text(attent, golden, here: Path) -> None:
+def test_one_text(attent, golden, frozen_folder: Path) -> None:
     golden.check("generate: a text", attent("generate", RUN, PROMPTS[0]).out)
     golden.check("generate: a new text", attent("generate", RUN, "--seed", 4).out)
 
 
-def test_how_probable_it_is(attent, golden, here: Path, tmp_path: Path) -> None:
-    lines = (here / "lines.txt").read_text(encoding="utf-8").splitlines()[:6]
+def test_how_probable_it_is(attent, golden, frozen_folder: Path, tmp_path: Path) -> None:
+    lines = (frozen_folder / "lines.txt").read_text(encoding="utf-8").splitlines()[:6]
     (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     scores = attent("score", RUN, tmp_path / "lines.txt").out
     golden.check("score", [[float(number) for number in line.split("\t")] for line in scores], relative=1e-3)
     golden.check("evaluate", json.loads("\n".join(attent("evaluate", RUN, "--json").out)), relative=1e-3)
-    found = json.loads("\n".join(attent("evaluate", RUN, "--text", tmp_path / "lines.txt", "--json").out))
-    golden.check("evaluate on a file", found, relative=1e-3)
+    report = json.loads("\n".join(attent("evaluate", RUN, "--text", tmp_path / "lines.txt", "--json").out))
+    golden.check("evaluate on a file", report, relative=1e-3)
 
 
-def test_from_python(golden, here: Path) -> None:
+def test_from_python(golden, frozen_folder: Path) -> None:
     run = package.load(RUN)
     golden.check("from Python", [run.generate(PROMPTS[0]).text, [text.text for text in run.generate([*PROMPTS[:3]])]])
-    for module, seen in run.map(PROMPTS[0]).items():
-        weights = seen.weights
-        found = {"shape": [*weights.shape], "entropy": weights.entropy(), "last": weights[0, :, -1]}
-        golden.check(f"map of {module}", found, absolute=2e-4)
+    for module, attention_map in run.map(PROMPTS[0]).items():
+        weights = attention_map.weights
+        values = {"shape": [*weights.shape], "entropy": weights.entropy(), "last": weights[0, :, -1]}
+        golden.check(f"map of {module}", values, absolute=2e-4)

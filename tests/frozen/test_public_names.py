@@ -19,15 +19,15 @@ def reached(path: str) -> object:
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:end]))
+            target: object = importlib.import_module(".".join(parts[:end]))
         except ModuleNotFoundError as error:
             # what is missing is a package of somebody else's, or the last part is an attribute
             if not str(error.name).startswith("attent."):
                 pytest.skip(f"{error.name} is not installed")
             continue
         for part in parts[end:]:
-            found = getattr(found, part)
-        return found
+            target = getattr(target, part)
+        return target
     raise AssertionError(path)
 
 
@@ -42,30 +42,30 @@ def test_each_top_level_name_is_there() -> None:
 
 @pytest.mark.parametrize("command", NAMES["commands"])
 def test_each_option_is_accepted(internals, command: str) -> None:
-    found = internals.click_command()
+    result = internals.click_command()
     for word in command.split():
-        found = found.commands[word]
-    known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    assert set(NAMES["commands"][command]) <= known
+        result = result.commands[word]
+    vocabulary = {option for parameter in result.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert set(NAMES["commands"][command]) <= vocabulary
 
 
 @pytest.mark.parametrize("kind", NAMES["parts"])
 def test_each_part_is_found(kind: str) -> None:
     module = importlib.import_module(f"attent.attention.{kind}s")
     parts = [getattr(module, name) for name in dir(module)]
-    found = {name: part.__name__ for part in parts if isinstance(part, type) for name in getattr(part, "aliases", ())}
+    values = {name: part.__name__ for part in parts if isinstance(part, type) for name in getattr(part, "aliases", ())}
     for alias, part in NAMES["parts"][kind].items():
         assert hasattr(module, part)
-        assert alias not in found or found[alias] == part
+        assert alias not in values or values[alias] == part
 
 
 @pytest.mark.parametrize("implementation", NAMES["implementations"])
 def test_each_implementation_is_known(implementation: str) -> None:
     import torch
 
-    given = [torch.zeros(1, 1, 2, 4) for _ in range(3)]
+    inputs = [torch.zeros(1, 1, 2, 4) for _ in range(3)]
     try:
-        attent.explain(*given, implementation=implementation)
+        attent.explain(*inputs, implementation=implementation)
     except attent.errors.ImplementationError as error:
         # known, and cannot serve this call
         assert implementation in str(error)

@@ -187,8 +187,8 @@ def test_what_is_refused(golden, internals, serve, name: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["txt", "html", "md", "srt", "docx", "odt"])
-def test_documents(golden, internals, serve, here: Path, ending: str) -> None:
-    client, content = serve(internals), (here / "documents" / f"letter.{ending}").read_bytes()
+def test_documents(golden, internals, serve, frozen_folder: Path, ending: str) -> None:
+    client, content = serve(internals), (frozen_folder / "documents" / f"letter.{ending}").read_bytes()
     answer = client.post(
         "/translate_file", files={"file": (f"letter.{ending}", content)}, data={"source": "en", "target": "fr"}
     )
@@ -197,8 +197,10 @@ def test_documents(golden, internals, serve, here: Path, ending: str) -> None:
     assert re.fullmatch(rf"http://testserver/download_file/[0-9a-f-]{{36}}\.letter\.{ending}", address)
     translated = client.get(address).content
     # from Python it is the same
-    run = attent.load(here / "runs" / "pairs")
-    assert attent.documents.translate(here / "documents" / f"letter.{ending}", run, language="en") == translated
+    run = attent.load(frozen_folder / "runs" / "pairs")
+    assert (
+        attent.documents.translate(frozen_folder / "documents" / f"letter.{ending}", run, language="en") == translated
+    )
     if ending in ("docx", "odt"):
         with zipfile.ZipFile(io.BytesIO(translated)) as file:
             main = file.read({"docx": "word/document.xml", "odt": "content.xml"}[ending]).decode()

@@ -71,15 +71,15 @@ def test_in_one_go_or_in_two_bit_for_bit(attent, copied, tmp_path: Path, name: s
     halves = copied(name)
     for updates in (1, MORE):
         attent("train", "--resume", halves, "--updates", update + updates)
-    one, other = (last_checkpoint(run) for run in (tmp_path / "whole", halves))
-    for file in sorted(path.name for path in one.glob("*.safetensors")):
-        first, second = load_file(one / file), load_file(other / file)
+    left, right_item = (last_checkpoint(run) for run in (tmp_path / "whole", halves))
+    for file in sorted(path.name for path in left.glob("*.safetensors")):
+        first, second = load_file(left / file), load_file(right_item / file)
         assert first.keys() == second.keys()
         assert all(torch.equal(tensor, second[key]) for key, tensor in first.items()), file
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_training_begins_as_it_began(attent, golden, internals, here: Path, tmp_path: Path, name: str) -> None:
+def test_training_begins_as_it_began(attent, golden, internals, frozen_folder: Path, tmp_path: Path, name: str) -> None:
     run, tight = tmp_path / name, internals.has_extension()
     attent("train", "--config", f"settings/{name}.toml", "--updates", FEW, "--out", run)
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
@@ -91,10 +91,12 @@ def test_training_begins_as_it_began(attent, golden, internals, here: Path, tmp_
             {key: value for key, value in config["digests"].items() if not key.endswith(".safetensors")},
         )
     for file in sorted(run.glob("*tokenizer*")):
-        assert file.read_bytes() == (here / "runs" / name / file.name).read_bytes() or name == "dates", file.name
+        assert file.read_bytes() == (frozen_folder / "runs" / name / file.name).read_bytes() or name == "dates", (
+            file.name
+        )
 
 
-def test_other_settings_of_training(attent, golden, internals, here: Path, tmp_path: Path) -> None:
+def test_other_settings_of_training(attent, golden, internals, frozen_folder: Path, tmp_path: Path) -> None:
     for number, changes in enumerate(
         (
             (

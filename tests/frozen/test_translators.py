@@ -21,9 +21,9 @@ DATES = (
 )
 
 
-def pairs_of(name: str, here: Path) -> list[tuple[str, str]]:
+def pairs_of(name: str, folder: Path) -> list[tuple[str, str]]:
     """Four sources of the run's corpus with their translations."""
-    lines = DATES if name == "dates" else (here / "inputs.tsv").read_text(encoding="utf-8").splitlines()
+    lines = DATES if name == "dates" else (folder / "inputs.tsv").read_text(encoding="utf-8").splitlines()
     return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
 
 
@@ -33,18 +33,20 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def sources(name: str, here: Path, tmp_path: Path) -> Path:
+def sources(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
     """The sources, a line each."""
     file = tmp_path / "sources.txt"
-    file.write_text("".join(f"{source}\n" for source, _ in pairs_of(name, here)), encoding="utf-8")
+    file.write_text("".join(f"{source}\n" for source, _ in pairs_of(name, frozen_folder)), encoding="utf-8")
     return file
 
 
 @pytest.fixture
-def pairs(name: str, here: Path, tmp_path: Path) -> Path:
+def pairs(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
     """Both, with a tab between them."""
     file = tmp_path / "pairs.tsv"
-    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs_of(name, here)), encoding="utf-8")
+    file.write_text(
+        "".join(f"{source}\t{target}\n" for source, target in pairs_of(name, frozen_folder)), encoding="utf-8"
+    )
     return file
 
 
@@ -64,11 +66,11 @@ def test_what_is_written(attent, golden, internals, monkeypatch, sources: Path, 
             ("beam", ["--beam", 5, "--n-best", 3]),
             ("samples", ["--sample", "--seed", 7, "--n-best", 2]),
         ):
-            found = [
+            records = [
                 json.loads(line)
                 for line in attent("translate", run, sources, *options, "--format", "jsonl", codes=codes).out
             ]
-            golden.check(f"{name}: {search}", found)
+            golden.check(f"{name}: {search}", records)
     finally:
         torch.set_num_threads(threads)
 
@@ -120,7 +122,7 @@ MARKDOWN = "# the small dog\n\na black **hen** likes the [sad mouse](x)\n\n- the
 
 
 @pytest.mark.parametrize("markup", ["html", "markdown"])
-def test_documents(attent, golden, here: Path, tmp_path: Path, markup: str) -> None:
+def test_documents(attent, golden, frozen_folder: Path, tmp_path: Path, markup: str) -> None:
     (tmp_path / "document").write_text({"html": HTML, "markdown": MARKDOWN}[markup], encoding="utf-8")
     for name in ("pairs", "bahdanau"):
         golden.check(
@@ -128,7 +130,7 @@ def test_documents(attent, golden, here: Path, tmp_path: Path, markup: str) -> N
         )
 
 
-def test_a_file_of_output(attent, golden, here: Path, tmp_path: Path, sources: Path, name: str) -> None:
+def test_a_file_of_output(attent, golden, frozen_folder: Path, tmp_path: Path, sources: Path, name: str) -> None:
     codes = (0, 2) if name == "dates" else (0,)
     attent("translate", f"runs/{name}", sources, "--out", tmp_path / "out.txt", codes=codes)
     golden.check(f"{name}: greedy", (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines())
@@ -146,25 +148,25 @@ def test_which_word_came_from_which(attent, golden, sources: Path, pairs: Path, 
         pytest.skip("a network without attention has no links")
     run = f"runs/{name}"
     golden.check(f"{name}: alignments", attent("translate", run, sources, "--alignments").out)
-    for how, options in {
+    for key, options in {
         "words": [],
         "tokens": ["--tokens", "--head", 0],
         "read": ["--about", "read"],
         "some": ["--threshold", 0.2],
     }.items():
-        golden.check(f"{name}: links, {how}", attent("align", run, pairs, *options).out)
+        golden.check(f"{name}: links, {key}", attent("align", run, pairs, *options).out)
 
 
-def test_how_good_it_is(attent, golden, here: Path, name: str) -> None:
+def test_how_good_it_is(attent, golden, frozen_folder: Path, name: str) -> None:
     golden.check(
         f"{name}: evaluate", json.loads("\n".join(attent("evaluate", f"runs/{name}", "--json").out)), relative=1e-3
     )
 
 
-def test_how_good_it_is_on_files(attent, golden, here: Path, tmp_path: Path) -> None:
-    given = pairs_of("pairs", here)
-    for place, side in enumerate(("source", "target")):
-        (tmp_path / side).write_text("".join(f"{pair[place]}\n" for pair in given), encoding="utf-8")
+def test_how_good_it_is_on_files(attent, golden, frozen_folder: Path, tmp_path: Path) -> None:
+    inputs = pairs_of("pairs", frozen_folder)
+    for index, side in enumerate(("source", "target")):
+        (tmp_path / side).write_text("".join(f"{pair[index]}\n" for pair in inputs), encoding="utf-8")
     options = [
         "--source",
         tmp_path / "source",
@@ -176,19 +178,19 @@ def test_how_good_it_is_on_files(attent, golden, here: Path, tmp_path: Path) -> 
         3,
         "--json",
     ]
-    found = json.loads("\n".join(attent("evaluate", "runs/pairs", *options).out))
+    report = json.loads("\n".join(attent("evaluate", "runs/pairs", *options).out))
     for signature in ("bleu_signature", "chrf_signature"):
-        found[signature] = re.sub(r"version:\S+", "", found[signature])
-    golden.check("pairs: evaluate on files", found, relative=1e-3)
+        report[signature] = re.sub(r"version:\S+", "", report[signature])
+    golden.check("pairs: evaluate on files", report, relative=1e-3)
 
 
-def test_the_maps(golden, here: Path, name: str) -> None:
+def test_the_maps(golden, frozen_folder: Path, name: str) -> None:
     run = package.load(f"runs/{name}")
-    for source, target in pairs_of(name, here)[:2]:
-        for module, seen in run.map(source, target).items():
-            weights = seen.weights
+    for source, target in pairs_of(name, frozen_folder)[:2]:
+        for module, attention_map in run.map(source, target).items():
+            weights = attention_map.weights
             keys = weights.argmax()
-            found = {
+            values = {
                 "shape": [*weights.shape],
                 "entropy": weights.entropy(),
                 "distance": weights.distance(),
@@ -196,13 +198,13 @@ def test_the_maps(golden, here: Path, name: str) -> None:
                 "pooled": weights.pooled(3, 3),
                 "looked at": weights.top(1)[1],
             }
-            golden.check(f"{name}: map of {module}, {source}", found, absolute=2e-4)
+            golden.check(f"{name}: map of {module}, {source}", values, absolute=2e-4)
             assert torch.equal(keys, weights[...].argmax(-1))
 
 
-def test_a_walk_through_its_numbers(attent, golden, monkeypatch, here: Path, name: str) -> None:
+def test_a_walk_through_its_numbers(attent, golden, monkeypatch, frozen_folder: Path, name: str) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    source = pairs_of(name, here)[0][0]
+    source = pairs_of(name, frozen_folder)[0][0]
     if name in ("dates", "pairs"):
         for kind in ("encoder", "decoder", "cross"):
             lines = attent("walk", f"runs/{name}", source, "--kind", kind, "--layer", 0, "--head", 1).out
@@ -215,7 +217,7 @@ def numbers(lines: list[str]) -> list[float]:
     return [float(number) for number in re.findall(r"(?<![\d.])-?\d+\.\d+", "\n".join(rows))]
 
 
-def test_the_tree_of_its_parts(attent, golden, here: Path, name: str) -> None:
+def test_the_tree_of_its_parts(attent, golden, frozen_folder: Path, name: str) -> None:
     """Names of weights, their shapes, and how many there are; no equation."""
     lines = attent("describe", f"runs/{name}").out
     shapes = [re.sub(r"[^\w×., ]", "", line).strip() for line in lines if re.search(r"── \w+  [\d× ,]+$", line)]
@@ -223,11 +225,11 @@ def test_the_tree_of_its_parts(attent, golden, here: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_other_engines(attent, golden, here: Path, copied, tmp_path: Path, engine: str) -> None:
-    for needed in ("onnxscript", "onnxruntime") if engine == "onnx" else ("ctranslate2",):
-        pytest.importorskip(needed, reason=f"{needed} is not installed")
+def test_other_engines(attent, golden, frozen_folder: Path, copied, tmp_path: Path, engine: str) -> None:
+    for required in ("onnxscript", "onnxruntime") if engine == "onnx" else ("ctranslate2",):
+        pytest.importorskip(required, reason=f"{required} is not installed")
     run, sample = copied("pairs"), tmp_path / "sample.txt"
-    sample.write_text("".join(f"{source}\n" for source, _ in pairs_of("pairs", here)), encoding="utf-8")
+    sample.write_text("".join(f"{source}\n" for source, _ in pairs_of("pairs", frozen_folder)), encoding="utf-8")
     attent("export", run, "--to", engine, "--source", sample)
     folder = run / "export" / engine
     golden.check(f"{engine}: files", sorted(path.name for path in folder.iterdir()))
@@ -239,5 +241,5 @@ def test_other_engines(attent, golden, here: Path, copied, tmp_path: Path, engin
 
         for file in sorted(folder.glob("*.onnx")):
             graph = onnx.load(file).graph
-            ends = {side: [one.name for one in getattr(graph, side)] for side in ("input", "output")}
+            ends = {side: [item.name for item in getattr(graph, side)] for side in ("input", "output")}
             golden.check(f"onnx: {file.name}", ends)

@@ -122,9 +122,9 @@ def phrase(draw: random.Random) -> tuple[str, str]:
 def corpora() -> None:
     """Sentences of a small grammar, sequences of vectors, and pictures of stripes."""
     draw = random.Random(7)
-    found = {made[0]: made for made in (sentence(draw) for _ in range(360))}
+    values = {built[0]: built for built in (sentence(draw) for _ in range(360))}
     lines: dict[str, list[str]] = {"pairs.tsv": [], "labelled.tsv": [], "lines.txt": []}
-    for english, french, kind in found.values():
+    for english, french, kind in values.values():
         noun = draw.choice([*NOUNS])
         lines["pairs.tsv"].append(f"{english}\t{french}")
         lines["labelled.tsv"].append(f"{english}\t{kind}")

@@ -28,8 +28,8 @@ def test_the_text_of_a_document_is_read(ending: str) -> None:
 
 
 def test_documents_are_a_function_of_the_seed_and_of_every_format() -> None:
-    once, again = ([documents.well_formed(random.Random(seed)) for seed in range(60)] for _ in range(2))
-    assert once == again
+    once, repeated = ([documents.well_formed(random.Random(seed)) for seed in range(60)] for _ in range(2))
+    assert once == repeated
     assert {ending for ending, _ in once} == {".txt", ".html", ".md", ".srt", ".docx", ".odt"}
     assert all(documents.text_of(ending, content).strip() for ending, content in once)
     changed = [documents.spoilt(random.Random(seed)) for seed in range(60)]

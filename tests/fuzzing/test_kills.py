@@ -21,7 +21,7 @@ def write(run: Path, *, weights: bytes = b"weights", loss: float = 1.5, seconds:
 
 
 @pytest.mark.parametrize(
-    ("other", "differing"),
+    ("second", "differing"),
     [
         ({}, []),
         ({"seconds": 3.0}, []),
@@ -29,8 +29,8 @@ def write(run: Path, *, weights: bytes = b"weights", loss: float = 1.5, seconds:
         ({"loss": 1.25, "seconds": 3.0}, ["differs: log.jsonl"]),
     ],
 )
-def test_runs_are_compared_but_for_the_clock(tmp_path: Path, other: dict[str, object], differing: list[str]) -> None:
-    assert compared(write(tmp_path / "whole"), write(tmp_path / "killed", **other)) == differing
+def test_runs_are_compared_but_for_the_clock(tmp_path: Path, second: dict[str, object], differing: list[str]) -> None:
+    assert compared(write(tmp_path / "whole"), write(tmp_path / "killed", **second)) == differing
 
 
 def test_a_file_that_one_run_lacks_differs(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ DOCUMENT = {"model": {"width": 16, "score": "dot"}, "files": ["inputs.json"], "t
 )
 def test_bytes_are_a_function_of_the_seed(mutate) -> None:
     data = b"one two\tthree four\n" * 7
-    once, again = ([mutate(data, random.Random(seed)) for seed in range(50)] for _ in range(2))
-    assert once == again
+    once, repeated = ([mutate(data, random.Random(seed)) for seed in range(50)] for _ in range(2))
+    assert once == repeated
     # a bit that is flipped, a slice that is cut: hardly ever the same bytes
     assert sum(spoilt != data for spoilt, _ in once) > 40
 

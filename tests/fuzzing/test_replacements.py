@@ -62,14 +62,14 @@ def test_a_broken_run_differs_and_the_good_one_stays(tmp_path: Path) -> None:
         replacing = Replacing(tmp_path / "service" / "run", random.Random(seed))
         replacing._count = 10 * seed
         replacing.served.parent.mkdir(exist_ok=True)
-        broken, what = replacing.spoil(runs[0])
+        broken, kind = replacing.spoil(runs[0])
         differing = {
             path.name
             for path in runs[0].iterdir()
             if not (broken / path.name).exists() or path.read_bytes() != (broken / path.name).read_bytes()
         }
-        assert differing == {what.split(" ")[0]}
-        kinds.add(what.split(" ", 1)[1])
+        assert differing == {kind.split(" ")[0]}
+        kinds.add(kind.split(" ", 1)[1])
     assert len(kinds) == 5
     assert contents(runs[0]) == before
 
@@ -79,7 +79,7 @@ def answer(*texts: str, status: int = 200) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("given", "allowed", "expected"),
+    ("candidate", "allowed", "expected"),
     [
         (answer("a", "b"), {0}, ""),
         (answer("c", "d"), {0, 1}, ""),
@@ -88,9 +88,9 @@ def answer(*texts: str, status: int = 200) -> Answer:
         (answer("a", "b", status=500), {0}, "an answer of no whole run: 500"),
     ],
 )
-def test_an_answer_must_be_of_one_whole_run(given: Answer, allowed: set[int], expected: str) -> None:
+def test_an_answer_must_be_of_one_whole_run(candidate: Answer, allowed: set[int], expected: str) -> None:
     asking = Asking(None, [["a", "b"], ["c", "d"]])
     asking.allowed = allowed
-    asking.judge(given, allowed)
+    asking.judge(candidate, allowed)
     assert bool(asking.faults) == bool(expected)
     assert expected in "".join(asking.faults)

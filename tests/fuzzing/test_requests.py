@@ -33,8 +33,8 @@ def server(**changed: object) -> SimpleNamespace:
 
 
 def test_exchanges_are_a_function_of_the_seed(valid: list[bytes]) -> None:
-    once, again = ([draw(5, number, valid) for number in range(300)] for _ in range(2))
-    assert once == again
+    once, repeated = ([draw(5, number, valid) for number in range(300)] for _ in range(2))
+    assert once == repeated
     kinds = Counter(exchange.kind.split(",")[0] for exchange in once)
     assert len(kinds) >= 17
     assert kinds["valid"] > 40

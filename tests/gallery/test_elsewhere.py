@@ -14,11 +14,11 @@ from attent.errors import DataError
 
 def test_words_at_an_offset_are_averaged_without_the_marks_at_the_ends(reading: Callable[..., Reading]) -> None:
     weights = torch.arange(25.0).view(1, 1, 5, 5)
-    found = elsewhere([reading(weights), reading(weights + 1)], 1)
+    average = elsewhere([reading(weights), reading(weights + 1)], 1)
     # rows and columns 1 to 3: (1, 2) is 7, (2, 3) is 13
-    assert found.pairs == 4
-    assert found.mean.item() == (7 + 13 + 8 + 14) / 4
-    assert found.high.item() == pytest.approx(13.85)
+    assert average.pairs == 4
+    assert average.mean.item() == (7 + 13 + 8 + 14) / 4
+    assert average.high.item() == pytest.approx(13.85)
     assert elsewhere([reading(weights)], -2).mean.item() == 16
 
 

@@ -19,10 +19,10 @@ def values() -> dict[str, Any]:
             "name": name,
             "points": [
                 {"x": x, "y": y, "low": y - 2, "high": y + 2, "by_seed": [y]}
-                for x, y in zip((10, 30), both, strict=True)
+                for x, y in zip((10, 30), line, strict=True)
             ],
         }
-        for name, both in lines.items()
+        for name, line in lines.items()
     ]
     figure = {
         "title": "Dates: one seed",

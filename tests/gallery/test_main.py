@@ -29,8 +29,8 @@ def test_an_unknown_plate_is_refused_before_any_is_drawn(tmp_path: Path) -> None
 
 def test_the_page_of_the_repository_is_what_the_words_of_its_plates_make() -> None:
     names = [*script.plates(Path(), Path(), Path())]
-    kept = words(ROOT / "docs" / "gallery")
-    assert sorted(kept) == sorted(names)
+    stored = words(ROOT / "docs" / "gallery")
+    assert sorted(stored) == sorted(names)
     assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == script.page(
         ROOT / "docs" / "gallery", names
     ), "run make gallery"

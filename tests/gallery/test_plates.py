@@ -22,8 +22,8 @@ def test_a_plate_is_kept_with_its_words_beside_the_others(tmp_path: Path) -> Non
 
 
 def test_the_same_plate_is_written_to_the_same_bytes(tmp_path: Path) -> None:
-    once, again = (write(Plate("plate", WORDS, sheet(1, 1)), tmp_path).read_bytes() for _ in range(2))
-    assert once == again
+    once, repeated = (write(Plate("plate", WORDS, sheet(1, 1)), tmp_path).read_bytes() for _ in range(2))
+    assert once == repeated
 
 
 def test_a_picture_too_large_for_the_repository_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

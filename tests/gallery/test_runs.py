@@ -13,9 +13,9 @@ FEW = StoriesSettings(kinds=("one", "two"), training_stories=60, held_out_storie
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, Path]]:
     """What would be trained, and where."""
-    found: list[tuple[object, Path]] = []
-    monkeypatch.setattr(runs, "follow", lambda settings, path: found.append((settings, path)))
-    return found
+    records: list[tuple[object, Path]] = []
+    monkeypatch.setattr(runs, "follow", lambda settings, path: records.append((settings, path)))
+    return records
 
 
 @pytest.mark.parametrize("name", [runs.DATES, runs.DATES_RNN, runs.DIGITS, runs.STORIES])

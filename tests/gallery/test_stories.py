@@ -12,8 +12,8 @@ from attent.tasks.translation.translator import load
 def test_a_run_of_one_update_is_drawn_and_its_supporting_sentences_are_framed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = StoriesSettings(kinds=("one", "two"), training_stories=60, held_out_stories=6)
-    monkeypatch.setattr(runs, "STORIES_SETTINGS", few)
+    settings = StoriesSettings(kinds=("one", "two"), training_stories=60, held_out_stories=6)
+    monkeypatch.setattr(runs, "STORIES_SETTINGS", settings)
     run = runs.run(runs.STORIES, tmp_path, updates=1)
     plate = stories.plate(run)
     assert [len(axes.patches) for axes in plate.drawing.axes[:2]] == [1, 2]

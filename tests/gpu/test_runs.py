@@ -49,9 +49,9 @@ def rnn(**values: Any) -> Any:
     return RNN(RnnSettings(width=8, embedding_width=6, **values), TOKENIZER.size, TOKENIZER.size)
 
 
-def both(model: Any, gpu: torch.device) -> tuple[Translator, Translator]:
-    there = copy.deepcopy(model).to(gpu)
-    return Translator(model, TOKENIZER, TOKENIZER), Translator(there, TOKENIZER, TOKENIZER)
+def make_translators(model: Any, gpu: torch.device) -> tuple[Translator, Translator]:
+    moved = copy.deepcopy(model).to(gpu)
+    return Translator(model, TOKENIZER, TOKENIZER), Translator(moved, TOKENIZER, TOKENIZER)
 
 
 def test_devices_are_not_mixed_silently(gpu: torch.device) -> None:
@@ -79,7 +79,7 @@ MODELS = [
 
 @pytest.mark.parametrize(("make", "values"), MODELS)
 def test_searches_find_the_same(gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]) -> None:
-    here, there = both(make(**values), gpu)
+    on_cpu, on_gpu = make_translators(make(**values), gpu)
     searches: list[dict[str, Any]] = [
         {},
         {"beam": 3, "n_best": 2, "length_penalty": 1.0},
@@ -88,62 +88,64 @@ def test_searches_find_the_same(gpu: torch.device, make: Callable[..., Any], val
     ]
     for values in searches:
         settings = SearchSettings(maximum_length=6, **values)
-        found = [one.search(TEXTS, settings, prefixes=["b", "", "", ""]) for one in (here, there)]
-        scores = [[hypothesis.score for each in part for hypothesis in each] for part in found]
+        hypotheses = [item.search(TEXTS, settings, prefixes=["b", "", "", ""]) for item in (on_cpu, on_gpu)]
+        scores = [[hypothesis.score for item in part for hypothesis in item] for part in hypotheses]
         assert scores[1] == pytest.approx(scores[0], abs=1e-4)
         # ties of an untrained model are broken by the last digits
-        assert [each[0].tokens[:1] for each in found[1]] == [each[0].tokens[:1] for each in found[0]]
+        assert [hypothesis[0].tokens[:1] for hypothesis in hypotheses[1]] == [
+            hypothesis[0].tokens[:1] for hypothesis in hypotheses[0]
+        ]
 
 
 @pytest.mark.parametrize(("make", "values"), MODELS)
 def test_given_translations_have_the_same_scores_and_links(
     gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]
 ) -> None:
-    here, there = both(make(**values), gpu)
+    on_cpu, on_gpu = make_translators(make(**values), gpu)
     pairs = [("a b", "c d"), ("bcde", "edc")]
-    scores = [[one.log_probability for one in translator.score(pairs)] for translator in (here, there)]
+    scores = [[hypothesis.log_probability for hypothesis in translator.score(pairs)] for translator in (on_cpu, on_gpu)]
     assert scores[1] == pytest.approx(scores[0], abs=1e-4)
     if values.get("attention") != "none":
-        some = [tokenize_pair(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
-        assert align(there.model, some) == align(here.model, some)
+        tokenizeds = [tokenize_pair(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
+        assert align(on_gpu.model, tokenizeds) == align(on_cpu.model, tokenizeds)
 
 
 @pytest.mark.parametrize(
     ("make", "values"), [pytest.param(transformer, {}, marks=pytest.mark.slow), (rnn, {"attention": "luong"})]
 )
 def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., Any], values: dict[str, Any]) -> None:
-    here, there = both(make(**values), gpu)
-    for name, found in there.map("a b", "cd").items():
-        expected = here.map("a b", "cd")[name].weights
-        torch.testing.assert_close(found.weights[:].cpu(), expected[:], atol=1e-4, rtol=1e-3)
-        torch.testing.assert_close(found.weights.entropy().cpu(), expected.entropy(), atol=1e-4, rtol=1e-3)
-    assert "a" in heat_map(panel_of(there.map("a b", "cd")))
-    page(build_scene(there.map("a b"), title="a b")).save(tmp_path / "page.html")
-    growing = StepwiseDecoding(there, "a b", prefix=TOKENIZER.encode("ab"))
+    on_cpu, on_gpu = make_translators(make(**values), gpu)
+    for name, attention_map in on_gpu.map("a b", "cd").items():
+        expected = on_cpu.map("a b", "cd")[name].weights
+        torch.testing.assert_close(attention_map.weights[:].cpu(), expected[:], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(attention_map.weights.entropy().cpu(), expected.entropy(), atol=1e-4, rtol=1e-3)
+    assert "a" in heat_map(panel_of(on_gpu.map("a b", "cd")))
+    page(build_scene(on_gpu.map("a b"), title="a b")).save(tmp_path / "page.html")
+    growing = StepwiseDecoding(on_gpu, "a b", prefix=TOKENIZER.encode("ab"))
     assert [grown.chosen.piece for grown in growing][:2] == ["a", "b"]
-    assert growing.map().keys() == here.map("a b", "cd").keys()
+    assert growing.map().keys() == on_cpu.map("a b", "cd").keys()
     assert growing.encoder_maps().keys() <= growing.map().keys()
     if make is transformer:
-        assert "softmax" in str(walk_run(there, "a b"))
+        assert "softmax" in str(walk_run(on_gpu, "a b"))
 
 
 def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: FillMask) -> None:
-    found = filler.fill("the [MASK] was tired", 3)[0]
-    there = FillMask(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
-    assert [guess.probability for guess in there.guesses] == pytest.approx(
-        [guess.probability for guess in found.guesses], abs=1e-5
+    blank = filler.fill("the [MASK] was tired", 3)[0]
+    on_gpu = FillMask(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
+    assert [guess.probability for guess in on_gpu.guesses] == pytest.approx(
+        [guess.probability for guess in blank.guesses], abs=1e-5
     )
-    assert [look.weight for look in there.attention] == pytest.approx(
-        [look.weight for look in found.attention], abs=1e-5
+    assert [entry.weight for entry in on_gpu.attention] == pytest.approx(
+        [entry.weight for entry in blank.attention], abs=1e-5
     )
     torch.manual_seed(5)
     model = EncoderModel(EncoderSettings(layers=1, width=8, feed_forward=8, heads=2, input="vectors", cls=True), 3, 2)
     inputs = Inputs(labels=("no", "yes"), inputs=VectorInputs(kind="vectors", mean=(0.0,) * 3, deviation=(1.0,) * 3))
     vectors = np.random.default_rng(0).random((5, 4, 3), np.float32)
-    here, moved = Classifier(model, inputs), Classifier(copy.deepcopy(model).to(gpu), inputs)
-    for one, other in zip(moved.classify(vectors), here.classify(vectors), strict=True):
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
-    assert [*moved.maps(vectors)] == [*here.maps(vectors)]
+    on_cpu, moved = Classifier(model, inputs), Classifier(copy.deepcopy(model).to(gpu), inputs)
+    for first, second in zip(moved.classify(vectors), on_cpu.classify(vectors), strict=True):
+        assert first.probabilities == pytest.approx(second.probabilities, abs=1e-5)
+    assert [*moved.maps(vectors)] == [*on_cpu.maps(vectors)]
 
 
 @pytest.mark.slow
@@ -168,8 +170,8 @@ def test_commands_say_the_device_first(
         for device in ("auto", "cuda") if words[0] in ("train", "translate") else ("auto",):
             # an untrained model's answer is no date
             assert command([*words, "--device", device]) in (0, 2)
-            said = capsys.readouterr().err.splitlines()
-            assert said[0].startswith("device: cuda:0 ("), words
-            assert not [line for line in said if line.startswith("attent:")], words
+            errors = capsys.readouterr().err.splitlines()
+            assert errors[0].startswith("device: cuda:0 ("), words
+            assert not [line for line in errors if line.startswith("attent:")], words
             words = ["train", "--resume", run, "--updates", "4"] if words[0] == "train" else words
     assert load(run, "auto").device.type == "cuda"

@@ -63,10 +63,10 @@ def test_a_training_is_the_one_of_the_cpu(
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", math.inf)
     follow(settings("cpu", model, **training), tmp_path / "cpu", progress=quiet())
     follow(settings("cuda", model, **training), tmp_path / "gpu", progress=quiet())
-    here, there = outcome(tmp_path / "cpu"), outcome(tmp_path / "gpu")
-    assert (here["device"], there["device"][:7]) == ("cpu", "cuda:0 ")
-    assert there["loss"] == pytest.approx(here["loss"], rel=1e-4)
-    assert there["validation"]["loss"] == pytest.approx(here["validation"]["loss"], rel=1e-3)
+    on_cpu, on_gpu = outcome(tmp_path / "cpu"), outcome(tmp_path / "gpu")
+    assert (on_cpu["device"], on_gpu["device"][:7]) == ("cpu", "cuda:0 ")
+    assert on_gpu["loss"] == pytest.approx(on_cpu["loss"], rel=1e-4)
+    assert on_gpu["validation"]["loss"] == pytest.approx(on_cpu["validation"]["loss"], rel=1e-3)
 
 
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cpu", "cuda")])

@@ -168,14 +168,14 @@ class Calls:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
     """Count the calls that reach our kernel, which is chosen at any size and length whatever the processor."""
-    found, run = Calls(), dense.run
+    result, run = Calls(), dense.run
 
     def counted(*args: Any) -> Tensor:
-        found.count += 1
+        result.count += 1
         return run(*args)
 
     monkeypatch.setattr(dense, "run", counted)
     monkeypatch.setattr(torch_integration, "MULTIPLICATIONS", 0)
     monkeypatch.setattr(torch_integration, "MULTIPLICATIONS_WITH_DROPOUT", 0)
     with using_row(ROWS["avx512"]):
-        yield found
+        yield result

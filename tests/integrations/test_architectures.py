@@ -344,10 +344,10 @@ def real(output: Tensor, inputs: dict[str, Tensor]) -> Tensor:
 
 def weights(outputs: Mapping[str, Any]) -> list[Tensor]:
     """The weights of all layers, those of the model's parts too."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for name, value in outputs.items():
-        found += weights(value) if isinstance(value, Mapping) else value or () if "attentions" in name else ()
-    return found
+        tensors += weights(value) if isinstance(value, Mapping) else value or () if "attentions" in name else ()
+    return tensors
 
 
 def gradients(model: Any, inputs: dict[str, Tensor]) -> Tensor:
@@ -358,17 +358,17 @@ def gradients(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
 
 
-def compared(architecture: Architecture, ours: Any, eager: Any) -> list[str]:
+def compared(architecture: Architecture, result: Any, eager: Any) -> list[str]:
     """What of two models was compared, each held equal."""
     padded, full = architecture.inputs(3), architecture.inputs()
     for inputs in (padded, full):
         with torch.no_grad():
-            assert error(real(ours(**inputs)[0], inputs), real(eager(**inputs)[0], inputs)) < TOLERANCE
+            assert error(real(result(**inputs)[0], inputs), real(eager(**inputs)[0], inputs)) < TOLERANCE
     with torch.no_grad():
-        actual, expected = (weights(model(**full, output_attentions=True)) for model in (ours, eager))
+        actual, expected = (weights(model(**full, output_attentions=True)) for model in (result, eager))
     assert max(error(*pair) for pair in zip(actual, expected, strict=True)) < TOLERANCE
-    assert error(gradients(ours, padded), gradients(eager, padded)) < TOLERANCE
-    alike = ["outputs", "weights", "gradients"]
+    assert error(gradients(result, padded), gradients(eager, padded)) < TOLERANCE
+    matches = ["outputs", "weights", "gradients"]
     if architecture.kind in (DECODER, SEQ2SEQ):
         padded.pop("decoder_input_ids", None)
         for way, settings in GENERATE.items():
@@ -377,9 +377,9 @@ def compared(architecture: Architecture, ours: Any, eager: Any) -> list[str]:
                 continue
             steps = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, **settings}
             expected = eager.generate(**padded, **steps)
-            assert torch.equal(ours.generate(**padded, **steps), expected)
-            alike.append(way)
-    return alike
+            assert torch.equal(result.generate(**padded, **steps), expected)
+            matches.append(way)
+    return matches
 
 
 def attended(architecture: Architecture, transformers: Any, eager: Any) -> str:
@@ -387,8 +387,8 @@ def attended(architecture: Architecture, transformers: Any, eager: Any) -> str:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            ours = architecture.build(transformers, "attent")
-            alike = ", ".join(compared(architecture, ours, eager))
+            model = architecture.build(transformers, "attent")
+            matches = ", ".join(compared(architecture, model, eager))
     except ImplementationError as refusal:
         message = str(refusal)
         itself = re.search(r"computes its attention itself \((.*?)\)", message)
@@ -398,29 +398,29 @@ def attended(architecture: Architecture, transformers: Any, eager: Any) -> str:
             else "refused: " + re.search(r"has no (.*), which", message)[1]
         )
     partly = {
-        found[1]
+        match[1]
         for warning in caught
-        if (found := re.search(r"the attention that (.*) computes by itself", str(warning.message)))
+        if (match := re.search(r"the attention that (.*) computes by itself", str(warning.message)))
     }
-    return alike + "".join(f"; in part computed by {names}" for names in partly)
+    return matches + "".join(f"; in part computed by {names}" for names in partly)
 
 
 def visible(model: Any, inputs: dict[str, Tensor]) -> str:
     """How much of a model's attention `watch` sees."""
-    with torch.no_grad(), watch(model) as seen:
+    with torch.no_grad(), watch(model) as captured:
         model(**inputs)
-    return "none" if not seen else "some" if "not seen" in str(seen) else "all"
+    return "none" if not captured else "some" if "not seen" in str(captured) else "all"
 
 
 def followed(architecture: Architecture, transformers: Any, eager: Any) -> Any:
     """The model after what `watch` advises where it runs eager attention; None where the attention cannot be seen."""
-    with torch.no_grad(), watch(eager) as seen:
+    with torch.no_grad(), watch(eager) as captured:
         eager(**architecture.inputs())
-    asked = re.search(r'(set_)?attn_implementation(?:\(|=)"(\w+)"', str(seen))
-    assert asked or "it computes its weights itself" in str(seen)
-    if asked and asked[1]:
-        eager.set_attn_implementation(asked[2])
-    return asked and (eager if asked[1] else architecture.build(transformers, asked[2]))
+    match = re.search(r'(set_)?attn_implementation(?:\(|=)"(\w+)"', str(captured))
+    assert match or "it computes its weights itself" in str(captured)
+    if match and match[1]:
+        eager.set_attn_implementation(match[2])
+    return match and (eager if match[1] else architecture.build(transformers, match[2]))
 
 
 @pytest.mark.slow

@@ -40,11 +40,13 @@ MASKS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def same(ours: BlockMask, theirs: BlockMask) -> bool:
-    def equal(found: Any, right: Any) -> bool:
-        return torch.equal(found, right) and found.dtype == right.dtype if isinstance(right, Tensor) else found == right
+def same(actual: BlockMask, reference: BlockMask) -> bool:
+    def equal(result: Any, right: Any) -> bool:
+        return (
+            torch.equal(result, right) and result.dtype == right.dtype if isinstance(right, Tensor) else result == right
+        )
 
-    return all(equal(*parts) for parts in zip(ours.as_tuple(), theirs.as_tuple(), strict=True))
+    return all(equal(*parts) for parts in zip(actual.as_tuple(), reference.as_tuple(), strict=True))
 
 
 @pytest.mark.parametrize("name", MASKS)

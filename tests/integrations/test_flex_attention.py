@@ -59,7 +59,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("attent.attention.backends.block_sparse.LEAST", 64)
 
 
-def given(dtype: torch.dtype = torch.float32, heads: int = H, batch: int = B) -> list[Tensor]:
+def make_inputs(dtype: torch.dtype = torch.float32, heads: int = H, batch: int = B) -> list[Tensor]:
     shapes = (B, H, T, D), (batch, heads, T, D), (batch, heads, T, 5)
     return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
 
@@ -89,27 +89,27 @@ def gradients(context: Tensor, tensors: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("score", SCORE_MODS)
 @pytest.mark.usefixtures("tile")
 def test_it_is_pytorchs_with_gradients(score: str, mask: str) -> None:
-    tensors, blocks = given(), block_mask(mask)
+    tensors, blocks = make_inputs(), block_mask(mask)
     context, (lse, maximum) = attent.flex_attention(
         *tensors, SCORE_MODS[score], blocks, return_aux=AuxRequest(lse=True, max_scores=True)
     )
-    theirs, (their_lse, _) = torch_flex.flex_attention(
+    reference, (their_lse, _) = torch_flex.flex_attention(
         *(t.detach() for t in tensors), SCORE_MODS[score], blocks, return_aux=AuxRequest(lse=True)
     )
-    torch.testing.assert_close(context, theirs)
+    torch.testing.assert_close(context, reference)
     torch.testing.assert_close(lse, their_lse)
     assert bool((maximum <= lse).all())
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     right = gradients(dense(*exact, SCORE_MODS[score], MASK_MODS[mask]), exact)
-    for found, want in zip(gradients(context, tensors), right, strict=True):
-        torch.testing.assert_close(found.double(), want, atol=2e-5, rtol=1e-4)
+    for actual, want in zip(gradients(context, tensors), right, strict=True):
+        torch.testing.assert_close(actual.double(), want, atol=2e-5, rtol=1e-4)
     with torch.no_grad():
-        torch.testing.assert_close(attent.flex_attention(*tensors, SCORE_MODS[score], blocks), theirs)
+        torch.testing.assert_close(attent.flex_attention(*tensors, SCORE_MODS[score], blocks), reference)
 
 
 @pytest.mark.usefixtures("tile")
 def test_a_grouped_head_a_scale_and_one_sequence_of_keys() -> None:
-    tensors, blocks = given(heads=2, batch=1), block_mask("causal")
+    tensors, blocks = make_inputs(heads=2, batch=1), block_mask("causal")
     arguments: dict[str, Any] = {"block_mask": blocks, "scale": 0.3, "enable_gqa": True}
     context = attent.flex_attention(*tensors, SCORE_MODS["ALiBi"], **arguments)
     torch.testing.assert_close(
@@ -118,8 +118,8 @@ def test_a_grouped_head_a_scale_and_one_sequence_of_keys() -> None:
     query, key, value = (tensor.detach().double().requires_grad_() for tensor in tensors)
     sides = [tensor.repeat_interleave(2, 1).expand(B, -1, -1, -1) for tensor in (key, value)]
     right = dense(query * 0.3 * D**0.5, *sides, SCORE_MODS["ALiBi"], MASK_MODS["causal"])
-    for found, want in zip(gradients(context, tensors), gradients(right, [query, key, value]), strict=True):
-        torch.testing.assert_close(found.double(), want, atol=2e-5, rtol=1e-4)
+    for actual, want in zip(gradients(context, tensors), gradients(right, [query, key, value]), strict=True):
+        torch.testing.assert_close(actual.double(), want, atol=2e-5, rtol=1e-4)
 
 
 GLOBAL = torch.randn(H, requires_grad=True)
@@ -159,7 +159,7 @@ def captures() -> dict[str, tuple[Mod, list[Tensor]]]:
         "computed, and its leaf too": (lambda s, b, h, i, j: s * leaf[h] + computed[h, i], [leaf, table]),
         "two outputs of one function": (lambda s, b, h, i, j: s + first[h, i] * second[h, j], [leaf, table]),
         "nested": (nested, [leaf, table]),
-        "in a list": (lambda s, b, h, i, j, kept=[computed]: s + kept[0][h, j], [leaf, table]),
+        "in a list": (lambda s, b, h, i, j, saved=[computed]: s + saved[0][h, j], [leaf, table]),
     }
 
 
@@ -168,25 +168,25 @@ def captures() -> dict[str, tuple[Mod, list[Tensor]]]:
 def test_captured_tensors_get_their_gradients(kind: str) -> None:
     torch.manual_seed(0)
     score_mod, leaves = captures()[kind]
-    tensors = given()
+    tensors = make_inputs()
     context = attent.flex_attention(*tensors, score_mod, block_mask("causal"))
     right = dense(*tensors, score_mod, MASK_MODS["causal"])
     torch.testing.assert_close(context, right)
-    for found, want in zip(gradients(context, tensors + leaves), gradients(right, tensors + leaves), strict=True):
-        torch.testing.assert_close(found, want, atol=1e-4, rtol=1e-4)
+    for actual, want in zip(gradients(context, tensors + leaves), gradients(right, tensors + leaves), strict=True):
+        torch.testing.assert_close(actual, want, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("tile")
 def test_a_captured_tensor_computed_of_the_queries() -> None:
-    tensors = given()
+    tensors = make_inputs()
     gate = tensors[0].mean(-1).sigmoid()
 
     def score_mod(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return s * gate[b, h, i]
 
     context, right = attent.flex_attention(*tensors, score_mod), dense(*tensors, score_mod, None)
-    for found, want in zip(gradients(context, tensors), gradients(right, tensors), strict=True):
-        torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-4)
+    for actual, want in zip(gradients(context, tensors), gradients(right, tensors), strict=True):
+        torch.testing.assert_close(actual, want, atol=1e-5, rtol=1e-4)
 
 
 def test_a_gradient_that_would_be_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_a_gradient_that_would_be_lost_is_refused(monkeypatch: pytest.MonkeyPatc
             return score * table.sum()
 
     with pytest.raises(ArgumentError, match="whose gradient would be lost"):
-        attent.flex_attention(*given(), lambda s, b, h, i, j: score_mod(s))
+        attent.flex_attention(*make_inputs(), lambda s, b, h, i, j: score_mod(s))
 
 
 @pytest.mark.slow
@@ -218,7 +218,7 @@ def test_derivatives_by_differences(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert tiled.choose(prepare(*tensors)).name == "row_tiles"
     assert torch.autograd.gradcheck(compute, (*tensors, table))
-    assert torch.autograd.gradgradcheck(lambda *given: compute(*given)[0], (*tensors, table))
+    assert torch.autograd.gradgradcheck(lambda *inputs: compute(*inputs)[0], (*tensors, table))
 
 
 @pytest.mark.needs_native
@@ -235,19 +235,19 @@ def test_derivatives_by_differences(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mask_that_is_one_range_of_keys_goes_to_dense_attention(
     score: str, mask: str, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def run(prepared: Prepared, implementation: str) -> Tensor:
-        asked.append(implementation)
+        requests.append(implementation)
         return run_call(prepared, implementation)
 
     monkeypatch.setattr("attent.integrations.flex_attention.run", run)
-    attent.flex_attention(*given(), SCORE_MODS[score], block_mask(mask))
-    assert asked == [implementation]
+    attent.flex_attention(*make_inputs(), SCORE_MODS[score], block_mask(mask))
+    assert requests == [implementation]
 
 
 def test_queries_without_any_key() -> None:
-    tensors, table = given(), torch.zeros(H, requires_grad=True)
+    tensors, table = make_inputs(), torch.zeros(H, requires_grad=True)
     blocks = attent.create_block_mask(lambda b, h, i, j: i < 0, None, None, T, T)
     context, lse = attent.flex_attention(*tensors, lambda s, b, h, i, j: s + table[h], blocks, return_lse=True)
     assert not bool(context.any())
@@ -261,7 +261,7 @@ def test_queries_without_any_key() -> None:
 
 
 def test_the_weights_as_a_map() -> None:
-    tensors = given()
+    tensors = make_inputs()
     context, weights = attent.flex_attention(*tensors, SCORE_MODS["ALiBi"], block_mask("causal"), return_map=True)
     torch.testing.assert_close(weights.dense() @ tensors[2], context)
     torch.testing.assert_close(
@@ -270,7 +270,7 @@ def test_the_weights_as_a_map() -> None:
 
 
 def test_sixteen_bits() -> None:
-    tensors = given(torch.bfloat16)
+    tensors = make_inputs(torch.bfloat16)
     context = attent.flex_attention(*tensors, SCORE_MODS["soft cap"], block_mask("causal"))
     assert context.dtype == torch.bfloat16
     right = dense(*(t.double() for t in tensors), SCORE_MODS["soft cap"], MASK_MODS["causal"])
@@ -279,7 +279,7 @@ def test_sixteen_bits() -> None:
 
 
 def test_nothing_of_a_hidden_block_reaches_the_result() -> None:
-    query, key, value = (tensor.detach() for tensor in given())
+    query, key, value = (tensor.detach() for tensor in make_inputs())
     key[:, :, 64:], value[:, :, 64:] = torch.nan, torch.nan
     blocks = attent.create_block_mask(lambda b, h, i, j: j < 64, None, None, T, T, BLOCK_SIZE=16)
     assert bool(attent.flex_attention(query, key, value, SCORE_MODS["ALiBi"], blocks).isfinite().all())
@@ -314,7 +314,7 @@ def test_its_memory_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_it_runs_beside_compiled_code() -> None:
-    tensors, blocks = given(), block_mask("causal")
+    tensors, blocks = make_inputs(), block_mask("causal")
 
     def block(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attent.flex_attention(query, key, value, SCORE_MODS["ALiBi"], blocks) * 2
@@ -324,7 +324,7 @@ def test_it_runs_beside_compiled_code() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    query, key, value = given()
+    query, key, value = make_inputs()
     blocks = block_mask("causal")
     assert blocks is not None
     with pytest.raises(ShapeError, match="enable_gqa"):

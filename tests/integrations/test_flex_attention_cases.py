@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
 SIZES = Sizes()
 
 
-def made(dtype: torch.dtype, *, seed: int = 1) -> dict[str, tuple[Mod, list[Tensor]]]:
+def make_cases(dtype: torch.dtype, *, seed: int = 1) -> dict[str, tuple[Mod, list[Tensor]]]:
     """Functions of the score by name, and the captured leaves that get a gradient, in a type."""
     torch.manual_seed(seed)
 
@@ -48,13 +48,13 @@ def made(dtype: torch.dtype, *, seed: int = 1) -> dict[str, tuple[Mod, list[Tens
 
     scale, of_batch, of_token, of_head = leaf(H), leaf(B), leaf(T), leaf(H)
     pairs, transposed, per_head, relative = leaf(T, T), leaf(T, T), leaf(H, T, T), leaf(2 * T)
-    places, lengths = leaf(T, 3), torch.linspace(0.5, 2.0, H).to(dtype)
-    which, which_sequence = torch.tensor(0), torch.randn(4, B, H, T).to(dtype)
+    positions, lengths = leaf(T, 3), torch.linspace(0.5, 2.0, H).to(dtype)
+    index, which_sequence = torch.tensor(0), torch.randn(4, B, H, T).to(dtype)
     document, seen_by_all = torch.arange(T) // 23, torch.tensor([11, 29])
     starts = torch.tensor([0, 23, 46])
 
     def distance(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return (-(places[i] - places[j]).pow(2).sum(-1) / lengths[h]).exp() * s
+        return (-(positions[i] - positions[j]).pow(2).sum(-1) / lengths[h]).exp() * s
 
     def composed(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return cases["causal the other way"][0](cases["relative bias by numbers"][0](s, b, h, i, j), b, h, i, j)
@@ -106,10 +106,10 @@ def made(dtype: torch.dtype, *, seed: int = 1) -> dict[str, tuple[Mod, list[Tens
         "relative table": (lambda s, b, h, i, j: s + relative[(i - j) + T], [relative]),
         "of the sum of indices": (lambda s, b, h, i, j: s + relative[i + j], [relative]),
         "parts of a tensor": (lambda s, b, h, i, j: s + which_sequence[0][b, h][i], []),
-        "a tensor as an index": (lambda s, b, h, i, j: s + which_sequence[which, b, h, i], []),
-        "a zero of an index": (lambda s, b, h, i, j: s + which_sequence[which, b, h.new_zeros(h.shape), j], []),
-        "a whole number captured": (lambda s, b, h, i, j: s + which + 1, []),
-        "a reduction": (distance, [places]),
+        "a tensor as an index": (lambda s, b, h, i, j: s + which_sequence[index, b, h, i], []),
+        "a zero of an index": (lambda s, b, h, i, j: s + which_sequence[index, b, h.new_zeros(h.shape), j], []),
+        "a whole number captured": (lambda s, b, h, i, j: s + index + 1, []),
+        "a reduction": (distance, [positions]),
     }
     return cases
 
@@ -168,7 +168,7 @@ def check(
     """Compare errors against float64, of context and gradients."""
     outcomes: list[list[Tensor]] = []
     for implementation, dtype in (("dense", torch.float64), ("dense", torch.float32), ("attent", torch.float32)):
-        (score_mod, captured), tensors = made(dtype)[score], inputs(sizes, dtype)
+        (score_mod, captured), tensors = make_cases(dtype)[score], inputs(sizes, dtype)
         if implementation == "dense":
             context, _ = dense(tensors, score_mod, mask_mod)
         else:
@@ -189,7 +189,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("attent.attention.backends.block_sparse.LEAST", 64)
 
 
-@pytest.mark.parametrize("score", made(torch.float32))
+@pytest.mark.parametrize("score", make_cases(torch.float32))
 @pytest.mark.usefixtures("tile")
 def test_score_mods(score: str) -> None:
     check(score)
@@ -232,7 +232,7 @@ def test_sizes_of_tensors(sizes: Sizes, score: str) -> None:
 def test_tensors_that_lie_in_any_order(order: tuple[int, ...]) -> None:
     shape = [(B, H, T, D)[axis] for axis in order]
     tensors = [torch.randn(shape).permute([order.index(axis) for axis in range(4)]).requires_grad_() for _ in range(3)]
-    score_mod, _ = made(torch.float32)["ALiBi"]
+    score_mod, _ = make_cases(torch.float32)["ALiBi"]
     mine, right = (
         outcome(context, tensors)
         for context in (attent.flex_attention(*tensors, score_mod), dense(tensors, score_mod, None)[0])
@@ -249,14 +249,14 @@ SLOW = [
 
 @pytest.mark.parametrize("score", ["causal", "squared", *SLOW])
 def test_derivatives_by_differences(score: str) -> None:
-    score_mod, _ = made(torch.float64)[score]
+    score_mod, _ = make_cases(torch.float64)[score]
     tensors = [torch.randn(1, H, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     assert torch.autograd.gradcheck(lambda *sides: attent.flex_attention(*sides, score_mod, return_lse=True), tensors)
 
 
 @pytest.mark.parametrize("score", ["identity", "causal", "of query and key"])
 def test_the_logarithm_of_the_sum(score: str) -> None:
-    tensors, (score_mod, _) = inputs(SIZES), made(torch.float32)[score]
+    tensors, (score_mod, _) = inputs(SIZES), make_cases(torch.float32)[score]
     context, lse = attent.flex_attention(*tensors, score_mod, return_lse=True)
     right, right_lse = dense(tensors, score_mod, None)
     assert lse.dtype == torch.float32
@@ -283,7 +283,7 @@ def test_two_masks_joined_by_their_logarithms() -> None:
 
 def test_calls_one_after_another() -> None:
     query, key, value = inputs(SIZES)
-    first, second = (made(torch.float32)[name][0] for name in ("relative bias by numbers", "causal"))
+    first, second = (make_cases(torch.float32)[name][0] for name in ("relative bias by numbers", "causal"))
     mine = attent.flex_attention(attent.flex_attention(query, key, value, first), key, value, second)
     right = dense([dense([query, key, value], first, None)[0], key, value], second, None)[0]
     for result, expected in zip(outcome(mine, [query, key, value]), outcome(right, [query, key, value]), strict=True):
@@ -338,9 +338,9 @@ def test_rows_that_see_nothing_are_zero() -> None:
 @pytest.mark.parametrize("score", ["identity", "ALiBi", "squared"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sixteen_bits(dtype: torch.dtype, score: str) -> None:
-    score_mod, tensors = made(torch.float32)[score][0], inputs(SIZES, dtype)
+    score_mod, tensors = make_cases(torch.float32)[score][0], inputs(SIZES, dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    right = outcome(dense(exact, made(torch.float64)[score][0], MASK_MODS["causal"])[0], exact)
+    right = outcome(dense(exact, make_cases(torch.float64)[score][0], MASK_MODS["causal"])[0], exact)
     results = outcome(attent.flex_attention(*tensors, score_mod, blocks_of(MASK_MODS["causal"], SIZES)), tensors)
     for result, expected in zip(results, right, strict=True):
         assert result.dtype == dtype

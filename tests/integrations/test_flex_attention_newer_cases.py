@@ -157,18 +157,18 @@ def blocks_of(mask_mod: Mod, block: int | tuple[int, int] = 8, keys: int = T) ->
     return attent.create_block_mask(mask_mod, B, H, T, keys, BLOCK_SIZE=block)
 
 
-def made(dtype: torch.dtype) -> dict[str, tuple[Mod, list[Tensor]]]:
+def make_cases(dtype: torch.dtype) -> dict[str, tuple[Mod, list[Tensor]]]:
     torch.manual_seed(1)
     of_pair, of_sequence, of_all = leaf(2 * T, dtype=dtype), leaf(B, T, T, dtype=dtype), leaf(B, H, T, T, dtype=dtype)
     near, first, second, gate = (leaf(size, dtype=dtype) for size in (11, T, T, H))
-    parts, rows, number, one = (
+    parts, rows, number, single = (
         leaf(B, H, 4, T, dtype=dtype),
         leaf(B, H, T, 5, dtype=dtype),
         leaf(dtype=dtype),
         leaf(1, dtype=dtype),
     )
     table, of_tokens, wide = leaf(2 * T, H, dtype=dtype), leaf(B, 2, H, T, dtype=dtype), leaf(B, 256, dtype=dtype)
-    which, order, half = torch.tensor(2), torch.randperm(T), torch.arange(T) > T // 2
+    index, order, half = torch.tensor(2), torch.randperm(T), torch.arange(T) > T // 2
     poisoned = torch.cat([torch.randn(B, H, T, T), torch.full((B, H, T, T), float("nan"))]).to(dtype)
     causal = torch.ones(B, 1, T, T, dtype=torch.bool).tril()
 
@@ -185,12 +185,12 @@ def made(dtype: torch.dtype) -> dict[str, tuple[Mod, list[Tensor]]]:
         "of a permuted query": (lambda s, b, h, i, j: s + first[order[i]], [first]),
         "a table of each sequence": (lambda s, b, h, i, j: s + of_sequence[b, i, j], [of_sequence]),
         "a table of each sequence and head": (lambda s, b, h, i, j: s + of_all[b, h, i, j], [of_all]),
-        "a row of one of four": (lambda s, b, h, i, j: s + parts[b, h, which, i], [parts]),
+        "a row of one of four": (lambda s, b, h, i, j: s + parts[b, h, index, i], [parts]),
         "a row of key blocks": (lambda s, b, h, i, j: s + rows[b, h, i, j // 8], [rows]),
         "a gate of the head": (lambda s, b, h, i, j: s * torch.sigmoid(gate[h]), [gate]),
         "a number, times and added": (lambda s, b, h, i, j: s * number + number, [number]),
         "a number, cut off": (lambda s, b, h, i, j: s + number.detach(), [number]),
-        "the one element": (lambda s, b, h, i, j: s * one[0], [one]),
+        "the one element": (lambda s, b, h, i, j: s * single[0], [single]),
         "read and not used": (lambda s, b, h, i, j: (gate[h], s)[1], [gate]),
         "a sum of 256": (lambda s, b, h, i, j: s * wide[b].sum(-1), [wide]),
         "continuous": (continuous, [table, gate, of_tokens]),
@@ -201,7 +201,7 @@ def made(dtype: torch.dtype) -> dict[str, tuple[Mod, list[Tensor]]]:
     }
 
 
-@pytest.mark.parametrize("score", made(torch.float32))
+@pytest.mark.parametrize("score", make_cases(torch.float32))
 @pytest.mark.parametrize("masked", [False, True], ids=["all", "causal"])
 def test_biases_that_are_learnt(score: str, masked: bool) -> None:
     def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ def test_biases_that_are_learnt(score: str, masked: bool) -> None:
 
     outcomes: list[list[Tensor]] = []
     for is_ours, dtype in ((False, torch.float64), (False, torch.float32), (True, torch.float32)):
-        (score_mod, captured), tensors = made(dtype)[score], inputs(dtype)
+        (score_mod, captured), tensors = make_cases(dtype)[score], inputs(dtype)
         if is_ours:
             context = attent.flex_attention(*tensors, score_mod, blocks_of(causal) if masked else None)
         else:
@@ -222,9 +222,9 @@ def test_biases_that_are_learnt(score: str, masked: bool) -> None:
 
 
 def test_a_tensor_read_step_by_step() -> None:
-    tensors, parts, of_query, which = inputs(), leaf(B, H, 4, T), leaf(B, T), torch.tensor(2)
-    mine = attent.flex_attention(*tensors, lambda s, b, h, i, j: s + parts[b][h][which, i] * of_query[b][i] * s)
-    right = formula(tensors, lambda s, b, h, i, j: s + parts[b, h, which, i] * of_query[b, i] * s)
+    tensors, parts, of_query, index = inputs(), leaf(B, H, 4, T), leaf(B, T), torch.tensor(2)
+    mine = attent.flex_attention(*tensors, lambda s, b, h, i, j: s + parts[b][h][index, i] * of_query[b][i] * s)
+    right = formula(tensors, lambda s, b, h, i, j: s + parts[b, h, index, i] * of_query[b, i] * s)
     close(mine, right, [*tensors, parts, of_query])
 
 
@@ -413,14 +413,14 @@ def test_parts_of_tensors_and_columns() -> None:
     close(attent.flex_attention(*shorter), formula(shorter), [query, key, value])
     columns = [tensor.detach().mT.contiguous().mT.requires_grad_() for tensor in (query, key, value)]
     close(attent.flex_attention(*columns), formula(columns), columns)
-    both = leaf(B, T, 2 * H * D)
-    chunks = [part.view(B, T, H, D).permute(0, 2, 1, 3) for part in both.chunk(2, dim=-1)]
-    close(attent.flex_attention(*chunks, value), formula([*chunks, value]), [both, value])
+    combined = leaf(B, T, 2 * H * D)
+    chunks = [part.view(B, T, H, D).permute(0, 2, 1, 3) for part in combined.chunk(2, dim=-1)]
+    close(attent.flex_attention(*chunks, value), formula([*chunks, value]), [combined, value])
 
 
 def test_within_a_checkpoint_and_autocast() -> None:
     tensors = inputs()
-    score_mod, captured = made(torch.float32)["of query and key, two tensors"]
+    score_mod, captured = make_cases(torch.float32)["of query and key, two tensors"]
     context = checkpoint(attent.flex_attention, *tensors, score_mod, use_reentrant=False)
     assert isinstance(context, Tensor)
     close(context, formula(tensors, score_mod), tensors + captured)

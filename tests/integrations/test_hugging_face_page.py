@@ -28,12 +28,12 @@ class Inputs(dict[str, torch.Tensor]):
         return self["input_ids"]
 
 
-def shown(
-    models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+def run_block(
+    models: Any, name: str, variant: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], list[str]]:
     """The scene of the page that the block of this name saves, and what the tokenizer would say of what was written."""
-    blocks = {found[2]: found[1] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
-    assert len(blocks[which].splitlines()) == 3
+    blocks = {match[2]: match[1] for match in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
+    assert len(blocks[variant].splitlines()) == 3
     monkeypatch.chdir(folder)
     model, _ = getattr(models, name)()
     generating = getattr(model, "generation_config", None)
@@ -43,16 +43,16 @@ def shown(
     inputs = Inputs(input_ids=torch.tensor([[5, 9, 3, 7]]), attention_mask=torch.ones(1, 4, dtype=torch.long))
     names: dict[str, Any] = {"attent": attent, "model": model, "inputs": inputs, "tokenizer": tokenizer}
     with torch.no_grad():
-        exec(blocks[which], names)
-    html = (folder / f"{which}.html").read_text(encoding="utf-8")
-    found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', html)
-    return json.loads(found[1]), [
+        exec(blocks[variant], names)
+    html = (folder / f"{variant}.html").read_text(encoding="utf-8")
+    match = re.search(r'<script type="application/json" id="scene">(.*?)</script>', html)
+    return json.loads(match[1]), [
         tokenizer.decode(token) for token in names["written"][0]
     ] if "written" in names else []
 
 
 def test_an_encoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene, _ = shown(models, "bert", "encoder", tmp_path, monkeypatch)
+    scene, _ = run_block(models, "bert", "encoder", tmp_path, monkeypatch)
     groups = [(group["name"], len(group["layers"]), group["heads"]) for group in scene["groups"]]
     assert groups == [("self", 2, 3), ("self.norms", 2, 3)]
     assert scene["texts"]["tokens"]["labels"] == ["t5", "t9", "t3", "t7"]
@@ -60,7 +60,7 @@ def test_an_encoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    scene, written = shown(models, name, "decoder", tmp_path, monkeypatch)
+    scene, written = run_block(models, name, "decoder", tmp_path, monkeypatch)
     group, norms = scene["groups"]
     assert norms["name"] == "self.norms"
     assert (group["name"], group["height"], group["width"], group["about"]) == ("self", 8, 8, "the token read in")
@@ -70,7 +70,7 @@ def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("name", ["t5", "marian"])
 def test_an_encoder_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    scene, written = shown(models, name, "both", tmp_path, monkeypatch)
+    scene, written = run_block(models, name, "both", tmp_path, monkeypatch)
     names = ["cross", "encoder", "decoder"]
     assert sorted(group["name"] for group in scene["groups"]) == sorted([*names, *(f"{name}.norms" for name in names)])
     cross, encoder, decoder = (group for name in names for group in scene["groups"] if group["name"] == name)

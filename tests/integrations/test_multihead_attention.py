@@ -29,14 +29,14 @@ TERM_OF_HEADS = torch.linspace(-2, 2, BATCH * HEADS * QUERIES * KEYS).view(BATCH
 def pair(**options: Any) -> tuple[MultiheadAttention, nn.MultiheadAttention]:
     """Our module and PyTorch's, with the same parameters, none of them zero."""
     torch.manual_seed(3)
-    theirs = nn.MultiheadAttention(WIDTH, HEADS, **options)
+    attention = nn.MultiheadAttention(WIDTH, HEADS, **options)
     with torch.no_grad():
-        for parameter in theirs.parameters():
+        for parameter in attention.parameters():
             parameter.copy_(torch.randn_like(parameter) / WIDTH**0.5)
-    ours = MultiheadAttention(WIDTH, HEADS, **options)
-    assert list(ours.state_dict()) == list(theirs.state_dict())
-    ours.load_state_dict(theirs.state_dict())
-    return ours, theirs
+    layer = MultiheadAttention(WIDTH, HEADS, **options)
+    assert list(layer.state_dict()) == list(attention.state_dict())
+    layer.load_state_dict(attention.state_dict())
+    return layer, attention
 
 
 def features(module: nn.MultiheadAttention, *, is_batched: bool = True, is_self: bool = False) -> list[Tensor]:
@@ -62,9 +62,9 @@ def results(module: nn.MultiheadAttention, tensors: list[Tensor], **options: Any
 
 def assert_equal(actual: list[Tensor], expected: list[Tensor]) -> None:
     assert [tensor.shape for tensor in actual] == [tensor.shape for tensor in expected]
-    for one, right in zip(actual, expected, strict=True):
-        assert one.dtype == right.dtype
-        torch.testing.assert_close(one + 0, right, atol=2e-5, rtol=1e-4)
+    for item, right in zip(actual, expected, strict=True):
+        assert item.dtype == right.dtype
+        torch.testing.assert_close(item + 0, right, atol=2e-5, rtol=1e-4)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -101,9 +101,11 @@ MASKS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_results_and_gradients_are_those_of_pytorch(name: str, need_weights: bool) -> None:
-    ours, theirs = pair(**OPTIONS[name])
-    tensors = features(ours)
-    assert_equal(results(ours, tensors, need_weights=need_weights), results(theirs, tensors, need_weights=need_weights))
+    layer, reference = pair(**OPTIONS[name])
+    tensors = features(layer)
+    assert_equal(
+        results(layer, tensors, need_weights=need_weights), results(reference, tensors, need_weights=need_weights)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")
@@ -113,33 +115,33 @@ def test_results_and_gradients_are_those_of_pytorch(name: str, need_weights: boo
 def test_masks_mean_what_they_mean_to_pytorch(name: str, options: str, need_weights: bool) -> None:
     if (name, options, need_weights) == ("causal", "all", False):
         pytest.skip("PyTorch hides the added keys from all but the last queries")
-    ours, theirs = pair(**OPTIONS[options])
-    tensors, arguments = features(ours), {**MASKS[name], "need_weights": need_weights, "average_attn_weights": False}
-    assert_equal(results(ours, tensors, **arguments), results(theirs, tensors, **arguments))
+    layer, reference = pair(**OPTIONS[options])
+    tensors, arguments = features(layer), {**MASKS[name], "need_weights": need_weights, "average_attn_weights": False}
+    assert_equal(results(layer, tensors, **arguments), results(reference, tensors, **arguments))
 
 
 @pytest.mark.parametrize("is_averaged", [True, False])
 @pytest.mark.parametrize("options", ["plain", "batch first", "all"])
 def test_a_sequence_alone(options: str, is_averaged: bool) -> None:
-    ours, theirs = pair(**OPTIONS[options])
-    tensors = features(ours, is_batched=False)
+    layer, reference = pair(**OPTIONS[options])
+    tensors = features(layer, is_batched=False)
     masks = {"attn_mask": HIDDEN_OF_HEADS[:HEADS], "key_padding_mask": PADDING[1], "average_attn_weights": is_averaged}
-    assert_equal(results(ours, tensors, **masks), results(theirs, tensors, **masks))
+    assert_equal(results(layer, tensors, **masks), results(reference, tensors, **masks))
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_self_attention(batch_first: bool) -> None:
-    ours, theirs = pair(batch_first=batch_first)
-    tensors = features(ours, is_self=True)
-    assert_equal(results(ours, tensors), results(theirs, tensors))
+    layer, reference = pair(batch_first=batch_first)
+    tensors = features(layer, is_self=True)
+    assert_equal(results(layer, tensors), results(reference, tensors))
 
 
 def test_weights_are_computed_when_they_are_read() -> None:
-    ours, theirs = pair(batch_first=True)
-    tensors = features(ours)
+    layer, reference = pair(batch_first=True)
+    tensors = features(layer)
     for is_averaged, shape in ((True, (BATCH, QUERIES, KEYS)), (False, (BATCH, HEADS, QUERIES, KEYS))):
-        weights = ours(*tensors, average_attn_weights=is_averaged)[1]
-        expected = theirs(*tensors, average_attn_weights=is_averaged)[1]
+        weights = layer(*tensors, average_attn_weights=is_averaged)[1]
+        expected = reference(*tensors, average_attn_weights=is_averaged)[1]
         assert type(weights) is LazyTensor and weights._dense is None
         assert weights.shape == shape and len(weights) == BATCH and weights.detach().shape == shape
         torch.testing.assert_close(weights[..., 2, :], expected[..., 2, :])
@@ -147,76 +149,77 @@ def test_weights_are_computed_when_they_are_read() -> None:
         assert weights._dense is None
         torch.testing.assert_close(weights[0], expected[0])
         torch.testing.assert_close(weights.detach().mean(-2), expected.mean(-2))
-    alone = ours(*(tensor[1] for tensor in tensors))[1]
-    torch.testing.assert_close(alone[3], theirs(*(tensor[1] for tensor in tensors))[1][3])
-    assert alone._dense is None
+    single = layer(*(tensor[1] for tensor in tensors))[1]
+    torch.testing.assert_close(single[3], reference(*(tensor[1] for tensor in tensors))[1][3])
+    assert single._dense is None
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_queries_that_see_nothing_get_zeros(need_weights: bool) -> None:
-    ours, theirs = pair(batch_first=True)
-    tensors = features(ours)
+    layer, reference = pair(batch_first=True)
+    tensors = features(layer)
     masks = {"key_padding_mask": torch.tensor([[True] * KEYS, [False] * KEYS]), "need_weights": need_weights}
-    output, *rest = results(ours, tensors, **masks)
-    right = theirs(*tensors, **masks)[0]
-    torch.testing.assert_close(output[0], ours.out_proj.bias.expand(QUERIES, -1))
+    output, *rest = results(layer, tensors, **masks)
+    right = reference(*tensors, **masks)[0]
+    torch.testing.assert_close(output[0], layer.out_proj.bias.expand(QUERIES, -1))
     torch.testing.assert_close(output[1], right[1], atol=1e-5, rtol=1e-5)
     assert not need_weights or (right[0].isnan().all() and not rest[0][0].any())
     assert all((tensor + 0).isfinite().all() for tensor in rest)
 
 
 def test_dropout_is_that_of_training() -> None:
-    ours, theirs = pair(dropout=0.5, batch_first=True)
-    tensors = features(ours)
+    layer, reference = pair(dropout=0.5, batch_first=True)
+    tensors = features(layer)
     torch.manual_seed(1)
-    first, weights = ours(*tensors)
+    first, weights = layer(*tensors)
     torch.manual_seed(1)
-    again, second = ours(*tensors)[0], ours(*tensors)[0]
-    assert torch.equal(first, again) and not torch.equal(first, second)
-    torch.testing.assert_close(weights + 0, theirs.eval()(*tensors)[1])
-    assert_equal(results(ours.eval(), tensors), results(theirs, tensors))
+    repeated, second = layer(*tensors)[0], layer(*tensors)[0]
+    assert torch.equal(first, repeated) and not torch.equal(first, second)
+    torch.testing.assert_close(weights + 0, reference.eval()(*tensors)[1])
+    assert_equal(results(layer.eval(), tensors), results(reference, tensors))
 
 
 def test_it_stands_in_a_transformer() -> None:
     torch.manual_seed(5)
-    theirs = nn.TransformerDecoderLayer(WIDTH, HEADS, 13, dropout=0.0, batch_first=True)
-    ours = copy.deepcopy(theirs)
+    transformer_decoder_layer = nn.TransformerDecoderLayer(WIDTH, HEADS, 13, dropout=0.0, batch_first=True)
+    copied = copy.deepcopy(transformer_decoder_layer)
     for name in ("self_attn", "multihead_attn"):
         module = MultiheadAttention(WIDTH, HEADS, batch_first=True)
-        module.load_state_dict(getattr(theirs, name).state_dict())
-        setattr(ours, name, module)
+        module.load_state_dict(getattr(transformer_decoder_layer, name).state_dict())
+        setattr(copied, name, module)
     target, memory = torch.randn(BATCH, QUERIES, WIDTH), torch.randn(BATCH, KEYS, WIDTH)
     options = {"tgt_mask": nn.Transformer.generate_square_subsequent_mask(QUERIES), "tgt_is_causal": True}
-    for layer in (ours, theirs):
+    for layer in (copied, transformer_decoder_layer):
         layer(target, memory, **options, memory_key_padding_mask=PADDING).square().sum().backward()
     assert_equal(
-        [parameter.grad for parameter in ours.parameters()], [parameter.grad for parameter in theirs.parameters()]
+        [parameter.grad for parameter in copied.parameters()],
+        [parameter.grad for parameter in transformer_decoder_layer.parameters()],
     )
 
 
 def test_it_is_watched_copied_and_compiled() -> None:
-    ours, theirs = pair(batch_first=True)
-    tensors = features(ours)
-    expected, right = theirs(*tensors, average_attn_weights=False)
-    with watch(ours) as maps:
-        output = ours(*tensors)[0]
+    layer, reference = pair(batch_first=True)
+    tensors = features(layer)
+    expected, right = reference(*tensors, average_attn_weights=False)
+    with watch(layer) as maps:
+        output = layer(*tensors)[0]
     torch.testing.assert_close(next(iter(maps.values())).dense(), right)
     assert len(maps) == 1
-    for module in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours)), torch.compile(ours, backend="eager")):
+    for module in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.compile(layer, backend="eager")):
         torch.testing.assert_close(module(*tensors)[0], output, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)
-    rows = torch.func.vmap(lambda query: ours(query[None], tensors[1][:1], tensors[2][:1])[0])(tensors[0])
+    rows = torch.func.vmap(lambda query: layer(query[None], tensors[1][:1], tensors[2][:1])[0])(tensors[0])
     torch.testing.assert_close(rows[0], output[:1], atol=1e-5, rtol=1e-5)
 
 
 def test_wrong_arguments_are_named() -> None:
-    ours, _ = pair()
-    query, key, value = features(ours)
+    actual, _ = pair()
+    query, key, value = features(actual)
     with pytest.raises(ArgumentError, match="is_causal is a promise"):
-        ours(query, key, value, is_causal=True)
+        actual(query, key, value, is_causal=True)
     with pytest.raises(ShapeError, match=r"attn_mask must be \(7, 5\) or \(6, 7, 5\), got \(5, 7\)"):
-        ours(query, key, value, attn_mask=HIDDEN.mT)
+        actual(query, key, value, attn_mask=HIDDEN.mT)
     with pytest.raises(ShapeError, match="all have two axes, or three"):
-        ours(query, key[0], value)
+        actual(query, key[0], value)
     with pytest.raises(ShapeError, match="12, 12, 12 wide"):
-        ours(query, key[..., :7], value)
+        actual(query, key[..., :7], value)

@@ -75,10 +75,10 @@ def test_second_derivatives_and_transforms_of_linear_layers(active: Any, product
 
     features, weight = inputs((5, 7), (3, 7))
     rows = torch.vmap(lambda row: F.linear(row, weight))
-    tangents = torch.func.jvp(lambda given: F.linear(given, weight), (features.detach(),), (torch.ones(5, 7),))
+    tangents = torch.func.jvp(lambda tensor: F.linear(tensor, weight), (features.detach(),), (torch.ones(5, 7),))
     expected = [*second(features, weight), rows(features), *tangents]
     with active(linear=True):
-        tangents = torch.func.jvp(lambda given: F.linear(given, weight), (features.detach(),), (torch.ones(5, 7),))
+        tangents = torch.func.jvp(lambda tensor: F.linear(tensor, weight), (features.detach(),), (torch.ones(5, 7),))
         actual = [*second(features, weight), rows(features), *tangents]
     assert products.count > 5
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)

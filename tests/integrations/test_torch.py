@@ -67,11 +67,11 @@ def test_these_calls_run_our_kernel(active: Any, calls: Any, name: str) -> None:
     shapes, options = SERVED[name]
     expected = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
     with active():
-        found = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
+        actual = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
         with torch.inference_mode():
             F.scaled_dot_product_attention(*inputs(*shapes), **options)
     assert calls.count == 2
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(12, 9), (4, 12, 9), (2, 1, 1, 9), (1, 4, 12, 1), (2, 4, 12, 9)])
@@ -116,11 +116,11 @@ def test_the_lowest_numbers_of_a_mask_have_no_gradient(active: Any, calls: Any) 
     mask = mask.detach().index_fill(0, torch.tensor(3), torch.finfo(torch.float32).min).requires_grad_()
     expected = results(F.scaled_dot_product_attention, *tensors, attn_mask=mask)
     with active():
-        found = results(F.scaled_dot_product_attention, *tensors, attn_mask=mask)
+        actual = results(F.scaled_dot_product_attention, *tensors, attn_mask=mask)
     assert calls.count == 1
     assert expected[-1][3].count_nonzero() == 9
     expected[-1][3] = 0.0
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -128,12 +128,12 @@ def test_16_bits_run_our_kernel(active: Any, calls: Any, dtype: torch.dtype) -> 
     tensors = inputs(SHAPE, KEYS, KEYS, dtype=dtype)
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active():
-        found = results(F.scaled_dot_product_attention, *tensors)
+        actual = results(F.scaled_dot_product_attention, *tensors)
         with torch.autocast("cpu", dtype=dtype):
             context = F.scaled_dot_product_attention(*inputs(SHAPE, KEYS, KEYS))
     assert calls.count == 2
     assert context.dtype == dtype
-    torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(actual, expected, atol=2e-2, rtol=2e-2)
 
 
 def test_dropout_takes_its_seed_from_the_generator_of_pytorch(active: Any, calls: Any) -> None:
@@ -144,14 +144,14 @@ def test_dropout_takes_its_seed_from_the_generator_of_pytorch(active: Any, calls
         torch.manual_seed(seed)
         return F.scaled_dot_product_attention(query, key, value, dropout_p=0.25)
 
-    kept = F.scaled_dot_product_attention(query, key, value) / 0.75
+    saved = F.scaled_dot_product_attention(query, key, value) / 0.75
     with active():
-        first, again, other = weights(1), weights(1), weights(2)
+        first, repeated, second = weights(1), weights(1), weights(2)
     assert calls.count == 3
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    assert torch.equal(first, repeated)
+    assert not torch.equal(first, second)
     assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
-    torch.testing.assert_close(first, kept.where(first != 0, 0.0))
+    torch.testing.assert_close(first, saved.where(first != 0, 0.0))
 
 
 def test_a_checkpoint_drops_the_same_weights(active: Any, calls: Any) -> None:
@@ -164,9 +164,9 @@ def test_a_checkpoint_drops_the_same_weights(active: Any, calls: Any) -> None:
         torch.manual_seed(3)
         expected = results(attention, *tensors)
         torch.manual_seed(3)
-        found = results(lambda *parts: checkpoint(attention, *parts, use_reentrant=False), *tensors)
+        actual = results(lambda *parts: checkpoint(attention, *parts, use_reentrant=False), *tensors)
     assert calls.count == 3
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, actual, expected))
 
 
 DECLINED: dict[str, tuple[Callable[[], list[Tensor]], dict[str, Any]]] = {
@@ -211,11 +211,11 @@ def test_these_calls_are_those_of_pytorch_bit_for_bit(active: Any, calls: Any, n
 
     expected, state = run()
     with active():
-        found, state_after = run()
+        actual, state_after = run()
     assert not calls.count
     assert torch.equal(state, state_after)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=0.0, rtol=0.0, equal_nan=True)
+    for result, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(result, reference, atol=0.0, rtol=0.0, equal_nan=True)
 
 
 def test_a_mask_beside_causality_is_for_pytorch_to_take_or_refuse(active: Any, calls: Any) -> None:
@@ -230,13 +230,13 @@ def test_a_mask_beside_causality_is_for_pytorch_to_take_or_refuse(active: Any, c
 
     expected = run()
     with active():
-        found = run()
+        actual = run()
     assert not calls.count
     if isinstance(expected, str):
         assert "is_causal" in expected
-        assert found == expected
+        assert actual == expected
     else:
-        assert all(map(torch.equal, found, expected))
+        assert all(map(torch.equal, actual, expected))
 
 
 WRONG: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
@@ -268,18 +268,18 @@ def test_a_kernel_that_the_caller_chose_is_not_ours(active: Any, calls: Any) -> 
     with sdpa_kernel(SDPBackend.MATH):
         expected = F.scaled_dot_product_attention(*tensors)
         with active():
-            found = F.scaled_dot_product_attention(*tensors)
+            output = F.scaled_dot_product_attention(*tensors)
     assert not calls.count
-    assert torch.equal(found, expected)
+    assert torch.equal(output, expected)
 
 
 def test_a_processor_on_which_pytorch_is_faster_keeps_pytorch(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active(), using_row(ROWS["baseline"]):
-        found = results(F.scaled_dot_product_attention, *tensors)
+        actual = results(F.scaled_dot_product_attention, *tensors)
     assert not calls.count
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, actual, expected))
 
 
 TRANSFORMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
@@ -296,9 +296,9 @@ def test_transforms_are_those_of_pytorch(active: Any, calls: Any, name: str) -> 
     query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
     expected = TRANSFORMS[name](query, key, value)
     with active():
-        found = TRANSFORMS[name](query, key, value)
+        actual = TRANSFORMS[name](query, key, value)
     assert not calls.count
-    assert torch.equal(found, expected)
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -311,12 +311,12 @@ def test_forward_mode_is_that_of_pytorch(active: Any, calls: Any) -> None:
     with sdpa_kernel(SDPBackend.MATH):
         expected = derivative()
         with active():
-            found = derivative()
+            result = derivative()
     # PyTorch's fused kernel has no derivative in this mode, and says so
     with active(), pytest.raises(NotImplementedError, match="forward AD"):
         derivative()
     assert not calls.count
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, result, expected))
 
 
 def test_meta_tensors_have_shapes(active: Any, calls: Any) -> None:
@@ -332,9 +332,9 @@ def test_a_compiled_graph_is_that_of_pytorch(active: Any, calls: Any) -> None:
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active():
         compiled = torch.compile(lambda *parts: F.scaled_dot_product_attention(*parts), backend="aot_eager")
-        found = results(compiled, *tensors)
+        actual = results(compiled, *tensors)
     assert not calls.count
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, actual, expected))
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
@@ -342,9 +342,9 @@ def test_attend_still_calls_pytorch_where_it_chose_it(active: Any, calls: Any, i
     query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
     expected = attend(query, key, value, implementation="sdpa")
     with active(), watch(nn.Identity()) if is_watched else nullcontext():
-        found = attend(query, key, value, implementation="sdpa")
+        output = attend(query, key, value, implementation="sdpa")
     assert not calls.count
-    assert torch.equal(found, expected)
+    assert torch.equal(output, expected)
 
 
 def test_second_derivatives(active: Any, calls: Any) -> None:
@@ -352,13 +352,13 @@ def test_second_derivatives(active: Any, calls: Any) -> None:
     with active():
         context = F.scaled_dot_product_attention(*tensors)
         (gradient,) = torch.autograd.grad(context.square().sum(), tensors[0], create_graph=True)
-        found = torch.autograd.grad(gradient.square().sum(), tensors)
+        gradients = torch.autograd.grad(gradient.square().sum(), tensors)
     assert calls.count == 1
     with sdpa_kernel(SDPBackend.MATH):
         context = F.scaled_dot_product_attention(*tensors)
         (gradient,) = torch.autograd.grad(context.square().sum(), tensors[0], create_graph=True)
         expected = torch.autograd.grad(gradient.square().sum(), tensors)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(gradients, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_it_is_reversible(active: Any, calls: Any) -> None:

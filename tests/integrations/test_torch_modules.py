@@ -27,10 +27,10 @@ def test_multihead_attention(active: Any, calls: Any, training: bool, need_weigh
     layer, features = multi_head(training)
     expected = layer(features, features, features, need_weights=need_weights)[0]
     with active():
-        found = layer(features, features, features, need_weights=need_weights)[0]
+        output = layer(features, features, features, need_weights=need_weights)[0]
     assert calls.count == reaches
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
-    assert reaches or torch.equal(found, expected)
+    torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-5)
+    assert reaches or torch.equal(output, expected)
 
 
 @pytest.mark.parametrize("has_fast_path", [True, False])
@@ -40,12 +40,12 @@ def test_the_fast_path_of_a_transformer_is_pytorchs_own(active: Any, calls: Any,
     torch.backends.mha.set_fastpath_enabled(has_fast_path)
     try:
         with torch.no_grad(), active():
-            found = layer(features)
+            output = layer(features)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     assert calls.count == (not has_fast_path)
     with torch.no_grad():
-        torch.testing.assert_close(found, layer(features), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(output, layer(features), atol=1e-6, rtol=1e-5)
 
 
 def test_a_transformer_trains(active: Any, calls: Any) -> None:
@@ -61,12 +61,12 @@ def test_a_watched_model_runs_our_kernel(active: Any, calls: Any) -> None:
     layer, features = multi_head(True)
     with active():
         expected = layer(features, features, features, need_weights=False)[0]
-        with watch(layer) as seen:
-            found = layer(features, features, features, need_weights=False)[0]
+        with watch(layer) as captured:
+            output = layer(features, features, features, need_weights=False)[0]
     assert calls.count == 2
-    assert torch.equal(found, expected)
+    assert torch.equal(output, expected)
     weights = layer(features, features, features, average_attn_weights=False)[1]
-    torch.testing.assert_close(next(iter(seen.values())).dense(), weights)
+    torch.testing.assert_close(next(iter(captured.values())).dense(), weights)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
@@ -76,6 +76,6 @@ def test_models_of_hugging_face(active: Any, calls: Any, models: Any, name: str)
     with torch.no_grad():
         expected = model(**arguments)[0]
         with active():
-            found = model(**arguments)[0]
+            output = model(**arguments)[0]
     assert calls.count == model.config.num_hidden_layers
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-5)

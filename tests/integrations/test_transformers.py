@@ -23,26 +23,26 @@ def registered() -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "marian", "vit", "gemma2"])
 def test_outputs_are_those_of_eager_attention_where_there_is_no_padding(models: Any, name: str) -> None:
-    ours, inputs = getattr(models, name)("attent")
+    model, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
-    with torch.no_grad(), watch(ours) as seen:
-        found, expected = ours(**inputs)[0], eager(**inputs)[0]
-    real = inputs.get("attention_mask", torch.ones(found.shape[:2]))
-    if found.shape[1] == real.shape[1]:
-        found, expected = found[real.bool()], expected[real.bool()]
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    assert len(seen) >= 2
+    with torch.no_grad(), watch(model) as captured:
+        actual, expected = model(**inputs)[0], eager(**inputs)[0]
+    real = inputs.get("attention_mask", torch.ones(actual.shape[:2]))
+    if actual.shape[1] == real.shape[1]:
+        actual, expected = actual[real.bool()], expected[real.bool()]
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+    assert len(captured) >= 2
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_padding_changes_nothing(models: Any, name: str) -> None:
     model, inputs = getattr(models, name)("attent")
-    other = {**inputs, "input_ids": torch.where(inputs["attention_mask"].bool(), inputs["input_ids"], 11)}
-    assert not torch.equal(other["input_ids"], inputs["input_ids"])
+    second = {**inputs, "input_ids": torch.where(inputs["attention_mask"].bool(), inputs["input_ids"], 11)}
+    assert not torch.equal(second["input_ids"], inputs["input_ids"])
     real = inputs["attention_mask"].bool()
-    with torch.no_grad(), watch(model) as seen:
-        torch.testing.assert_close(model(**inputs)[0][real], model(**other)[0][real])
-    weights = next(iter(seen.values())).dense()
+    with torch.no_grad(), watch(model) as captured:
+        torch.testing.assert_close(model(**inputs)[0][real], model(**second)[0][real])
+    weights = next(iter(captured.values())).dense()
     assert not weights.masked_select(~real[:, None, None]).any()
     assert weights.sum(-1).amax() > 0.99
 
@@ -50,11 +50,11 @@ def test_padding_changes_nothing(models: Any, name: str) -> None:
 @pytest.mark.parametrize("more", [{}, {"cache_implementation": "static", "disable_compile": True}])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "marian", "t5"])
 def test_it_generates_what_eager_attention_does(models: Any, name: str, more: dict[str, Any]) -> None:
-    ours, inputs = getattr(models, name)("attent")
+    model, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
     inputs.pop("decoder_input_ids", None)
     steps = {"max_new_tokens": 6, "do_sample": False, **more}
-    assert torch.equal(ours.generate(**inputs, **steps), eager.generate(**inputs, **steps))
+    assert torch.equal(model.generate(**inputs, **steps), eager.generate(**inputs, **steps))
 
 
 def test_it_trains_with_dropout(models: Any) -> None:
@@ -84,7 +84,7 @@ def weights_of(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
     """The weights of each kind of attention in the outputs of a model or of `generate`, of all layers and steps."""
     kinds = {kind: value for kind, value in outputs.items() if "attentions" in kind and value}
     return {
-        kind: tuple(each for item in value for each in (item if isinstance(item, tuple) else (item,)))
+        kind: tuple(element for item in value for element in (item if isinstance(item, tuple) else (item,)))
         for kind, value in kinds.items()
     }
 
@@ -93,10 +93,10 @@ def weights_of(outputs: Any) -> dict[str, tuple[Tensor, ...]]:
 def test_weights_are_those_of_eager_attention_and_computed_when_they_are_read(
     models: Any, name: str, rows_computed: list[int]
 ) -> None:
-    ours, inputs = getattr(models, name)("attent")
+    result, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
     with torch.no_grad():
-        actual, expected = (weights_of(model(**inputs, output_attentions=True)) for model in (ours, eager))
+        actual, expected = (weights_of(model(**inputs, output_attentions=True)) for model in (result, eager))
     assert actual.keys() == expected.keys() != set()
     padding = (
         inputs["attention_mask"] == 0 if name in ("gpt2", "llama", "gemma2") else torch.zeros(2, 1, dtype=torch.bool)
@@ -116,12 +116,12 @@ def test_weights_are_those_of_eager_attention_and_computed_when_they_are_read(
 def test_generate_returns_the_weights_of_every_step(
     models: Any, name: str, more: dict[str, Any], rows_computed: list[int]
 ) -> None:
-    ours, inputs = getattr(models, name)("attent")
+    model, inputs = getattr(models, name)("attent")
     eager, _ = getattr(models, name)("eager")
     inputs = {"input_ids": inputs["input_ids"], "attention_mask": torch.ones_like(inputs["input_ids"])}
     steps = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, **more}
     steps |= {"output_attentions": True, "return_dict_in_generate": True}
-    actual = weights_of(ours.generate(**inputs, **steps))
+    actual = weights_of(model.generate(**inputs, **steps))
     # no more than the row of each step
     assert set(rows_computed) == {1}
     expected = weights_of(eager.generate(**inputs, **steps))
@@ -198,13 +198,13 @@ def test_position_bias_and_causality_together() -> None:
         torch.randn(1, 3, 5, 7),
     )
     attention = nn.Module()
-    context, nothing = module.attention(
+    context, empty = module.attention(
         attention, query, key, value, None, scaling=0.3, is_causal=True, position_bias=bias
     )
     scores = query @ key[:, :, :5].mT * 0.3 + bias[..., :5]
     weights = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1)
     torch.testing.assert_close(context, (weights @ value[:, :, :5]).transpose(1, 2))
-    assert nothing is None
+    assert empty is None
     masked, _ = module.attention(attention, query, key, value, bias, position_bias=bias)
     torch.testing.assert_close(masked.transpose(1, 2), (query @ key.mT / 2 + 2 * bias).softmax(-1) @ value)
 
@@ -327,11 +327,11 @@ def test_masks_are_boolean_where_the_model_can_take_them(name: str, dtype: torch
     model = getattr(transformers, f"{name}Model")(config).eval()
     masks: list[Any] = []
     attending = next(
-        each for each in model.modules() if type(each).__name__ in (f"{name}Attention", f"{name}SelfAttention")
+        item for item in model.modules() if type(item).__name__ in (f"{name}Attention", f"{name}SelfAttention")
     )
     attending.register_forward_pre_hook(
         lambda _, args, named: masks.append(
-            next(each for each in (*args, named.get("attention_mask")) if each is None or each.dim() == 4)
+            next(item for item in (*args, named.get("attention_mask")) if item is None or item.dim() == 4)
         ),
         with_kwargs=True,
     )

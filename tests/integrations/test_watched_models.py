@@ -17,10 +17,10 @@ STEPS = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
 
 def eager_maps(outputs: Any) -> list[torch.Tensor]:
     """What a model returns of its weights, in the order of its computation."""
-    found = [*(outputs.get("encoder_attentions") or ()), *(outputs.get("attentions") or ())]
+    result = [*(outputs.get("encoder_attentions") or ()), *(outputs.get("attentions") or ())]
     for pair in zip(outputs.get("decoder_attentions") or (), outputs.get("cross_attentions") or (), strict=True):
-        found.extend(pair)
-    return found
+        result.extend(pair)
+    return result
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -29,25 +29,25 @@ def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, n
     eager, _ = getattr(models, name)("eager")
     with torch.no_grad():
         plain = model(**inputs)
-        with watch(model) as seen:
+        with watch(model) as captured:
             watched = model(**inputs)
         expected = eager_maps(eager(**inputs, output_attentions=True))
     assert torch.equal(plain[0], watched[0])
-    assert len(seen) == len(expected)
+    assert len(captured) == len(expected)
     assert model.config._attn_implementation == "sdpa"
-    for weights, other in zip(seen.values(), expected, strict=True):
-        found = weights.dense()
-        assert not found.requires_grad
+    for weights, reference in zip(captured.values(), expected, strict=True):
+        dense_weights = weights.dense()
+        assert not dense_weights.requires_grad
         # a query of padding that may see nothing: zeros here, as PyTorch has it; eager attention has it look at
         # everything
-        alive = found.sum(-1, keepdim=True) > 0
-        torch.testing.assert_close(found, torch.where(alive, other, 0.0), atol=2e-6, rtol=0.0)
+        alive = dense_weights.sum(-1, keepdim=True) > 0
+        torch.testing.assert_close(dense_weights, torch.where(alive, reference, 0.0), atol=2e-6, rtol=0.0)
         assert alive.sum() >= alive.numel() // 2
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "marian"])
-@pytest.mark.parametrize("how", ["greedy", "static", "beams"])
-def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
+@pytest.mark.parametrize("method", ["greedy", "static", "beams"])
+def test_steps_of_generate_are_joined(models: Any, name: str, method: str) -> None:
     model, inputs = getattr(models, name)()
     eager, _ = getattr(models, name)("eager")
     inputs.pop("decoder_input_ids", None)
@@ -55,23 +55,23 @@ def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
         "greedy": {},
         "static": {"cache_implementation": "static", "disable_compile": True},
         "beams": {"num_beams": 3},
-    }[how]
+    }[method]
     plain = model.generate(**inputs, **STEPS, **more)
-    with watch(model) as seen:
+    with watch(model) as captured:
         assert torch.equal(model.generate(**inputs, **STEPS, **more), plain)
     outputs = eager.generate(**inputs, **STEPS, **more, output_attentions=True, return_dict_in_generate=True)
     assert torch.equal(outputs.sequences, plain)
     steps = outputs.get("decoder_attentions") or outputs["attentions"]
-    decoder = [path for path in seen if "#" not in path and "encoder." not in path.replace("decoder.", "")]
+    decoder = [path for path in captured if "#" not in path and "encoder." not in path.replace("decoder.", "")]
     of_self = [path for path in decoder if "encoder_attn" not in path and "EncDec" not in path]
-    for kind, every in (
+    for kind, full in (
         (of_self, steps),
         ([path for path in decoder if path not in of_self], outputs.get("cross_attentions")),
     ):
         for layer, path in enumerate(kind):
-            joined, first = seen.concatenated(path), 0
+            joined, first = captured.concatenated(path), 0
             weights = joined.dense()
-            for step in every:
+            for step in full:
                 queries, keys = step[layer].shape[-2:]
                 rows = weights[:, :, first : first + queries]
                 alive = rows.sum(-1, keepdim=True) > 0
@@ -84,35 +84,37 @@ def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
 
 def test_eager_and_flex_attention_are_listed_with_what_to_do(models: Any) -> None:
     model, inputs = models.bert("eager")
-    with watch(model) as seen:
+    with watch(model) as captured:
         model(**inputs)
-    assert len(seen) == 0
-    assert str(seen).splitlines() == [
+    assert len(captured) == 0
+    assert str(captured).splitlines() == [
         "BertModel: nothing was seen",
         "  not seen: encoder.layer.0.attention.self and 1 more (BertSelfAttention): it runs Hugging Face's 'eager' "
         "attention: "
         'model.set_attn_implementation("sdpa") makes it visible',
     ]
     model.config._attn_implementation = "flex_attention"
-    assert "FlexAttention keeps queries and keys inside its kernel" in str(seen)
+    assert "FlexAttention keeps queries and keys inside its kernel" in str(captured)
 
 
 def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
     model, inputs = models.gemma2("eager")
-    with watch(model) as seen:
+    with watch(model) as captured:
         model(**inputs)
     advice = (
         'after attent.integrations.transformers.register(), model.set_attn_implementation("attent") makes it visible'
     )
-    assert str(seen).splitlines()[1].endswith(f"(Gemma2Attention): it runs Hugging Face's 'eager' attention: {advice}")
+    assert (
+        str(captured).splitlines()[1].endswith(f"(Gemma2Attention): it runs Hugging Face's 'eager' attention: {advice}")
+    )
     with pytest.raises(ValueError, match="does not support"):
         model.set_attn_implementation("sdpa")
     register()
     model.set_attn_implementation("attent")
-    with watch(model) as seen:
+    with watch(model) as captured:
         model(**inputs)
-    assert len(seen) == 2
-    assert "not seen" not in str(seen)
+    assert len(captured) == 2
+    assert "not seen" not in str(captured)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,8 @@ def mini_lm() -> Any:
     folder = Path(package.get_model_path())
     transformers.utils.logging.disable_progress_bar()
     model, eager = (
-        transformers.AutoModel.from_pretrained(folder, attn_implementation=how).eval() for how in (None, "eager")
+        transformers.AutoModel.from_pretrained(folder, attn_implementation=implementation).eval()
+        for implementation in (None, "eager")
     )
     return model, eager, transformers.AutoTokenizer.from_pretrained(folder)
 
@@ -134,14 +137,14 @@ def test_a_trained_encoder(mini_lm: Any) -> None:
     model, eager, tokenizer = mini_lm
     texts = ["When he saw his owner, the dog was happy, so he wagged his tail", "A cat"]
     inputs = tokenizer(texts, return_tensors="pt", padding=True)
-    with torch.no_grad(), watch(model) as seen:
+    with torch.no_grad(), watch(model) as captured:
         model(**inputs)
     with torch.no_grad():
         expected = eager(**inputs, output_attentions=True).attentions
-    assert list(seen) == [f"encoder.layer.{layer}.attention.self" for layer in range(6)]
+    assert list(captured) == [f"encoder.layer.{layer}.attention.self" for layer in range(6)]
     real = inputs["attention_mask"].bool()[:, None, :, None]
-    for weights, other in zip(seen.values(), expected, strict=True):
-        found = weights.dense()
-        torch.testing.assert_close(found * real, other * real, atol=2e-6, rtol=0.0)
+    for weights, reference in zip(captured.values(), expected, strict=True):
+        dense_weights = weights.dense()
+        torch.testing.assert_close(dense_weights * real, reference * real, atol=2e-6, rtol=0.0)
         # padding looks too, with scores so large that eager attention itself is 5e-6 away from float64
-        torch.testing.assert_close(found, other, atol=1e-5, rtol=0.0)
+        torch.testing.assert_close(dense_weights, reference, atol=1e-5, rtol=0.0)

@@ -55,9 +55,9 @@ def test_many_gradients_at_once(way: str) -> None:
     features, slopes = torch.randn(3, 127, 131, requires_grad=True), torch.randn(5, 3, 127, 131)
     result = dropped(features, 4)
     expected = torch.stack([torch.autograd.grad(result, features, slope, retain_graph=True)[0] for slope in slopes])
-    found = torch.autograd.grad(result, features, slopes, retain_graph=True, is_grads_batched=True)[0]
-    torch.testing.assert_close(found, expected)
-    assert not found.requires_grad
+    gradient = torch.autograd.grad(result, features, slopes, retain_graph=True, is_grads_batched=True)[0]
+    torch.testing.assert_close(gradient, expected)
+    assert not gradient.requires_grad
     mapped = torch.vmap(lambda slope: torch.autograd.grad(result, features, slope, retain_graph=True)[0])(slopes)
     torch.testing.assert_close(mapped, expected)
 
@@ -68,8 +68,8 @@ def test_many_features_stay_by_the_hash(way: str) -> None:
     features = torch.randn(3, 127, 131)
     result = dropped(features, 6)
     torch.manual_seed(6)
-    kept = feature_mask(features, SHARE, int(torch.randint(2**31 - 1, ()))).keep_mask()[0, 0]
-    torch.testing.assert_close(result, features * kept.view(3, 127, 131) / (1 - SHARE))
+    saved = feature_mask(features, SHARE, int(torch.randint(2**31 - 1, ()))).keep_mask()[0, 0]
+    torch.testing.assert_close(result, features * saved.view(3, 127, 131) / (1 - SHARE))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

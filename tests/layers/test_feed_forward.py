@@ -48,28 +48,28 @@ def test_unknown_activation_is_named() -> None:
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("shape", [(1, 32), (3, 47, 64), (1031, 96)])
 def test_relu_within_the_product_is_as_exact_as_the_layers(shape: tuple[int, ...], twice: bool) -> None:
-    layer, given = FeedForward(shape[-1], 64), torch.randn(shape).bfloat16()
-    for one in layer.parameters():
-        torch.nn.init.normal_(one, std=0.2)
-        one.data = one.data.bfloat16().float()
+    layer, value = FeedForward(shape[-1], 64), torch.randn(shape).bfloat16()
+    for first in layer.parameters():
+        torch.nn.init.normal_(first, std=0.2)
+        first.data = first.data.bfloat16().float()
 
     def results(layer: FeedForward, features: Tensor) -> list[Tensor]:
         features = features.detach().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=features.dtype == torch.bfloat16):
-            found = layer(features)
+            output = layer(features)
         inputs = [features, *layer.parameters()]
-        gradients = torch.autograd.grad(found.to(torch.float64).sin().sum(), inputs, create_graph=twice)
+        gradients = torch.autograd.grad(output.to(torch.float64).sin().sum(), inputs, create_graph=twice)
         if twice:
-            gradients = torch.autograd.grad(sum(one.double().square().sum() for one in gradients), inputs)
-        return [found, *gradients]
+            gradients = torch.autograd.grad(sum(gradient.double().square().sum() for gradient in gradients), inputs)
+        return [output, *gradients]
 
-    ours = results(layer, given)
+    actual = results(layer, value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "has_amx", lambda: False)
-        plain, exact = results(layer, given), results(copy.deepcopy(layer).double(), given.double())
-    for one, other, right in zip(ours, plain, exact, strict=True):
-        assert one.dtype == other.dtype
-        assert (one - right).norm() <= 1.2 * (other - right).norm() + 1e-3 * right.norm()
+        plain, exact = results(layer, value), results(copy.deepcopy(layer).double(), value.double())
+    for first, second, right in zip(actual, plain, exact, strict=True):
+        assert first.dtype == second.dtype
+        assert (first - right).norm() <= 1.2 * (second - right).norm() + 1e-3 * right.norm()
 
 
 @pytest.mark.needs_amx
@@ -77,5 +77,5 @@ def test_relu_within_the_product_keeps_nan() -> None:
     layer, features = FeedForward(32, 32), torch.randn(5, 32)
     features[2, 3] = torch.nan
     with torch.autocast("cpu", torch.bfloat16):
-        found = layer(features)
-    assert found.isnan().any(-1).tolist() == [False, False, True, False, False]
+        output = layer(features)
+    assert output.isnan().any(-1).tolist() == [False, False, True, False, False]

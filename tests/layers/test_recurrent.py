@@ -20,17 +20,17 @@ def test_all_steps_at_once_equal_single_steps(cell: str) -> None:
     for parameter in stack.parameters():
         nn.init.normal_(parameter)
     whole, after = stack(inputs, states)
-    shown = []
+    outputs = []
     for step in inputs.unbind(1):
         states = stack.step(stack.layers[0].gates(step[:, :2]) + stack.layers[0].share(2)(step[:, 2:]), states)
-        shown.append(states[-1].hidden)
+        outputs.append(states[-1].hidden)
     assert whole.shape == (3, 4, 5)
-    torch.testing.assert_close(torch.stack(shown, 1), whole)
-    for ours, theirs in zip(states, after, strict=True):
-        torch.testing.assert_close(ours.hidden, theirs.hidden)
-        assert (ours.cell is None) is (cell == "gru")
-        if ours.cell is not None:
-            torch.testing.assert_close(ours.cell, theirs.cell)
+    torch.testing.assert_close(torch.stack(outputs, 1), whole)
+    for actual, expected in zip(states, after, strict=True):
+        torch.testing.assert_close(actual.hidden, expected.hidden)
+        assert (actual.cell is None) is (cell == "gru")
+        if actual.cell is not None:
+            torch.testing.assert_close(actual.cell, expected.cell)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -65,8 +65,8 @@ def test_padding_and_neighbours_do_not_matter_to_a_reader(cell: str) -> None:
     whole = reader(features, lengths)
     assert whole.shape == (3, 6, 10)
     for row, length in enumerate(lengths.tolist()):
-        alone = reader(features[row : row + 1, :length], lengths[row : row + 1])[0]
-        torch.testing.assert_close(whole[row, :length], alone)
+        single = reader(features[row : row + 1, :length], lengths[row : row + 1])[0]
+        torch.testing.assert_close(whole[row, :length], single)
         assert not whole[row, length:].any()
     features[0, 2:] = torch.nan
     assert torch.equal(reader(features, lengths), whole)
@@ -83,16 +83,16 @@ def test_a_rows_bits_do_not_change_with_its_neighbours(cell: str) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @torch.no_grad()
 def test_two_directions_are_what_pytorch_computes(cell: str) -> None:
-    ours, theirs = (
+    actual, reference = (
         BidirectionalRecurrent(cell, 7, 5, layers=2),
         NETWORKS[cell](7, 5, 2, batch_first=True, bidirectional=True),
     )
     for layer in range(2):
-        for directions, suffix in ((ours.forwards, ""), (ours.backwards, "_reverse")):
+        for directions, suffix in ((actual.forwards, ""), (actual.backwards, "_reverse")):
             for name, parameter in directions[layer].network.named_parameters():
-                theirs.get_parameter(name.replace("l0", f"l{layer}") + suffix).copy_(parameter)
+                reference.get_parameter(name.replace("l0", f"l{layer}") + suffix).copy_(parameter)
     features = torch.randn(3, 6, 7)
-    torch.testing.assert_close(ours(features, torch.tensor([6, 6, 6])), theirs(features)[0])
+    torch.testing.assert_close(actual(features, torch.tensor([6, 6, 6])), reference(features)[0])
 
 
 @torch.no_grad()

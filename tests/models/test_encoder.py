@@ -10,9 +10,9 @@ INPUTS, OUTPUTS = 13, 11
 LENGTHS = torch.tensor([5, 2, 3])
 
 
-def model(**values: object) -> EncoderModel:
-    least = {"layers": 2, "width": 8, "feed_forward": 7, "heads": 2, "dropout": 0.0}
-    return EncoderModel(EncoderSettings.model_validate(least | values), INPUTS, OUTPUTS).eval()
+def make_model(**values: object) -> EncoderModel:
+    base_settings = {"layers": 2, "width": 8, "feed_forward": 7, "heads": 2, "dropout": 0.0}
+    return EncoderModel(EncoderSettings.model_validate(base_settings | values), INPUTS, OUTPUTS).eval()
 
 
 def sequence(kind: str) -> torch.Tensor:
@@ -23,59 +23,63 @@ def sequence(kind: str) -> torch.Tensor:
 @pytest.mark.parametrize("cls", [False, True])
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "none"])
 def test_padding_changes_nothing(kind: str, cls: bool, position: str) -> None:
-    made, given = model(input=kind, cls=cls, position=position), sequence(kind)
-    found = made(given, LENGTHS)
-    assert found.shape == (3, 5 + cls, 8)
-    assert made.output(found[:, 0]).shape == (3, OUTPUTS)
+    model, inputs = make_model(input=kind, cls=cls, position=position), sequence(kind)
+    result = model(inputs, LENGTHS)
+    assert result.shape == (3, 5 + cls, 8)
+    assert model.output(result[:, 0]).shape == (3, OUTPUTS)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = made(given[row : row + 1, :length], LENGTHS[row : row + 1])
-        torch.testing.assert_close(found[row, : length + cls], alone[0], rtol=1e-4, atol=1e-5)
+        single = model(inputs[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(result[row, : length + cls], single[0], rtol=1e-4, atol=1e-5)
 
 
 def test_the_vector_in_front_stands_at_the_first_position_and_sees_all() -> None:
-    made, given = model(input="vectors", cls=True, position="learned"), sequence("vectors")
-    with watch(made) as seen:
-        made(given, LENGTHS)
-    weights = seen["encoder.layers.0.self_attention"][1, 0]
+    model, inputs = make_model(input="vectors", cls=True, position="learned"), sequence("vectors")
+    with watch(model) as captured:
+        model(inputs, LENGTHS)
+    weights = captured["encoder.layers.0.self_attention"][1, 0]
     assert weights.shape == (6, 6)
     # two of the five are real, and the one in front
     assert (weights[0, :3] > 0).all()
     assert weights[:, 3:].sum() == 0
-    moved = made(given.flip(1), torch.tensor([5, 5, 5]))
-    assert not torch.allclose(moved[:, 0], made(given, torch.tensor([5, 5, 5]))[:, 0])
+    moved = model(inputs.flip(1), torch.tensor([5, 5, 5]))
+    assert not torch.allclose(moved[:, 0], model(inputs, torch.tensor([5, 5, 5]))[:, 0])
 
 
 def test_without_positions_the_order_does_not_matter_to_the_vector_in_front() -> None:
-    made, given, whole = model(input="vectors", cls=True, position="none"), sequence("vectors"), torch.tensor([5, 5, 5])
-    torch.testing.assert_close(made(given.flip(1), whole)[:, 0], made(given, whole)[:, 0], rtol=1e-4, atol=1e-5)
+    model, inputs, whole = (
+        make_model(input="vectors", cls=True, position="none"),
+        sequence("vectors"),
+        torch.tensor([5, 5, 5]),
+    )
+    torch.testing.assert_close(model(inputs.flip(1), whole)[:, 0], model(inputs, whole)[:, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_its_layers_are_its_units_and_positions_have_an_end() -> None:
-    made = model(position="learned", maximum_length=9)
-    assert [*made.units] == [*made.encoder.layers]
-    assert made.longest == 9
-    assert model(position="learned", maximum_length=9, cls=True).longest == 8
-    assert model().longest is None
+    model = make_model(position="learned", maximum_length=9)
+    assert [*model.units] == [*model.encoder.layers]
+    assert model.longest == 9
+    assert make_model(position="learned", maximum_length=9, cls=True).longest == 8
+    assert make_model().longest is None
 
 
 def test_what_is_no_sequence_is_refused() -> None:
     with pytest.raises(
         ShapeError, match=r"a sequence must be \(B, T\) and lengths \(B,\), got \(3, 5, 13\) and \(3,\)"
     ):
-        model()(sequence("vectors"), LENGTHS)
+        make_model()(sequence("vectors"), LENGTHS)
     with pytest.raises(ShapeError, match=r"a sequence must be \(B, T, D\) and lengths"):
-        model(input="vectors")(sequence("tokens"), LENGTHS)
+        make_model(input="vectors")(sequence("tokens"), LENGTHS)
     with pytest.raises(ShapeError, match="vectors must have 13 numbers each, got 12"):
-        model(input="vectors")(sequence("vectors")[..., :12], LENGTHS)
+        make_model(input="vectors")(sequence("vectors")[..., :12], LENGTHS)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_features_by_layer_are_those_of_fewer_layers(norm: str) -> None:
-    made, tokens = model(norm=norm, position="learned"), sequence("tokens")
-    embedded, first, last = made.by_layer(tokens, LENGTHS)
-    torch.testing.assert_close(last, made(tokens, LENGTHS))
-    assert made.positions is not None
-    torch.testing.assert_close(embedded, made.positions(made.embedding(tokens)))
-    del made.encoder.layers[1]
-    norm_of_one = made.encoder.norm(first)
-    torch.testing.assert_close(norm_of_one, made(tokens, LENGTHS))
+    model, tokens = make_model(norm=norm, position="learned"), sequence("tokens")
+    embedded, first, last = model.by_layer(tokens, LENGTHS)
+    torch.testing.assert_close(last, model(tokens, LENGTHS))
+    assert model.positions is not None
+    torch.testing.assert_close(embedded, model.positions(model.embedding(tokens)))
+    del model.encoder.layers[1]
+    norm_of_one = model.encoder.norm(first)
+    torch.testing.assert_close(norm_of_one, model(tokens, LENGTHS))

@@ -77,9 +77,9 @@ def test_what_was_learnt_between_two_searches_is_used() -> None:
     for _ in range(2):
         model.eval()
         with torch.inference_mode():
-            found = logits()
+            actual = logits()
         with torch.no_grad():
-            torch.testing.assert_close(found, logits())
+            torch.testing.assert_close(actual, logits())
         model.train()
         logits().logsumexp(-1).sum().backward()
         optimizer.step()
@@ -93,6 +93,6 @@ def test_embeddings_are_those_that_tokens_go_through(kind: str, share: str) -> N
     source, target = model.embeddings["source"], model.embeddings["target"]
     assert (source is target) == (share == "all")
     assert (target.weight is model.to_logits.weight) == (share != "none")
-    assert {id(one) for one in (source, target)} == {
+    assert {id(item) for item in (source, target)} == {
         id(module) for module in model.modules() if isinstance(module, TokenEmbedding)
     }

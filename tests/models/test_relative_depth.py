@@ -8,7 +8,7 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 
 
-def made(encoder: int, decoder: int, seed: int) -> Transformer:
+def make_model(encoder: int, decoder: int, seed: int) -> Transformer:
     torch.manual_seed(seed)
     settings = TransformerSettings(
         encoder_layers=encoder, decoder_layers=decoder, width=8, feed_forward=5, heads=2, share_embeddings="all"
@@ -26,19 +26,19 @@ def made(encoder: int, decoder: int, seed: int) -> Transformer:
 def test_layers_come_from_the_same_relative_depth(
     encoder: int, decoder: int, encoder_from: list[int], decoder_from: list[int]
 ) -> None:
-    start, model = made(4, 4, 1), made(encoder, decoder, 2)
+    start, model = make_model(4, 4, 1), make_model(encoder, decoder, 2)
     copy_by_depth(model, start)
-    for ours, theirs, places in (
+    for actual, expected, depths in (
         (model.encoder, start.encoder, encoder_from),
         (model.decoder, start.decoder, decoder_from),
     ):
-        for layer, place in zip(ours.layers, places, strict=True):
-            torch.testing.assert_close(layer.state_dict(), theirs.layers[place].state_dict(), rtol=0, atol=0)
+        for layer, depth in zip(actual.layers, depths, strict=True):
+            torch.testing.assert_close(layer.state_dict(), expected.layers[depth].state_dict(), rtol=0, atol=0)
     assert model.source_embedding.tokens.weight is model.to_logits.weight
     tensors = start.state_dict()
     for name in ("source_embedding.tokens.weight", "to_logits.weight"):
         assert torch.equal(model.state_dict()[name], tensors[name])
     if (encoder, decoder) == (4, 4):
         source, lengths, target = torch.tensor([[4, 5, 6]]), torch.tensor([3]), torch.tensor([[2, 7]])
-        ours, theirs = (each.decode(each.encode(source, lengths), target) for each in (model, start))
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        actual, expected = (module.decode(module.encode(source, lengths), target) for module in (model, start))
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)

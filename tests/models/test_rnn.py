@@ -72,10 +72,10 @@ def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> Non
     model, (source, lengths), tokens = make(variant), some_source(), some_target()
     whole = model.decode(model.encode(source, lengths), tokens)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.decode(
+        single = model.decode(
             model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1]
         )
-        torch.testing.assert_close(alone[0], whole[row])
+        torch.testing.assert_close(single[0], whole[row])
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -99,11 +99,11 @@ def test_a_translation_does_not_change_by_a_bit_with_its_neighbours(attention: s
 @torch.no_grad()
 def test_a_feature_knows_nothing_of_later_tokens(variant: dict[str, object]) -> None:
     model, (source, lengths), tokens = make(variant), some_source(), some_target()
-    memory, other = model.encode(source, lengths), tokens.clone()
-    other[:, 3:] = (other[:, 3:] - 1) % 9 + 2
-    one, two = model.decode(memory, tokens), model.decode(memory, other)
-    torch.testing.assert_close(one[:, :3], two[:, :3])
-    assert not torch.allclose(one[:, 3:], two[:, 3:])
+    memory, second = model.encode(source, lengths), tokens.clone()
+    second[:, 3:] = (second[:, 3:] - 1) % 9 + 2
+    first, second_item = model.decode(memory, tokens), model.decode(memory, second)
+    torch.testing.assert_close(first[:, :3], second_item[:, :3])
+    assert not torch.allclose(first[:, 3:], second_item[:, 3:])
 
 
 @every_variant
@@ -155,10 +155,10 @@ def test_gradients_are_finite_in_mixed_precision(variant: dict[str, object]) -> 
 def test_one_map_a_call_whose_row_is_about_the_token_that_the_step_emits(variant: dict[str, object]) -> None:
     model, (source, lengths), tokens = make(variant), some_source(), some_target()
     memory = model.encode(source, lengths)
-    with watch(model) as seen:
+    with watch(model) as captured:
         model.decode(memory, tokens)
-    assert list(seen) == ["decoder.cross_attention"]
-    weights = seen["decoder.cross_attention"].dense()
+    assert list(captured) == ["decoder.cross_attention"]
+    weights = captured["decoder.cross_attention"].dense()
     assert weights.shape == (3, 1, 5, 7)
     # a window beyond the source's end holds nothing, and a bell takes some away
     if "local" not in variant:
@@ -166,9 +166,9 @@ def test_one_map_a_call_whose_row_is_about_the_token_that_the_step_emits(variant
     assert not weights[1, :, :, 2:].any()
     state = model.start(memory)
     for step, token in enumerate(tokens.unbind(1)):
-        with watch(model) as seen:
+        with watch(model) as captured:
             _, state = model.step(state, token)
-        torch.testing.assert_close(seen["decoder.cross_attention"].dense(), weights[:, :, step : step + 1])
+        torch.testing.assert_close(captured["decoder.cross_attention"].dense(), weights[:, :, step : step + 1])
 
 
 @pytest.mark.parametrize(
@@ -184,13 +184,13 @@ def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(
     settings: dict[str, object], steps_that_move: list[int]
 ) -> None:
     model, (source, lengths), tokens = make(settings), some_source(), some_target()
-    memory, other = model.encode(source, lengths), tokens.clone()
-    other[:, 1] = tokens[:, 1] % 9 + 2
-    with watch(model) as seen:
+    memory, second = model.encode(source, lengths), tokens.clone()
+    second[:, 1] = tokens[:, 1] % 9 + 2
+    with watch(model) as captured:
         model.decode(memory, tokens)
-        model.decode(memory, other)
-    one, two = (weights.dense()[2, 0] for weights in seen.values())
-    assert [step for step in range(5) if not torch.equal(one[step], two[step])] == steps_that_move
+        model.decode(memory, second)
+    first, second_item = (weights.dense()[2, 0] for weights in captured.values())
+    assert [step for step in range(5) if not torch.equal(first[step], second_item[step])] == steps_that_move
 
 
 @torch.no_grad()
@@ -198,7 +198,7 @@ def test_keys_are_lowered_once_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
     model, (source, lengths) = make({}), some_source()
     score, calls = model.decoder.cross_attention.score, []
     lower = score.lower_key
-    monkeypatch.setattr(score, "lower_key", lambda *given: calls.append(1) or lower(*given))
+    monkeypatch.setattr(score, "lower_key", lambda *tensors: calls.append(1) or lower(*tensors))
     state = model.start(model.encode(source, lengths))
     for _ in range(3):
         _, state = model.step(state, torch.tensor([2, 3, 4]))

@@ -39,9 +39,9 @@ def test_a_call_checked_once_serves_one_query_after_another() -> None:
 def test_the_map_is_of_the_queries_told() -> None:
     attention, queries = RecurrentAttention(6, 6, "dot"), torch.randn(2, 4, 6)
     source = attention.cache_kv(Memory(torch.randn(2, 5, 6), LENGTHS))
-    with watch(attention) as seen:
+    with watch(attention) as captured:
         attention.report_map(queries, queries, source, LENGTHS)
-    weights = seen[""].dense()
+    weights = captured[""].dense()
     assert weights.shape == (2, 1, 4, 5)
     torch.testing.assert_close(
         (weights @ source.value)[:, 0], attention.context(attention.prepare(queries, source, LENGTHS), queries)
@@ -114,10 +114,10 @@ def test_a_step_far_behind_the_end_sees_nothing() -> None:
     for step in range(5):
         features, state = model.step(state, torch.tensor([5]))
         assert features.isfinite().all()
-        seen = model.decoder.cross_attention.prepare(
+        observed = model.decoder.cross_attention.prepare(
             state.layers[-1].hidden[:, None], state.source, state.lengths, torch.tensor([[step]])
         )
-        assert bool(seen.call.allowed(seen.call.pairs()).any()) == (step <= 2)
+        assert bool(observed.call.allowed(observed.call.pairs()).any()) == (step <= 2)
 
 
 def test_it_is_luongs() -> None:

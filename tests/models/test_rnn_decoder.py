@@ -13,7 +13,7 @@ ONE = {"embedding_width": 1, "width": 1, "encoder_width": 1}
 MEMORY = Memory(torch.tensor([[[0.0, 0.5], [0.25, 1.0]]]), torch.tensor([2]))
 
 
-def still(**variant: object) -> nn.Module:
+def make_halving_decoder(**variant: object) -> nn.Module:
     """A decoder whose weights and biases are all 0: its state halves with every step, and n = 0."""
     decoder = DECODERS[str(variant["attention"])](RnnSettings.model_validate(ONE | variant))
     for parameter in decoder.parameters():
@@ -28,7 +28,7 @@ def test_each_kind_has_its_decoder() -> None:
 @pytest.mark.parametrize("attention", DECODERS)
 @torch.no_grad()
 def test_the_first_state_is_made_of_what_each_direction_read_last(attention: str) -> None:
-    decoder = still(attention=attention)
+    decoder = make_halving_decoder(attention=attention)
     decoder.first_state.weight.fill_(1.0)
     state = decoder.start(MEMORY)
     # h→ ends at 0.25 and h← at 0.5; without attention c = tanh(V [0.25; 0.5]) comes between, here with V = 1
@@ -41,7 +41,7 @@ def test_the_first_state_is_made_of_what_each_direction_read_last(attention: str
 
 @torch.no_grad()
 def test_bahdanau_by_hand() -> None:
-    decoder = still(attention="bahdanau", score="general")
+    decoder = make_halving_decoder(attention="bahdanau", score="general")
     decoder.first_state.bias.fill_(math.atanh(0.5))
     decoder.readout.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 2.0]]))
     output, state = decoder(torch.ones(1, 2, 1), decoder.start(MEMORY))
@@ -52,7 +52,7 @@ def test_bahdanau_by_hand() -> None:
 
 @torch.no_grad()
 def test_luong_by_hand() -> None:
-    decoder = still(attention="luong")
+    decoder = make_halving_decoder(attention="luong")
     decoder.readout.bias.fill_(0.5)
     # n = tanh(h̃): what was fed is all that moves the state
     decoder.recurrent.layers[0].network.weight_ih_l0[2, 1] = 1.0
@@ -78,8 +78,8 @@ def test_every_layer_starts_from_its_own_part(cell: str) -> None:
 @pytest.mark.parametrize(("attention", "token_in_query"), [*((name, False) for name in DECODERS), ("bahdanau", True)])
 @torch.no_grad()
 def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: str, token_in_query: bool) -> None:
-    given = {"attention": attention, "cell": cell, "embedding_width": 3, "width": 4, "token_in_query": token_in_query}
-    settings = RnnSettings.model_validate(given)
+    values = {"attention": attention, "cell": cell, "embedding_width": 3, "width": 4, "token_in_query": token_in_query}
+    settings = RnnSettings.model_validate(values)
     decoder, memory, embedded = (
         DECODERS[attention](settings),
         Memory(torch.randn(2, 5, 4), torch.tensor([3, 5])),
@@ -92,7 +92,7 @@ def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: 
     for name, parameter in textbook.named_parameters():
         parameter.copy_(network.get_parameter(f"{name}_l0"))
     state = start.layers[0].hidden if cell == "gru" else (start.layers[0].hidden, start.layers[0].cell)
-    hidden, beside = start.layers[0].hidden, start.beside
+    hidden, extra = start.layers[0].hidden, start.beside
     hides = torch.arange(5) >= memory.lengths[:, None]
 
     def context(query: torch.Tensor) -> torch.Tensor:
@@ -101,11 +101,11 @@ def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: 
 
     for step, token in enumerate(embedded.unbind(1)):
         if attention == "bahdanau":
-            beside = context(hidden + decoder.asked(token) if token_in_query else hidden)
-        state = textbook(torch.cat((token, beside), -1), state)
+            extra = context(hidden + decoder.asked(token) if token_in_query else hidden)
+        state = textbook(torch.cat((token, extra), -1), state)
         hidden = state if cell == "gru" else state[0]
-        shown = (context(hidden), hidden) if attention == "luong" else (hidden, token, beside)
-        expected = torch.tanh(decoder.readout(torch.cat(shown, -1)))
+        displayed = (context(hidden), hidden) if attention == "luong" else (hidden, token, extra)
+        expected = torch.tanh(decoder.readout(torch.cat(displayed, -1)))
         if attention == "luong":
-            beside = expected
+            extra = expected
         torch.testing.assert_close(output[:, step], expected)

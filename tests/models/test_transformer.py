@@ -74,19 +74,19 @@ def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> Non
     model, (source, lengths), tokens = make(variant), some_source(), torch.randint(2, 11, (3, 5))
     whole = model.decode(model.encode(source, lengths), tokens)
     for row, length in enumerate(lengths.tolist()):
-        alone = model.decode(
+        single = model.decode(
             model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1]
         )
-        torch.testing.assert_close(alone[0], whole[row])
+        torch.testing.assert_close(single[0], whole[row])
 
 
 @torch.no_grad()
 def test_a_feature_knows_nothing_of_later_tokens() -> None:
     model, (source, lengths), tokens = make({}), some_source(), torch.randint(2, 11, (3, 5))
     memory = model.encode(source, lengths)
-    other = tokens.clone()
-    other[:, 3:] = 4
-    torch.testing.assert_close(model.decode(memory, other)[:, :3], model.decode(memory, tokens)[:, :3])
+    second = tokens.clone()
+    second[:, 3:] = 4
+    torch.testing.assert_close(model.decode(memory, second)[:, :3], model.decode(memory, tokens)[:, :3])
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary", "relative_bias"])
@@ -109,7 +109,7 @@ def test_reordering_moves_what_is_written_and_leaves_the_source() -> None:
     _, state = model.step(model.start(model.encode(source, lengths)).select(same), torch.tensor([2, 3, 4, 5]))
     rows, tokens = torch.tensor([1, 0, 3, 3]), torch.tensor([7, 5, 7, 6])
     moved = state.reorder(rows)
-    assert all(one is other for one, other in zip(moved.source, state.source, strict=True))
+    assert all(first is second for first, second in zip(moved.source, state.source, strict=True))
     assert torch.equal(model.step(moved, tokens)[0], model.step(state.select(rows), tokens)[0])
     assert not torch.allclose(model.step(moved, tokens)[0], model.step(state, tokens)[0])
 
@@ -146,16 +146,16 @@ def test_every_parameter_learns() -> None:
         -1
     ).sum().backward()
     # Shifting all scores of a query alike changes no weight, so the bias of the keys has no gradient to speak of.
-    still = [name for name, parameter in model.named_parameters() if parameter.grad is None]
-    assert still == []
+    frozen_names = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert frozen_names == []
 
 
 @torch.no_grad()
 def test_maps_leave_by_name_in_the_order_of_computation() -> None:
     model, (source, lengths) = make({}), some_source()
-    with watch(model) as seen:
+    with watch(model) as captured:
         model.decode(model.encode(source, lengths), torch.randint(2, 11, (3, 5)))
-    assert [(name, weights.shape[2:]) for name, weights in seen.items()] == [
+    assert [(name, weights.shape[2:]) for name, weights in captured.items()] == [
         ("encoder.layers.0.self_attention", (7, 7)),
         ("encoder.layers.1.self_attention", (7, 7)),
         ("decoder.layers.0.self_attention", (5, 5)),

@@ -60,8 +60,8 @@ def test_training_and_evaluation_compute_the_same_without_dropout(kind: str) -> 
     settings = SETTINGS.model_copy(update={"norm": kind, "encoder_layers": 2, "attention_dropout": 0.0})
     encoder, features, lengths = Encoder(settings), torch.randn(3, 5, 6, requires_grad=True), torch.tensor([5, 2, 3])
     inputs, gradient = (features, *encoder.parameters()), torch.randn(3, 5, 6)
-    found = []
+    results = []
     for training in (True, False):
         memory = encoder.train(training)(features, lengths).features
-        found.append((memory, *torch.autograd.grad(memory, inputs, gradient)))
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
+        results.append((memory, *torch.autograd.grad(memory, inputs, gradient)))
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-4)

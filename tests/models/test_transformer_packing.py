@@ -42,18 +42,18 @@ def test_the_memory_and_steps_are_those_of_the_modules(
     model, source, tokens = make(variant), some_source(), torch.randint(2, 11, (8, 5))
     with torch.no_grad():
         expected = model.encode(source, LENGTHS)
-        some = expected.select(LENGTHS.nonzero()[:, 0])
-        features = model.decode(some, tokens)
+        sample = expected.select(LENGTHS.nonzero()[:, 0])
+        features = model.decode(sample, tokens)
     with torch.inference_mode():
         assert model.batch_invariant
         memory = model.encode(source, LENGTHS)
-        for found, exact, length in zip(memory.features, expected.features, LENGTHS.tolist(), strict=True):
-            torch.testing.assert_close(found[:length], exact[:length], atol=1e-5, rtol=1e-5)
-            assert not found[length:].any()
-        state = model.start(some)
+        for actual, exact, length in zip(memory.features, expected.features, LENGTHS.tolist(), strict=True):
+            torch.testing.assert_close(actual[:length], exact[:length], atol=1e-5, rtol=1e-5)
+            assert not actual[length:].any()
+        state = model.start(sample)
         for token, exact in zip(tokens.unbind(1), features.unbind(1), strict=True):
-            found, state = model.step(state, token)
-            torch.testing.assert_close(found, exact, atol=1e-5, rtol=1e-5)
+            actual, state = model.step(state, token)
+            torch.testing.assert_close(actual, exact, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("variant", SERVED, ids=str)
@@ -63,16 +63,16 @@ def test_each_row_is_computed_alone_on_any_number_of_threads(variant: dict[str, 
     source, threads = some_source(lengths), torch.get_num_threads()
     tokens = torch.randint(2, 11, (2, 67))
 
-    def found(rows: slice) -> tuple[Tensor, Tensor]:
+    def run_rows(rows: slice) -> tuple[Tensor, Tensor]:
         memory = model.encode(source[rows], lengths[rows])
         _, state = model.step(model.start(memory), tokens[0, rows])
         return memory.features, model.output(model.step(state, tokens[1, rows])[0])
 
-    whole = found(slice(None))
+    whole = run_rows(slice(None))
     try:
         for rows, count in ((slice(None), 3), (slice(5, 6), 1), (slice(9, 66), 2)):
             torch.set_num_threads(count)
-            assert all(torch.equal(part, every[rows]) for part, every in zip(found(rows), whole, strict=True))
+            assert all(torch.equal(part, full[rows]) for part, full in zip(run_rows(rows), whole, strict=True))
     finally:
         torch.set_num_threads(threads)
 
@@ -158,7 +158,7 @@ def three_sources() -> tuple[Tensor, Tensor]:
     return torch.randint(4, 13, (3, 7)), torch.tensor([7, 2, 5])
 
 
-def begun(model: Transformer) -> IncrementalState:
+def begin_state(model: Transformer) -> IncrementalState:
     state = model.start(model.encode(*three_sources()))
     assert isinstance(state, IncrementalState)
     return state
@@ -218,29 +218,29 @@ def test_what_it_does_not_promise_goes_the_general_way() -> None:
 def test_rows_are_selected_moved_and_named_twice() -> None:
     model = small({"position": "rotary", "key_value_heads": 2})
     rows, tokens = torch.tensor([2, 0, 2, 1]), torch.tensor([7, 5, 7, 6])
-    _, state = model.step(begun(model), torch.tensor([2, 3, 4]))
+    _, state = model.step(begin_state(model), torch.tensor([2, 3, 4]))
     features, after = model.step(state, torch.tensor([5, 6, 7]))
     chosen, more = model.step(state.select(rows), tokens)
     torch.testing.assert_close(chosen, features[rows])
-    again, moved = torch.tensor([0, 2, 2, 3]), torch.tensor([3, 4, 5, 6])
+    repeated, moved = torch.tensor([0, 2, 2, 3]), torch.tensor([3, 4, 5, 6])
     torch.testing.assert_close(
-        model.step(more.select(again), moved)[0], model.step(after.select(rows[again]), moved)[0]
+        model.step(more.select(repeated), moved)[0], model.step(after.select(rows[repeated]), moved)[0]
     )
     # of the same source
-    other = torch.tensor([2, 1, 0, 3])
-    assert torch.equal(model.step(more.reorder(other), moved)[0], model.step(more.select(other), moved)[0])
+    second = torch.tensor([2, 1, 0, 3])
+    assert torch.equal(model.step(more.reorder(second), moved)[0], model.step(more.select(second), moved)[0])
 
 
 @torch.inference_mode()
 def test_a_state_is_a_value() -> None:
     model = small({"position": "rotary"})
-    state = begun(model)
+    state = begin_state(model)
     for _ in range(ANGLE_BLOCK - 2):
         _, state = model.step(state, torch.tensor([2, 3, 4]))
-    one, other, next_ = torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10]), torch.tensor([4, 4, 4])
-    _, after = model.step(state, one)
+    first, second, next_ = torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10]), torch.tensor([4, 4, 4])
+    _, after = model.step(state, first)
     expected, _ = model.step(after, next_)
-    model.step(state, other)
+    model.step(state, second)
     assert torch.equal(model.step(after, next_)[0], expected)
-    assert torch.equal(model.step(model.step(state, one)[1], next_)[0], expected)
+    assert torch.equal(model.step(model.step(state, first)[1], next_)[0], expected)
     assert state.length == ANGLE_BLOCK - 2

@@ -35,22 +35,22 @@ def test_a_date_that_differs_by_its_time_zone_alone_says_so() -> None:
 
 def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup_module, "TILE", 5)
-    found = lookup([3.5, 3.0, 9.0], [3.0, 3.4, 3.6], ["a", "b", "a"], method="soft", bandwidth=0.2)
-    first, second, third = found.votes(0)
+    answer = lookup([3.5, 3.0, 9.0], [3.0, 3.4, 3.6], ["a", "b", "a"], method="soft", bandwidth=0.2)
+    first, second, third = answer.votes(0)
     assert (first.key, first.value, second.key, third.key) == (3.4, "b", 3.6, 3.0)
     assert first.weight + second.weight + third.weight == pytest.approx(1.0)
-    assert [vote.key for vote in found.votes(0, 1)] == [3.4]
-    assert list(found) == found.values == ["a", "a", "a"]
-    assert found.distribution(1)["a"] == pytest.approx(1 - found.weights[1, 1].item())
-    assert found.panel().columns == ("3.0", "3.4", "3.6")
+    assert [vote.key for vote in answer.votes(0, 1)] == [3.4]
+    assert list(answer) == answer.values == ["a", "a", "a"]
+    assert answer.distribution(1)["a"] == pytest.approx(1 - answer.weights[1, 1].item())
+    assert answer.panel().columns == ("3.0", "3.4", "3.6")
     assert list(lookup([1], [1], [2.0])) == [2.0]
 
 
 def test_what_is_refused() -> None:
-    found = lookup(["ann", "bob"], STUDENTS)
+    answer = lookup(["ann", "bob"], STUDENTS)
     with pytest.raises(ArgumentError, match=r"^value is the answer to one query, and there are 2: see values$"):
-        _ = found.value
+        _ = answer.value
     with pytest.raises(ArgumentError, match=r"^query must be the index of one of 2 queries, from 0, got 2$"):
-        found.distribution(2)
+        answer.distribution(2)
     with pytest.raises(ArgumentError, match=r"^n must be a whole number ≥ 1, got 0$"):
-        found.votes(0, 0)
+        answer.votes(0, 0)

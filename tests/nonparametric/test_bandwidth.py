@@ -17,10 +17,10 @@ def data(n: int = 60, features: int = 2) -> tuple[np.ndarray, np.ndarray]:
 def plain(x: np.ndarray, y: np.ndarray, h: np.ndarray) -> float:
     """CV(h) by its definition."""
     errors = []
-    for place in range(len(x)):
-        others = np.arange(len(x)) != place
-        weights = np.exp(-0.5 * np.square((x[others] - x[place]) / h).sum(1))
-        errors.append(y[place] - weights @ y[others] / weights.sum())
+    for position in range(len(x)):
+        others = np.arange(len(x)) != position
+        weights = np.exp(-0.5 * np.square((x[others] - x[position]) / h).sum(1))
+        errors.append(y[position] - weights @ y[others] / weights.sum())
     return float(np.mean(np.square(errors)))
 
 
@@ -71,11 +71,11 @@ def test_some_points_are_left_out_where_there_are_many(monkeypatch: pytest.Monke
     monkeypatch.setattr(estimator, "PAIRS", 100)
     monkeypatch.setattr(estimator, "MIN_POINTS", 20)
     x, y = data(100, 1)
-    some, every = (
+    sample, full = (
         learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0), points)[0] for points in (None, 100)
     )
-    assert some != every
-    assert some == pytest.approx(every, rel=1.0)
+    assert sample != full
+    assert sample == pytest.approx(full, rel=1.0)
 
 
 def test_the_rule_of_thumb() -> None:

@@ -44,13 +44,13 @@ def test_probabilities_are_weighted_shares(kernel: str) -> None:
     model = AttentionClassifier([0.6, 0.8], kernel=kernel).fit(x, classes, weight)
     assert model.classes_.tolist() == ["ant", "bee", "cat"]
     weights = model.weights(x[:9]).dense().numpy()
-    found = model.predict_proba(x[:9])
-    np.testing.assert_allclose(found, weights @ (classes[:, None] == model.classes_), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.sum(1), 1.0)
-    assert model.predict(x[:9]).tolist() == model.classes_[found.argmax(1)].tolist()
+    probabilities = model.predict_proba(x[:9])
+    np.testing.assert_allclose(probabilities, weights @ (classes[:, None] == model.classes_), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0)
+    assert model.predict(x[:9]).tolist() == model.classes_[probabilities.argmax(1)].tolist()
     # two classes are the regression of 0 and 1
     regression = AttentionRegressor([0.6, 0.8], kernel=kernel).fit(x, (classes == "cat") * 1.0, weight)
-    np.testing.assert_allclose(found[:, 2], regression.predict(x[:9]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(probabilities[:, 2], regression.predict(x[:9]), rtol=1e-9, atol=1e-12)
 
 
 def test_one_worked_by_hand() -> None:
@@ -66,8 +66,8 @@ def test_where_no_key_is_near_the_classes_have_their_shares() -> None:
     with pytest.warns(
         UserWarning, match="^1 of 2 queries have no key within the bandwidth; taking the classes' shares in all data$"
     ):
-        found = model.predict_proba([[2.5], [9.0]])
-    np.testing.assert_allclose(found, [[0, 1], [2 / 3, 1 / 3]])
+        probabilities = model.predict_proba([[2.5], [9.0]])
+    np.testing.assert_allclose(probabilities, [[0, 1], [2 / 3, 1 / 3]])
 
 
 @pytest.mark.slow

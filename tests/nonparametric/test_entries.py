@@ -11,7 +11,7 @@ from attent.nonparametric.entries import common_kind, numeric_values, read_entri
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "items"),
+    ("value", "kind", "items"),
     [
         (3, "numbers", (3,)),
         ("ab", "strings", ("ab",)),
@@ -23,9 +23,9 @@ from attent.nonparametric.entries import common_kind, numeric_values, read_entri
         ([], None, ()),
     ],
 )
-def test_kinds(given: Any, kind: str | None, items: tuple[Any, ...]) -> None:
-    found = read_entries("keys", given)
-    assert (found.kind, found.items) == (kind, items)
+def test_kinds(value: Any, kind: str | None, items: tuple[Any, ...]) -> None:
+    result = read_entries("keys", value)
+    assert (result.kind, result.items) == (kind, items)
 
 
 def test_features() -> None:
@@ -45,10 +45,10 @@ def test_kinds_agree() -> None:
         common_kind(read_entries("queries", 1), read_entries("keys", "a"))
 
 
-@pytest.mark.parametrize("given", [None, [None], [{}], [([],)]])
-def test_what_cannot_be_compared(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, [None], [{}], [([],)]])
+def test_what_cannot_be_compared(value: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^keys must be numbers, vectors, strings or other hashable things, got"):
-        read_entries("keys", given)
+        read_entries("keys", value)
 
 
 def test_values_that_have_a_mean() -> None:

@@ -34,11 +34,11 @@ def reference() -> tuple[np.ndarray, np.ndarray]:
     dice, size = np.random.RandomState(123456), (60, 1)
     dice.binomial(2, 0.7, size=size)
     dice.binomial(3, 0.7, size=size)
-    one, two, _ = dice.normal(size=size), dice.normal(10, 1, size=size), dice.normal(10, 2, size=size)
-    return np.hstack((one, two)), (0.3 + 1.2 * one + 3.7 * two + dice.normal(size=size))[:, 0]
+    first, second, _ = dice.normal(size=size), dice.normal(10, 1, size=size), dice.normal(10, 2, size=size)
+    return np.hstack((first, second)), (0.3 + 1.2 * first + 3.7 * second + dice.normal(size=size))[:, 0]
 
 
-def theirs(x: np.ndarray, y: np.ndarray, bandwidth: Any) -> Any:
+def statsmodels_regression(x: np.ndarray, y: np.ndarray, bandwidth: Any) -> Any:
     regression = pytest.importorskip(
         "statsmodels.nonparametric.kernel_regression", reason="statsmodels is not installed"
     )
@@ -85,11 +85,11 @@ def test_statsmodels_says_the_same(features: int) -> None:
     x, query = dice.normal(100.0, 3.0, (400, features)), dice.normal(100.0, 2.0, (50, features))
     y = x.sum(1) ** 2 + dice.normal(size=400)
     bandwidth = dice.uniform(2.0, 4.0, features)
-    expected = theirs(x, y, bandwidth).fit(query)[0]
+    expected = statsmodels_regression(x, y, bandwidth).fit(query)[0]
     for dtype, tolerance in (("float64", 1e-11), ("float32", 1e-5)):
-        found = AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query)
-        assert found.dtype == dtype
-        np.testing.assert_allclose(found, expected, rtol=tolerance)
+        predictions = AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query)
+        assert predictions.dtype == dtype
+        np.testing.assert_allclose(predictions, expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize("features", [2, 4])
@@ -100,10 +100,10 @@ def test_many_keys_keep_the_digits_of_float32(features: int) -> None:
     y = np.sin(x.sum(1)) + 0.1 * dice.normal(size=len(x))
     bandwidth = rule_of_thumb(x)
     assert ((query.max(0) - query.min(0)) / bandwidth < FLOAT64_WIDTH).all()
-    found, expected = (
+    actual, expected = (
         AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query) for dtype in ("float32", "float64")
     )
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -112,19 +112,21 @@ def test_what_is_learnt_is_at_least_as_good_as_what_statsmodels_finds(seed: int)
     dice = np.random.RandomState(seed)
     x = dice.uniform(-2, 2, (50, 1 + seed % 2))
     y = np.sin(3 * x[:, 0]) + 0.3 * dice.normal(size=50)
-    peer = theirs(x, y, "cv_ls")
-    ours, their_score = AttentionRegressor().fit(x, y), float(peer.cv_loo(np.abs(peer.bw), peer._est_loc_constant)[0])
-    assert float(peer.cv_loo(ours.bandwidth_, peer._est_loc_constant)[0]) == pytest.approx(ours.loo_score_, rel=1e-8)
-    assert ours.loo_score_ <= their_score * (1 + 1e-6)
+    peer = statsmodels_regression(x, y, "cv_ls")
+    actual, their_score = AttentionRegressor().fit(x, y), float(peer.cv_loo(np.abs(peer.bw), peer._est_loc_constant)[0])
+    assert float(peer.cv_loo(actual.bandwidth_, peer._est_loc_constant)[0]) == pytest.approx(
+        actual.loo_score_, rel=1e-8
+    )
+    assert actual.loo_score_ <= their_score * (1 + 1e-6)
 
 
 def test_several_outputs_are_as_one_by_one() -> None:
     x = np.random.RandomState(0).normal(size=(90, 2))
     y = np.stack((x[:, 0], 1e6 + x.sum(1)), 1)
-    both = AttentionRegressor(0.4).fit(x, y).predict(x[:9])
+    predictions = AttentionRegressor(0.4).fit(x, y).predict(x[:9])
     for output in range(2):
         np.testing.assert_allclose(
-            both[:, output], AttentionRegressor(0.4).fit(x, y[:, output]).predict(x[:9]), rtol=1e-13
+            predictions[:, output], AttentionRegressor(0.4).fit(x, y[:, output]).predict(x[:9]), rtol=1e-13
         )
     assert AttentionRegressor("loo").fit(x, y).bandwidth_.shape == (2,)
 
@@ -162,9 +164,9 @@ def test_a_sample_that_weighs_far_more_is_seen_from_far(monkeypatch: pytest.Monk
     weight = np.where(x[:, 0] == 12.0, 1e40, 1.0)
     scores = -0.5 * x[:, 0] ** 2 + np.log(weight)
     shares = np.exp(scores - scores.max())
-    found = AttentionRegressor(1.0).fit(x, x[:, 0], weight).predict(np.zeros((7, 1)))
-    np.testing.assert_allclose(found, shares @ x[:, 0] / shares.sum(), rtol=1e-9)
-    assert found[0] > 11.9
+    predictions = AttentionRegressor(1.0).fit(x, x[:, 0], weight).predict(np.zeros((7, 1)))
+    np.testing.assert_allclose(predictions, shares @ x[:, 0] / shares.sum(), rtol=1e-9)
+    assert predictions[0] > 11.9
 
 
 @pytest.mark.parametrize("bandwidth", ["loo", "rule"])
@@ -221,9 +223,9 @@ def test_the_model_keeps_its_data() -> None:
 def test_where_no_key_is_near_the_answer_is_nan() -> None:
     model = AttentionRegressor(1.0, kernel="uniform").fit([[0.0], [1.0]], [3.0, 5.0])
     with pytest.warns(UserWarning, match="^1 of 2 queries have no key within the bandwidth; predicting NaN$"):
-        found = model.predict([[0.5], [9.0]])
-    assert found[0] == 4.0
-    assert np.isnan(found[1])
+        predictions = model.predict([[0.5], [9.0]])
+    assert predictions[0] == 4.0
+    assert np.isnan(predictions[1])
     assert AttentionRegressor(1.0).fit([[0.0], [1.0]], [3.0, 5.0]).predict([[99.0]])[0] == 5.0
 
 

@@ -35,18 +35,18 @@ def test_weights_are_shares_of_the_kernel(name: str) -> None:
     )
     expected = expected / expected.sum(-1, keepdim=True).clamp(min=1e-300)
     for parts in (KERNELS[name].parts(query, key), KERNELS[name].fast_parts(query, key)):
-        ours, theirs, score, mask = parts
-        _, weights = attend(ours, theirs, theirs, score=score, mask=mask, return_map=True)
+        actual, reference, score, mask = parts
+        _, weights = attend(actual, reference, reference, score=score, mask=mask, return_map=True)
         torch.testing.assert_close(weights.dense(), expected)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_exponent_is_the_logarithm_and_falls(name: str) -> None:
     distance = torch.linspace(0, 2, 41, dtype=torch.float64)[:, None]
-    found = KERNELS[name].exponent(distance)
+    exponents = KERNELS[name].exponent(distance)
     expected = torch.tensor([WRITTEN[name](u) for u in distance[:, 0].tolist()], dtype=torch.float64).log()
-    torch.testing.assert_close(found - found[0], expected - expected[0])
-    assert bool((found[1:] <= found[:-1]).all())
+    torch.testing.assert_close(exponents - exponents[0], expected - expected[0])
+    assert bool((exponents[1:] <= exponents[:-1]).all())
 
 
 def test_a_score_has_gradients_beyond_the_end() -> None:
@@ -57,10 +57,10 @@ def test_a_score_has_gradients_beyond_the_end() -> None:
 
 
 def test_the_border_belongs_to_the_uniform_kernel_alone() -> None:
-    one = torch.tensor([[1.0]])
-    assert KERNELS["uniform"].is_positive(one).item()
-    assert not KERNELS["triangular"].is_positive(one).item()
-    assert repr(Within(one, one)) == "Within(1 queries, 1 keys)"
+    single = torch.tensor([[1.0]])
+    assert KERNELS["uniform"].is_positive(single).item()
+    assert not KERNELS["triangular"].is_positive(single).item()
+    assert repr(Within(single, single)) == "Within(1 queries, 1 keys)"
 
 
 def test_a_copy_of_a_known_kernel_is_that_kernel() -> None:

@@ -17,9 +17,9 @@ STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"
 
 
 def test_exact_weights_are_one_hot_and_equal_keys_share() -> None:
-    found = lookup(["bob", "ann"], STUDENTS)
-    assert found.weights.dense().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
-    assert found.values == ["maths", "physics"]
+    answer = lookup(["bob", "ann"], STUDENTS)
+    assert answer.weights.dense().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert answer.values == ["maths", "physics"]
     twice = lookup([3, 4], [3, 4, 3, 5], [1.0, 2.0, 4.0, 9.0])
     assert twice.weights.dense().tolist() == [[0.5, 0, 0.5, 0], [0, 1, 0, 0]]
     assert twice.values.tolist() == [2.5, 2.0]
@@ -27,8 +27,8 @@ def test_exact_weights_are_one_hot_and_equal_keys_share() -> None:
 
 @pytest.mark.parametrize("query", [date(2020, 1, 2), Decimal("0.1"), np.datetime64("2020-01-02"), frozenset])
 def test_a_single_thing_is_looked_up_as_in_a_list(query: Any) -> None:
-    alone, listed = (lookup(each, [query, date(2021, 3, 4)], ["a", "b"]) for each in (query, [query]))
-    assert alone.values == listed.values == ["a"]
+    single, listed = (lookup(tensor, [query, date(2021, 3, 4)], ["a", "b"]) for tensor in (query, [query]))
+    assert single.values == listed.values == ["a"]
     assert lookup(date(1999, 1, 1), query, ["a"]).values == [None]
 
 
@@ -63,26 +63,26 @@ def test_pandas() -> None:
 
 
 def test_a_missing_key_is_said_and_nothing_invented() -> None:
-    found = lookup(["zoe", "ann"], STUDENTS)
-    assert found.missing == ["zoe"]
-    assert found.values == [None, "physics"]
-    assert found.weights[0].count_nonzero() == 0
+    answer = lookup(["zoe", "ann"], STUDENTS)
+    assert answer.missing == ["zoe"]
+    assert answer.values == [None, "physics"]
+    assert answer.weights[0].count_nonzero() == 0
     number = lookup([7, 3], [3], [1.0])
     assert number.missing == [7]
     assert number.values.isnan().tolist() == [True, False]
 
 
 def test_turned_round() -> None:
-    found = lookup(["physics", "maths", "law"], STUDENTS, inverse=True)
-    assert found.distribution(0) == {"ann": 0.5, "cid": 0.5}
-    assert found.distribution(1) == {"bob": 1.0}
-    assert found.missing == ["law"]
+    answer = lookup(["physics", "maths", "law"], STUDENTS, inverse=True)
+    assert answer.distribution(0) == {"ann": 0.5, "cid": 0.5}
+    assert answer.distribution(1) == {"bob": 1.0}
+    assert answer.missing == ["law"]
 
 
 def test_what_equals_nothing() -> None:
-    found = lookup([float("nan"), 1.0], [1, float("nan")], ["a", "b"])
-    assert np.isnan(found.missing[0])
-    assert found.values == [None, "a"]
+    answer = lookup([float("nan"), 1.0], [1, float("nan")], ["a", "b"])
+    assert np.isnan(answer.missing[0])
+    assert answer.values == [None, "a"]
 
 
 @pytest.mark.parametrize("keys", [[2, 3.5, 10], np.array([2, 3.5, 10]), torch.tensor([2, 3.5, 10]), (2, 3.5, 10)])
@@ -138,9 +138,9 @@ def test_nanoseconds_of_numpy_are_not_rounded() -> None:
 
 
 def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
-    found = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], method="nearest")
-    assert found.values.tolist() == [30.0, 3.0, 3.0]
-    assert found.weights.dense().sum(-1).tolist() == [1, 1, 1]
+    answer = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], method="nearest")
+    assert answer.values.tolist() == [30.0, 3.0, 3.0]
+    assert answer.weights.dense().sum(-1).tolist() == [1, 1, 1]
     vectors = lookup([(0.9, 0)], [(0, 0), (1, 0)], ["a", "b"], method="nearest")
     assert vectors.value == "b"
     # a wide bandwidth makes a feature count little
@@ -152,9 +152,9 @@ def test_of_strings_that_are_alike_the_equal_one_is_the_nearest() -> None:
 
 
 def test_far_numbers_are_told_apart_softly() -> None:
-    found = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], method="soft", bandwidth=0.5)
+    answer = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], method="soft", bandwidth=0.5)
     near, far = math.exp(-0.5 * (0.3 / 0.5) ** 2), math.exp(-0.5 * (0.7 / 0.5) ** 2)
-    assert found.value == pytest.approx((near + 2 * far) / (near + far), rel=1e-6)
+    assert answer.value == pytest.approx((near + 2 * far) / (near + far), rel=1e-6)
 
 
 def test_whole_numbers_that_have_no_double_are_not_changed() -> None:
@@ -163,21 +163,21 @@ def test_whole_numbers_that_have_no_double_are_not_changed() -> None:
 
 def test_soft_is_nadaraya_and_watsons_regression() -> None:
     keys, values = torch.randn(11, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
-    found = lookup([0.3, -1.0], keys, values, method="soft", bandwidth=0.4)
+    answer = lookup([0.3, -1.0], keys, values, method="soft", bandwidth=0.4)
     weights = torch.exp(-0.5 * ((torch.tensor([[0.3], [-1.0]], dtype=torch.float64) - keys) / 0.4).square())
-    torch.testing.assert_close(found.values, weights @ values / weights.sum(1, keepdim=True))
+    torch.testing.assert_close(answer.values, weights @ values / weights.sum(1, keepdim=True))
     own = lookup(
         [0.3, -1.0], keys, values, method="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square()
     )
-    torch.testing.assert_close(own.values, found.values)
+    torch.testing.assert_close(own.values, answer.values)
 
 
 def test_soft_strings() -> None:
-    found = lookup(["Anne", "bobby"], STUDENTS, method="soft")
-    assert found.values == ["physics", "maths"]
-    assert found.votes(1)[0].key == "bob"
+    answer = lookup(["Anne", "bobby"], STUDENTS, method="soft")
+    assert answer.values == ["physics", "maths"]
+    assert answer.votes(1)[0].key == "bob"
     colder = lookup("Anne", STUDENTS, method="soft", temperature=0.01)
-    assert colder.distribution()["physics"] > found.distribution(0)["physics"]
+    assert colder.distribution()["physics"] > answer.distribution(0)["physics"]
     own = lookup("abc", {"xyz": 1.0, "xy": 2.0}, method="soft", score=lambda q, k: 100.0 * (len(q) == len(k)))
     assert own.value == pytest.approx(1.0)
 
@@ -199,8 +199,8 @@ def test_nothing_asked_and_nothing_held() -> None:
 
 def test_many_keys_in_linear_memory() -> None:
     keys = list(range(50_000))
-    found = lookup(keys[::-5], keys, [2.0 * key for key in keys])
-    assert found.values.tolist() == [2.0 * key for key in keys[::-5]]
+    answer = lookup(keys[::-5], keys, [2.0 * key for key in keys])
+    assert answer.values.tolist() == [2.0 * key for key in keys[::-5]]
 
 
 def test_it_is_public() -> None:

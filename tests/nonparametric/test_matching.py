@@ -16,10 +16,10 @@ from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
 TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
 
 
-def cosine(one: str, other: str) -> float:
+def cosine(first: str, second: str) -> float:
     counts = [
         Counter(padded[at : at + 3] for at in range(len(padded) - 2))
-        for text in (one, other)
+        for text in (first, second)
         if (padded := f"  {text.casefold()} ")
     ]
     products = sum(counts[0][gram] * counts[1][gram] for gram in counts[0])
@@ -30,7 +30,7 @@ def test_cosines_of_trigrams() -> None:
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[None, None, :, None]
     scores = TrigramCosine(TEXTS, 0.5)(numbers[:, :, :4], numbers)
     expected = torch.tensor(
-        [[[[cosine(one, other) / 0.5 for other in TEXTS] for one in TEXTS[:4]]]], dtype=torch.float64
+        [[[[cosine(text, second) / 0.5 for second in TEXTS] for text in TEXTS[:4]]]], dtype=torch.float64
     )
     torch.testing.assert_close(scores, expected)
     # letter case, and what it makes of ß
@@ -42,9 +42,9 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tiles, "WHOLE", 1)
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[:, None]
     arguments = {"score": TrigramCosine(TEXTS, 0.3), "implementation": "tiled"}
-    found = attend(numbers, numbers, numbers, **arguments)
+    output = attend(numbers, numbers, numbers, **arguments)
     expected = torch.softmax(TrigramCosine(TEXTS, 0.3)(numbers[None, None], numbers[None, None])[0, 0], -1) @ numbers
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(output, expected)
 
 
 def test_no_strings() -> None:
@@ -82,8 +82,8 @@ def test_nothing_is_seen_beyond_its_reach() -> None:
     pairs = Pairs(rows, torch.arange(60), rows[None], 1)
     allowed = mask.allowed(pairs)[0, 0]
     first, end = (bound[0, 0] for bound in mask.key_range(pairs)[:2])
-    places = torch.arange(60)
-    assert not bool((allowed & ((places < first) | (places >= end))).any())
+    positions = torch.arange(60)
+    assert not bool((allowed & ((positions < first) | (positions >= end))).any())
     assert bool((allowed.any(1) == (first < end)[:, 0]).all())
     assert torch.equal(mask.visible_keys(pairs), allowed.any(0))
 

@@ -24,32 +24,32 @@ def test_the_estimate_is_the_textbooks(name: str, dtype: torch.dtype, monkeypatc
         1000 + 4 * torch.randn(300, 2, dtype=torch.float64),
     )
     value = torch.stack((key[:, 0].sin(), key[:, 1]), 1) - torch.tensor([0.0, 1000.0])
-    mean, seen = Smoother(key, value.to(dtype), KERNELS[name])(query)
+    mean, visible = Smoother(key, value.to(dtype), KERNELS[name])(query)
     expected = plain(name, query, key, value)
     assert mean.dtype == dtype
-    assert torch.equal(seen, expected.isfinite().all(1))
+    assert torch.equal(visible, expected.isfinite().all(1))
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-    torch.testing.assert_close(mean.double()[seen], expected[seen], atol=20 * tolerance, rtol=tolerance)
-    assert not mean[~seen].any()
+    torch.testing.assert_close(mean.double()[visible], expected[visible], atol=20 * tolerance, rtol=tolerance)
+    assert not mean[~visible].any()
 
 
 @pytest.mark.parametrize("name", ["gaussian", "epanechnikov", "exponential"])
 def test_leaving_one_out_is_the_estimate_of_the_others(name: str) -> None:
     key, value = torch.randn(40, 2, dtype=torch.float64), torch.randn(40, 1, dtype=torch.float64)
-    found = smooth(KERNELS[name], key, key, value, torch.arange(40))
-    for place in range(40):
-        others = torch.arange(40) != place
-        expected = plain(name, key[place : place + 1], key[others], value[others])
-        assert found.has_keys[place].item() == bool(expected.isfinite().all())
-        if found.has_keys[place]:
-            torch.testing.assert_close(found.mean[place : place + 1], expected)
+    estimate = smooth(KERNELS[name], key, key, value, torch.arange(40))
+    for position in range(40):
+        others = torch.arange(40) != position
+        expected = plain(name, key[position : position + 1], key[others], value[others])
+        assert estimate.has_keys[position].item() == bool(expected.isfinite().all())
+        if estimate.has_keys[position]:
+            torch.testing.assert_close(estimate.mean[position : position + 1], expected)
 
 
 def test_a_far_query_is_answered_by_the_nearest() -> None:
     key = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
-    mean, seen = Smoother(key, 10 * key, KERNELS["gaussian"])(torch.tensor([[1e3]], dtype=torch.float64))
+    mean, visible = Smoother(key, 10 * key, KERNELS["gaussian"])(torch.tensor([[1e3]], dtype=torch.float64))
     assert mean.item() == 20.0
-    assert seen.item()
+    assert visible.item()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -57,12 +57,12 @@ def test_a_far_query_is_answered_by_the_nearest() -> None:
 def test_few_queries_far_apart_keep_their_digits(dtype: torch.dtype, spread: float) -> None:
     key, query = (spread * torch.rand(number, 2, dtype=torch.float64) for number in (20_000, 12))
     value = key[:, :1].sin()
-    mean, seen = Smoother(key, value.to(dtype), KERNELS["gaussian"])(query)
+    mean, visible = Smoother(key, value.to(dtype), KERNELS["gaussian"])(query)
     scores = -0.5 * (query[:, None] - key).square().sum(-1)
     torch.testing.assert_close(
         mean.double(), scores.softmax(1) @ value, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-9
     )
-    assert seen.all()
+    assert visible.all()
 
 
 def test_no_queries() -> None:
@@ -70,24 +70,24 @@ def test_no_queries() -> None:
     assert Smoother(key, key, KERNELS["gaussian"])(key[:0]).mean.shape == (0, 2)
 
 
-@pytest.mark.parametrize(("n", "width", "most"), [(1, 1, 4), (97, 3, 8), (64, 2, 64), (50, 1, 1)])
-def test_each_point_lies_in_one_cell_and_in_its_box(n: int, width: int, most: int) -> None:
+@pytest.mark.parametrize(("n", "width", "limit"), [(1, 1, 4), (97, 3, 8), (64, 2, 64), (50, 1, 1)])
+def test_each_point_lies_in_one_cell_and_in_its_box(n: int, width: int, limit: int) -> None:
     points = torch.randn(n, width, dtype=torch.float64)
-    found = split_boxes(points, most)
-    assert sorted(found.order.tolist()) == list(range(n))
-    assert int(found.offsets.diff().max()) <= most
-    for cell, (first, last) in enumerate(zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True)):
-        inside = points[found.order[first:last]]
-        assert torch.equal(found.low[cell], inside.amin(0))
-        assert torch.equal(found.high[cell], inside.amax(0))
+    boxes = split_boxes(points, limit)
+    assert sorted(boxes.order.tolist()) == list(range(n))
+    assert int(boxes.offsets.diff().max()) <= limit
+    for cell, (first, last) in enumerate(zip(boxes.offsets[:-1].tolist(), boxes.offsets[1:].tolist(), strict=True)):
+        inside = points[boxes.order[first:last]]
+        assert torch.equal(boxes.low[cell], inside.amin(0))
+        assert torch.equal(boxes.high[cell], inside.amax(0))
 
 
 def test_wide_cells_are_halved_until_they_are_few() -> None:
     points = 100 * torch.rand(1000, 1, dtype=torch.float64)
-    found = split_boxes(points, 128, max_width=4.0, min_points=16)
-    wide = (found.high - found.low)[:, 0] > 4.0
-    assert bool((found.offsets.diff()[wide] < 32).all())
-    assert int(found.offsets.diff().min()) >= 16
+    boxes = split_boxes(points, 128, max_width=4.0, min_points=16)
+    wide = (boxes.high - boxes.low)[:, 0] > 4.0
+    assert bool((boxes.offsets.diff()[wide] < 32).all())
+    assert int(boxes.offsets.diff().min()) >= 16
     sparse = split_boxes(points[:100], 128, max_width=4.0, min_points=16, width_limit=6.0)
     assert 4.0 < float((sparse.high - sparse.low).max()) <= 6.0
 
@@ -98,8 +98,8 @@ def test_what_is_passed_by_could_not_be_seen(name: str, left_out: bool) -> None:
     kernel, precision = KERNELS[name], 1e-6
     key = 30 * torch.rand(4000, 2, dtype=torch.float64)
     query = key[:9] * 0.1 + 12
-    found = split_boxes(key, 16)
-    chosen = found.order[near_keys(kernel, query.amin(0), query.amax(0), found, precision)]
+    boxes = split_boxes(key, 16)
+    chosen = boxes.order[near_keys(kernel, query.amin(0), query.amax(0), boxes, precision)]
     weights = kernel.exponent((query[:, None] - key).abs()).exp()
     if left_out:  # a query may not look at the key that counts most
         weights.scatter_(1, weights.argmax(1, keepdim=True), 0.0)
@@ -109,8 +109,8 @@ def test_what_is_passed_by_could_not_be_seen(name: str, left_out: bool) -> None:
 
 
 def test_members_of_no_cell() -> None:
-    found = split_boxes(torch.randn(9, 2), 4)
-    assert not len(found.members(torch.zeros(len(found.low), dtype=torch.bool)))
+    boxes = split_boxes(torch.randn(9, 2), 4)
+    assert not len(boxes.members(torch.zeros(len(boxes.low), dtype=torch.bool)))
 
 
 def textbook(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -124,14 +124,14 @@ def test_the_sums_are_the_textbooks(middle: float, width: float, monkeypatch: py
     key = middle + width * torch.randn(5003, dtype=torch.float64)
     value = torch.stack((torch.ones_like(key), (3 * key).sin(), torch.randn_like(key)), 1)
     query = middle + (width + 2) * torch.randn(307, dtype=torch.float64)
-    asked = FastGaussTransform(key, value)
-    assert asked.is_faster
-    found, near = asked(query)
+    transform = FastGaussTransform(key, value)
+    assert transform.is_faster
+    result, near = transform(query)
     expected = textbook(query, key, value)
     assert near.sum() > 200
     # as good as sums of so many numbers are, and as small as those may be of which few keys are seen
-    torch.testing.assert_close(found[near], expected[near], rtol=1e-12, atol=1e-14 * len(key))
-    shares, right = found[near, 1:] / found[near, :1], expected[near, 1:] / expected[near, :1]
+    torch.testing.assert_close(result[near], expected[near], rtol=1e-12, atol=1e-14 * len(key))
+    shares, right = result[near, 1:] / result[near, :1], expected[near, 1:] / expected[near, :1]
     torch.testing.assert_close(shares, right, rtol=1e-10, atol=1e-10)
 
 
@@ -146,9 +146,9 @@ def test_those_far_from_every_key_are_told() -> None:
 def test_one_worked_by_hand() -> None:
     # keys 0 and 1, thirty times each: e^(-1/2) of what is one away, e^(-2) of what is two away
     key = torch.tensor([0.0, 1.0] * 30).double()
-    found, near = FastGaussTransform(key, torch.stack((torch.ones(60).double(), key), 1))(torch.tensor([2.0]).double())
+    result, near = FastGaussTransform(key, torch.stack((torch.ones(60).double(), key), 1))(torch.tensor([2.0]).double())
     assert near.item()
-    assert found[0].tolist() == pytest.approx(
+    assert result[0].tolist() == pytest.approx(
         [30 * (0.1353352832366127 + 0.6065306597126334), 30 * 0.6065306597126334], rel=1e-14
     )
 
@@ -164,26 +164,26 @@ def test_the_regression_is_the_same_with_it(dtype: torch.dtype, monkeypatch: pyt
     value = torch.stack((key[:, 0].sin(), 7 + key[:, 0]), 1).to(dtype)
     # near keys, between them, beyond them all
     query = torch.cat((torch.randn(400), torch.tensor([20.0, 21.0, 31.0, 36.0, 80.0, 1e3, -1e6])))[:, None].double()
-    asked, calls = Smoother(key, value, KERNELS["gaussian"]), []
+    requests, calls = Smoother(key, value, KERNELS["gaussian"]), []
     monkeypatch.setattr(
         FastGaussTransform,
         "__call__",
-        lambda self, some, plain=FastGaussTransform.__call__: calls.append(len(some)) or plain(self, some),
+        lambda self, tensor, plain=FastGaussTransform.__call__: calls.append(len(tensor)) or plain(self, tensor),
     )
-    found = asked(query)
+    result = requests(query)
     assert calls == [407]
     monkeypatch.setattr(Smoother, "_can_transform", lambda *arguments: False)
     expected = Smoother(key, value, KERNELS["gaussian"])(query)
     assert calls == [407]
-    assert found.has_keys.all()
-    assert found.mean.dtype == dtype
+    assert result.has_keys.all()
+    assert result.mean.dtype == dtype
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
-    torch.testing.assert_close(found.mean, expected.mean, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(result.mean, expected.mean, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("shape", [(3000, 2), (3000, 1)])
 def test_other_kernels_and_more_features_do_without(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FastGaussTransform, "__call__", lambda self, some: pytest.fail("asked"))
+    monkeypatch.setattr(FastGaussTransform, "__call__", lambda self, tensor: pytest.fail("asked"))
     key = torch.randn(*shape, dtype=torch.float64)
     name = "gaussian" if shape[1] == 2 else "logistic"
     assert Smoother(key, key[:, :1], KERNELS[name])(key[:400]).has_keys.all()

@@ -29,8 +29,8 @@ def stays(seed: int, number: int, width: int, share: float = SHARE) -> Tensor:
     return keep_mask(rows, torch.arange(width), 1, 1, share, int(torch.randint(2**31 - 1, ())))[0, 0]
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return ((found.double() - exact).abs().max() / exact.abs().max()).item()
+def error(actual: Tensor, exact: Tensor) -> float:
+    return ((actual.double() - exact).abs().max() / exact.abs().max()).item()
 
 
 @pytest.mark.needs_native
@@ -52,37 +52,37 @@ def test_agrees_with_the_formula(
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
     width, number = shape[-1], math.prod(shape[:-1])
-    norm, kept = layer(width), stays(1, number, width).view(shape)
+    norm, saved = layer(width), stays(1, number, width).view(shape)
     features = (torch.randn(shape) + 2).requires_grad_()
     output = torch.randn(shape).to(of_output or HALF).requires_grad_()
     inputs = [features, norm.weight, norm.bias, *([] if of_output is None else [output])]
     exact_features, weight, bias, *exact_output = exact_inputs = [
-        one.detach().double().requires_grad_() for one in inputs
+        tensor.detach().double().requires_grad_() for tensor in inputs
     ]
-    exact = exact_features + exact_output[0] * kept / (1 - SHARE) if exact_output else exact_features
+    exact = exact_features + exact_output[0] * saved / (1 - SHARE) if exact_output else exact_features
     exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
     torch.manual_seed(1)
-    together, normalised = add_layer_norm(features, None if of_output is None else output, norm, SHARE, of_norm)
+    joint, normalised = add_layer_norm(features, None if of_output is None else output, norm, SHARE, of_norm)
     assert normalised.dtype == of_norm
-    assert error(together, exact) < 5e-7
+    assert error(joint, exact) < 5e-7
     assert error(normalised, exact_norm) < (2e-6 if of_norm == torch.float32 else 2**-8)
     gradients = [torch.randn(shape), torch.randn(shape).to(of_norm)]
     if uses == "both" and of_output is not None:
-        found = torch.autograd.grad((together, normalised), inputs, gradients)
-        wanted = torch.autograd.grad((exact, exact_norm), exact_inputs, [one.double() for one in gradients])
+        actual = torch.autograd.grad((joint, normalised), inputs, gradients)
+        expected = torch.autograd.grad((exact, exact_norm), exact_inputs, [gradient.double() for gradient in gradients])
     else:
-        found = torch.autograd.grad(normalised, inputs, gradients[1])
-        wanted = torch.autograd.grad(exact_norm, exact_inputs, gradients[1].double())
-    for ours, right in zip(found, wanted, strict=True):
-        assert error(ours, right) < (2**-8 if ours.dtype == HALF else 5e-6)
+        actual = torch.autograd.grad(normalised, inputs, gradients[1])
+        expected = torch.autograd.grad(exact_norm, exact_inputs, gradients[1].double())
+    for result, right in zip(actual, expected, strict=True):
+        assert error(result, right) < (2**-8 if result.dtype == HALF else 5e-6)
 
 
 def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
-    ours = add_layer_norm(features, output, norm, 0.0, torch.float32)
+    actual = add_layer_norm(features, output, norm, 0.0, torch.float32)
     monkeypatch.setattr(native, "library", lambda: None)
-    torch.testing.assert_close(add_layer_norm(features, output, norm, 0.0, torch.float32), ours)
-    torch.testing.assert_close(ours[1], norm(features + output))
+    torch.testing.assert_close(add_layer_norm(features, output, norm, 0.0, torch.float32), actual)
+    torch.testing.assert_close(actual[1], norm(features + output))
 
 
 @pytest.mark.parametrize(("training", "dtype"), [(False, torch.float32), (True, torch.float64)])
@@ -90,19 +90,19 @@ def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> No
     norm, module = layer(7).to(dtype).train(training), Dropout(SHARE).train(training)
     features, output = torch.randn(3, 7, dtype=dtype), torch.randn(3, 7, dtype=dtype)
     torch.manual_seed(3)
-    together, normalised = add_layer_norm(features, output, norm, module.active_share, dtype)
+    joint, normalised = add_layer_norm(features, output, norm, module.active_share, dtype)
     torch.manual_seed(3)
-    assert torch.equal(together, features + module(output))
-    assert torch.equal(normalised, norm(together))
+    assert torch.equal(joint, features + module(output))
+    assert torch.equal(normalised, norm(joint))
 
 
 @pytest.mark.needs_native
 def test_a_share_goes_and_the_mean_stays() -> None:
     torch.manual_seed(2)
-    together, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), SHARE, torch.float32)
-    assert (together == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
-    assert together.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
-    assert together.mean().item() == pytest.approx(1.0, abs=5e-3)
+    joint, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), SHARE, torch.float32)
+    assert (joint == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
+    assert joint.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
+    assert joint.mean().item() == pytest.approx(1.0, abs=5e-3)
 
 
 @pytest.mark.needs_native
@@ -113,9 +113,9 @@ def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> N
         torch.manual_seed(seed)
         return [add_layer_norm(features, output, norm, SHARE, torch.float32)[0] for _ in range(2)]
 
-    one, another = sums(3)
-    assert torch.equal(torch.stack(sums(3)), torch.stack((one, another)))
-    assert not torch.equal(one, another)
+    first, second = sums(3)
+    assert torch.equal(torch.stack(sums(3)), torch.stack((first, second)))
+    assert not torch.equal(first, second)
 
 
 @pytest.mark.needs_native
@@ -123,8 +123,8 @@ def test_what_goes_was_nothing_whatever_it_held() -> None:
     norm, gone = layer(19), ~stays(4, 17, 19)
     torch.manual_seed(4)
     output = torch.zeros(17, 19).masked_fill(gone, math.nan)
-    together, _ = add_layer_norm(torch.ones(17, 19), output, norm, SHARE, torch.float32)
-    assert torch.equal(together, torch.ones(17, 19))
+    joint, _ = add_layer_norm(torch.ones(17, 19), output, norm, SHARE, torch.float32)
+    assert torch.equal(joint, torch.ones(17, 19))
 
 
 @pytest.mark.needs_native
@@ -138,18 +138,20 @@ def test_nan_stays_nan_in_bfloat16() -> None:
 def test_bits_do_not_depend_on_the_threads() -> None:
     norm, before = layer(37), torch.get_num_threads()
     features, output = torch.randn(1013, 37, requires_grad=True), torch.randn(1013, 37, requires_grad=True)
-    found = []
+    result = []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             torch.manual_seed(5)
             results = add_layer_norm(features, output, norm, SHARE, torch.float32)
             inputs = (features, output, norm.weight, norm.bias)
-            found.append(torch.cat([one.flatten() for one in torch.autograd.grad(results, inputs, [features, output])]))
+            result.append(
+                torch.cat([gradient.flatten() for gradient in torch.autograd.grad(results, inputs, [features, output])])
+            )
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+    assert torch.equal(result[0], result[1])
+    assert torch.equal(result[0], result[2])
 
 
 @pytest.mark.needs_native
@@ -162,63 +164,68 @@ def test_rows_do_not_depend_on_their_neighbours() -> None:
 @pytest.mark.needs_native
 @pytest.mark.parametrize("share", [0.0, SHARE])
 def test_gradients_are_differentiable(share: float) -> None:
-    kept, norm = stays(6, 5, 7, share), layer(7)
+    saved, norm = stays(6, 5, 7, share), layer(7)
     features, output = torch.randn(5, 7, requires_grad=True), torch.randn(5, 7, requires_grad=True)
 
-    def second(together: Tensor, normalised: Tensor) -> tuple[Tensor, ...]:
+    def second(tensor: Tensor, normalised: Tensor) -> tuple[Tensor, ...]:
         inputs = (features, output, norm.weight, norm.bias)
-        first = torch.autograd.grad((together.sin() + normalised.sin()).sum(), inputs, create_graph=True)
-        return first + torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
+        first = torch.autograd.grad((tensor.sin() + normalised.sin()).sum(), inputs, create_graph=True)
+        return first + torch.autograd.grad(sum(item.square().sum() for item in first), inputs)
 
     torch.manual_seed(6)
-    found = second(*add_layer_norm(features, output, norm, share, torch.float32))
-    together = features + output * kept / (1 - share)
-    torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
+    actual = second(*add_layer_norm(features, output, norm, share, torch.float32))
+    joint = features + output * saved / (1 - share)
+    torch.testing.assert_close(actual, second(joint, norm(joint)), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.needs_native
-@pytest.mark.parametrize("which", [0, 1])
-def test_many_gradients_at_once(which: int) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+def test_many_gradients_at_once(index: int) -> None:
     torch.manual_seed(8)
     features, output = (torch.randn(3, 5, 16, requires_grad=True) for _ in range(2))
     norm = layer(16)
-    result = add_layer_norm(features, output, norm, SHARE, torch.float32)[which]
-    leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
+    result = add_layer_norm(features, output, norm, SHARE, torch.float32)[index]
+    leaves, slopes = [features, output, *(norm.parameters() if index else ())], torch.randn(7, 3, 5, 16)
     expected = [
-        torch.stack(some)
-        for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
+        torch.stack(pair)
+        for pair in zip(
+            *(torch.autograd.grad(result, leaves, slope, retain_graph=True) for slope in slopes), strict=True
+        )
     ]
     for name in ("PyTorch's", "vmap's"):
         if name == "vmap's":
-            found = torch.vmap(lambda one: torch.autograd.grad(result, leaves, one, retain_graph=True))(slopes)
+            gradients = torch.vmap(lambda tensor: torch.autograd.grad(result, leaves, tensor, retain_graph=True))(
+                slopes
+            )
         else:
-            found = torch.autograd.grad(result, leaves, slopes, retain_graph=True, is_grads_batched=True)
-        torch.testing.assert_close(list(found), expected, rtol=1e-4, atol=1e-5)
+            gradients = torch.autograd.grad(result, leaves, slopes, retain_graph=True, is_grads_batched=True)
+        torch.testing.assert_close(list(gradients), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_neither_features_nor_gradients_need_be_contiguous() -> None:
     norm, features, output = layer(7), torch.randn(7, 5, requires_grad=True), torch.randn(7, 5, requires_grad=True)
     for added in (output, None):
         inputs = (features, norm.weight) if added is None else (features, norm.weight, output)
-        together = features.mT if added is None else features.mT + output.mT
-        plain = together.sum() + norm(together).mT.square().sum()
+        joint = features.mT if added is None else features.mT + output.mT
+        plain = joint.sum() + norm(joint).mT.square().sum()
         total, normalised = add_layer_norm(features.mT, None if added is None else output.mT, norm, 0.0, torch.float32)
-        ours = total.sum() + normalised.mT.square().sum()
-        found, wanted = (torch.autograd.grad(one, inputs, create_graph=True) for one in (ours, plain))
-        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-        found, wanted = (
-            torch.autograd.grad(sum(one.square().sum() for one in several), inputs) for several in (found, wanted)
+        actual = total.sum() + normalised.mT.square().sum()
+        result, expected = (torch.autograd.grad(module, inputs, create_graph=True) for module in (actual, plain))
+        torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
+        result, expected = (
+            torch.autograd.grad(sum(tensor.square().sum() for tensor in several), inputs)
+            for several in (result, expected)
         )
-        torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-4)
+        torch.testing.assert_close(result, expected, atol=1e-3, rtol=1e-4)
 
 
 def test_compiles_in_training() -> None:
     norm, features, output = layer(7), torch.randn(3, 7, requires_grad=True), torch.randn(3, 7)
     compiled = torch.compile(add_layer_norm, backend="eager", fullgraph=True)
-    found = compiled(features, output, norm, 0.0, torch.float32)
-    torch.testing.assert_close(found[1], norm(features + output))
+    result = compiled(features, output, norm, 0.0, torch.float32)
+    torch.testing.assert_close(result[1], norm(features + output))
 
 
 def test_nothing_to_do() -> None:
-    together, normalised = add_layer_norm(torch.zeros(0, 7), torch.zeros(0, 7), layer(7), SHARE, torch.float32)
-    assert together.shape == normalised.shape == (0, 7)
+    joint, normalised = add_layer_norm(torch.zeros(0, 7), torch.zeros(0, 7), layer(7), SHARE, torch.float32)
+    assert joint.shape == normalised.shape == (0, 7)

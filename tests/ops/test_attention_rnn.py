@@ -11,8 +11,8 @@ pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 1, 0, 7])
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return ((found.double() - exact).norm() / exact.norm()).item()
+def error(actual: Tensor, exact: Tensor) -> float:
+    return ((actual.double() - exact).norm() / exact.norm()).item()
 
 
 def source_of(width: int, features: int, size: float, dtype: torch.dtype) -> tuple[Source, Tensor]:
@@ -58,28 +58,30 @@ def test_products_agree_with_the_formula(dtype: torch.dtype) -> None:
     agrees(source._replace(v=None, bias=None), queries * 0.5, 2**-6 if dtype == torch.bfloat16 else 5e-6)
 
 
-def agrees(source: Source, queries: Tensor, most: float) -> None:
+def agrees(source: Source, queries: Tensor, limit: float) -> None:
     inputs, exact = exactly(source, queries)
-    glances, wanted = AttentionSteps(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
-    found = torch.stack([glances.forward(place, queries[:, place].contiguous()).clone() for place in range(3)], 1)
+    glances, expected = AttentionSteps(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
+    result = torch.stack(
+        [glances.forward(position, queries[:, position].contiguous()).clone() for position in range(3)], 1
+    )
     glances.start_backward()
-    products, outer = wanted * 0.25, wanted * 0.75
+    products, outer = expected * 0.25, expected * 0.75
     dqueries = torch.empty(3, 5, queries.shape[-1], dtype=queries.dtype)
-    for place in reversed(range(3)):
-        glances.backward(place, products[place], outer, dqueries)
+    for index in reversed(range(3)):
+        glances.backward(index, products[index], outer, dqueries)
     dvalues, dkeys, dv = glances.source_gradients()
     right = torch.autograd.grad(exact, inputs, (products + outer).double().transpose(0, 1))
-    for ours, theirs in zip(
-        [found, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False
+    for actual, reference in zip(
+        [result, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False
     ):
-        assert error(ours, theirs) < most
-    assert not found[3].any()
+        assert error(actual, reference) < limit
+    assert not result[3].any()
     assert not dkeys[LENGTHS[:, None] <= torch.arange(11)].any()
 
 
 def test_bits_do_not_depend_on_the_threads() -> None:
     source, queries = source_of(37, 7, 1.0, torch.float32)
-    before, found = torch.get_num_threads(), []
+    before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
@@ -87,15 +89,19 @@ def test_bits_do_not_depend_on_the_threads() -> None:
             context = glances.forward(0, queries[:, 0].contiguous())
             glances.start_backward()
             glances.backward(0, torch.ones(5, 7), None, dqueries)
-            found.append(
+            results.append(
                 torch.cat(
-                    [one.flatten() for one in (context, dqueries, *glances.source_gradients()) if one is not None]
+                    [
+                        tensor.flatten()
+                        for tensor in (context, dqueries, *glances.source_gradients())
+                        if tensor is not None
+                    ]
                 )
             )
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
 
 
 def test_what_is_no_number_stays_none_in_its_row_alone() -> None:

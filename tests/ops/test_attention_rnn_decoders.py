@@ -33,7 +33,7 @@ VARIANTS = [
     LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
     LUONG | {"cell": "lstm", "decoder_layers": 2},
 ]
-both = pytest.mark.parametrize(
+combined = pytest.mark.parametrize(
     "kind", [ADDITIVE, ADDITIVE | {"token_in_query": True}, LUONG], ids=["bahdanau", "asked", "luong"]
 )
 
@@ -46,22 +46,22 @@ def decoder_of(variant: dict[str, Any]) -> AttendingDecoder:
     return decoder
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return ((found.double() - exact).norm() / exact.norm()).item()
+def error(actual: Tensor, exact: Tensor) -> float:
+    return ((actual.double() - exact).norm() / exact.norm()).item()
 
 
 def learnt(
     decoder: AttendingDecoder,
     memory: Tensor,
     embedded: Tensor,
-    wanted: Tensor,
+    upstream: Tensor,
     lengths: Tensor = LENGTHS,
     half: bool = False,
 ) -> list[Tensor]:
     """The output over a whole target, and the gradients of everything."""
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        found = decoder.teacher_forced(embedded, Memory(memory, lengths))
-    return [found, *torch.autograd.grad(found, [memory, embedded, *decoder.parameters()], wanted.to(found.dtype))]
+        result = decoder.teacher_forced(embedded, Memory(memory, lengths))
+    return [result, *torch.autograd.grad(result, [memory, embedded, *decoder.parameters()], upstream.to(result.dtype))]
 
 
 def of_random_numbers() -> tuple[Tensor, Tensor, Tensor]:
@@ -69,11 +69,11 @@ def of_random_numbers() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def exactly(
-    decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS
+    decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, upstream: Tensor, lengths: Tensor = LENGTHS
 ) -> list[Tensor]:
     """The same by the formula in float64."""
     memory, embedded = (tensor.detach().double().requires_grad_() for tensor in (memory, embedded))
-    return learnt(copy.deepcopy(decoder).double(), memory, embedded, wanted, lengths)
+    return learnt(copy.deepcopy(decoder).double(), memory, embedded, upstream, lengths)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -86,16 +86,16 @@ def test_agrees_with_the_formula(
         pytest.skip("this processor has no such registers")
     monkeypatch.setattr(native, "simd_level", lambda: level)
     torch.manual_seed(1)
-    decoder, given = decoder_of(variant), of_random_numbers()
+    decoder, inputs = decoder_of(variant), of_random_numbers()
     for parameter in decoder.parameters():
         if parameter.dim() == 1:
             nn.init.normal_(parameter)
-    exact = exactly(decoder, *given)
-    found = learnt(decoder, *given, half=half)
+    exact = exactly(decoder, *inputs)
+    actual = learnt(decoder, *inputs, half=half)
     monkeypatch.setattr(attention_rnn, "can_run_native", lambda *tensors, **options: False)
-    plain = learnt(decoder, *given, half=half)
-    for ours, theirs, right in zip(found, plain, exact, strict=True):
-        assert error(ours, right) < max(3 * error(theirs, right), 0.05 if half else 5e-6)
+    plain = learnt(decoder, *inputs, half=half)
+    for result, baseline, right in zip(actual, plain, exact, strict=True):
+        assert error(result, right) < max(3 * error(baseline, right), 0.05 if half else 5e-6)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -106,61 +106,67 @@ def test_a_whole_model_learns_the_same_with_dropout_and_without_the_extension(
     dropout = {"embedding_dropout": 0.2, "context_dropout": 0.3, "output_dropout": 0.1}
     sizes = {"embedding_width": 8, "width": 10, "encoder_layers": 2}
     model = RNN(RnnSettings.model_validate({"attention": attention} | sizes | dropout), 13, 11)
-    source, tokens, wanted = torch.randint(4, 13, (5, 11)), torch.randint(2, 11, (5, 6)), torch.randn(5, 6, 8)
+    source, tokens, upstream = torch.randint(4, 13, (5, 11)), torch.randint(2, 11, (5, 6)), torch.randn(5, 6, 8)
     parameters = [parameter for name, parameter in model.named_parameters() if not name.startswith("to_logits")]
 
     def gradients() -> list[Tensor]:
         torch.manual_seed(7)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             features = model.decode(model.encode(source, LENGTHS), tokens)
-        return [features, *torch.autograd.grad(features, parameters, wanted.to(features.dtype))]
+        return [features, *torch.autograd.grad(features, parameters, upstream.to(features.dtype))]
 
-    ours = gradients()
+    actual = gradients()
     monkeypatch.setattr(native, "library", lambda: None)
-    for one, other in zip(ours, gradients(), strict=True):
-        assert error(one, other.double()) < (0.06 if half else 5e-6)
+    for first, second in zip(actual, gradients(), strict=True):
+        assert error(first, second.double()) < (0.06 if half else 5e-6)
 
 
-@both
+@combined
 @pytest.mark.parametrize("half", [False, True])
 def test_a_row_depends_on_nothing_but_itself(kind: dict[str, Any], half: bool) -> None:
-    decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
-    whole = learnt(decoder, memory, embedded, wanted, half=half)
+    decoder, (memory, embedded, expected) = decoder_of(kind), of_random_numbers()
+    whole = learnt(decoder, memory, embedded, expected, half=half)
     for row, length in enumerate(LENGTHS.tolist()):
-        some = (
+        sample = (
             memory[row : row + 1, :length].detach().requires_grad_(),
             embedded[row : row + 1].detach().requires_grad_(),
         )
-        alone = learnt(decoder, *some, wanted[row : row + 1], LENGTHS[row : row + 1], half=half)
-        for found, right in ((alone[0], whole[0][row]), (alone[1], whole[1][row, :length]), (alone[2], whole[2][row])):
-            assert error(found[0], right.double()) < (0.05 if half else 5e-6)
+        single = learnt(decoder, *sample, expected[row : row + 1], LENGTHS[row : row + 1], half=half)
+        for actual, right in (
+            (single[0], whole[0][row]),
+            (single[1], whole[1][row, :length]),
+            (single[2], whole[2][row]),
+        ):
+            assert error(actual[0], right.double()) < (0.05 if half else 5e-6)
         assert not whole[1][row, length:].any()
 
 
-@both
+@combined
 def test_a_source_without_tokens_gives_nothing_and_takes_no_gradient(kind: dict[str, Any]) -> None:
-    decoder, given = decoder_of(kind), of_random_numbers()
+    decoder, inputs = decoder_of(kind), of_random_numbers()
     lengths = torch.tensor([4, 0, 1, 9, 7])
-    found = learnt(decoder, *given, lengths)
-    assert all(one.isfinite().all() for one in found)
-    for ours, right in zip(found, exactly(decoder, *given, lengths), strict=True):
-        assert error(ours, right) < 5e-6
+    actual = learnt(decoder, *inputs, lengths)
+    assert all(item.isfinite().all() for item in actual)
+    for result, right in zip(actual, exactly(decoder, *inputs, lengths), strict=True):
+        assert error(result, right) < 5e-6
 
 
-@both
+@combined
 def test_only_what_is_needed_gets_gradients(kind: dict[str, Any]) -> None:
-    decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
+    decoder, (memory, embedded, expected) = decoder_of(kind), of_random_numbers()
     for parameter in decoder.recurrent.parameters():
         parameter.requires_grad_(False)
     output = decoder.teacher_forced(embedded.detach(), Memory(memory.detach(), LENGTHS))
     score = decoder.cross_attention.score
-    found = torch.autograd.grad(output, list(score.parameters()), wanted)
+    gradients = torch.autograd.grad(output, list(score.parameters()), expected)
     exact = copy.deepcopy(decoder).double()
     output = exact.teacher_forced(embedded.detach().double(), Memory(memory.detach().double(), LENGTHS))
-    for ours, right in zip(
-        found, torch.autograd.grad(output, list(exact.cross_attention.score.parameters()), wanted.double()), strict=True
+    for actual, right in zip(
+        gradients,
+        torch.autograd.grad(output, list(exact.cross_attention.score.parameters()), expected.double()),
+        strict=True,
     ):
-        assert error(ours, right) < 5e-6
+        assert error(actual, right) < 5e-6
 
 
 @pytest.mark.parametrize(
@@ -181,14 +187,14 @@ def test_other_parts_are_left_to_the_steps(variant: dict[str, Any], monkeypatch:
 def test_whoever_watches_sees_the_steps() -> None:
     model = RNN(RnnSettings(embedding_width=8, width=10), 13, 11).train()
     source, tokens = torch.randint(4, 13, (5, 11)), torch.randint(2, 11, (5, 6))
-    with watch(model) as seen:
+    with watch(model) as captured:
         watched = model.decode(model.encode(source, LENGTHS), tokens)
-    assert seen["decoder.cross_attention"].shape == (5, 1, 6, 11)
+    assert captured["decoder.cross_attention"].shape == (5, 1, 6, 11)
     torch.testing.assert_close(model.decode(model.encode(source, LENGTHS), tokens), watched)
 
 
-@both
+@combined
 def test_bits_do_not_depend_on_the_run(kind: dict[str, Any]) -> None:
-    decoder, given = decoder_of(kind), of_random_numbers()
-    for one, another in zip(learnt(decoder, *given), learnt(decoder, *given), strict=True):
-        assert torch.equal(one, another)
+    decoder, inputs = decoder_of(kind), of_random_numbers()
+    for first, second in zip(learnt(decoder, *inputs), learnt(decoder, *inputs), strict=True):
+        assert torch.equal(first, second)

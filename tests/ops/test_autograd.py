@@ -45,14 +45,14 @@ def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monk
 
 
 def test_it_is_off_within_and_on_again_behind() -> None:
-    seen: list[bool] = []
+    flags: list[bool] = []
 
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        seen.append(torch.is_autocast_enabled("cpu"))
+        flags.append(torch.is_autocast_enabled("cpu"))
         return gradient
 
     with torch.autocast("cpu", torch.bfloat16):
         backward(None, torch.ones(1))
         assert torch.is_autocast_enabled("cpu")
-    assert seen == [False]
+    assert flags == [False]

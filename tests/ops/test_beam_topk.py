@@ -24,44 +24,44 @@ def use(level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_worked_by_hand() -> None:
-    so_far = torch.tensor([[-1.0, -2.0]])
-    told = torch.tensor([[[-3.0, -0.5, -9.0], [-0.25, -4.0, -0.75]]])
-    scores, places = beam_topk(so_far, told)
+    prefix_scores = torch.tensor([[-1.0, -2.0]])
+    log_probabilities = torch.tensor([[[-3.0, -0.5, -9.0], [-0.25, -4.0, -0.75]]])
+    scores, positions = beam_topk(prefix_scores, log_probabilities)
     assert scores.tolist() == [[-1.5, -2.25, -2.75, -4.0]]
-    assert places.tolist() == [[1, 3, 5, 0]]
+    assert positions.tolist() == [[1, 3, 5, 0]]
 
 
 @pytest.mark.usefixtures("way")
 def test_equals_keep_their_order() -> None:
-    so_far, told = torch.zeros(1, 3), torch.full((1, 3, 101), -2.0)
-    told[0, 1, 7] = -1.0
-    assert beam_topk(so_far, told)[1].tolist() == [[108, 0, 1, 2, 3, 4]]
-    assert beam_topk(so_far[:, :1], told[:, 2:])[1].tolist() == [[0]]
+    prefix_scores, log_probabilities = torch.zeros(1, 3), torch.full((1, 3, 101), -2.0)
+    log_probabilities[0, 1, 7] = -1.0
+    assert beam_topk(prefix_scores, log_probabilities)[1].tolist() == [[108, 0, 1, 2, 3, 4]]
+    assert beam_topk(prefix_scores[:, :1], log_probabilities[:, 2:])[1].tolist() == [[0]]
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("size", [1, 5, 32, 33, 64, 101, 517])
 @pytest.mark.parametrize("width", [1, 2, 5])
 def test_blocks_find_what_sorting_finds(width: int, size: int) -> None:
-    so_far, told = -torch.rand(7, width), -torch.randint(9, (7, width, size)).float()
-    told[0, :, 1:] = -torch.inf
-    scores, places = beam_topk(so_far, told)
-    every = (so_far[..., None] + told).flatten(1)
-    order = every.sort(descending=True, stable=True)
+    prefix_scores, target = -torch.rand(7, width), -torch.randint(9, (7, width, size)).float()
+    target[0, :, 1:] = -torch.inf
+    scores, positions = beam_topk(prefix_scores, target)
+    full = (prefix_scores[..., None] + target).flatten(1)
+    order = full.sort(descending=True, stable=True)
     count = 1 if width == 1 else min(2 * width, width * size)
     assert torch.equal(scores, order.values[:, :count])
     real = ~scores.isneginf()
-    assert torch.equal(places[real], order.indices[:, :count][real])
-    assert ((places >= 0) & (places < width * size)).all()
+    assert torch.equal(positions[real], order.indices[:, :count][real])
+    assert ((positions >= 0) & (positions < width * size)).all()
 
 
 @pytest.mark.usefixtures("way")
 def test_the_order_is_that_of_the_numbers() -> None:
-    told = torch.cat(
+    log_probabilities = torch.cat(
         (torch.randn(1, 2, 37) * 10.0 ** torch.randint(-9, 9, (37,)), torch.full((1, 2, 3), -torch.inf)), 2
     )
-    scores, _ = beam_topk(torch.zeros(1, 2), told)
-    assert scores.tolist() == [sorted(told.flatten().tolist(), reverse=True)[:4]]
+    scores, _ = beam_topk(torch.zeros(1, 2), log_probabilities)
+    assert scores.tolist() == [sorted(log_probabilities.flatten().tolist(), reverse=True)[:4]]
 
 
 @pytest.mark.parametrize("level", [*LEVELS, None])
@@ -70,32 +70,32 @@ def test_logits_are_normalised_over_all_tokens(
     width: int, size: int, level: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(level, monkeypatch)
-    so_far, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
-    so_far[:, 1:2] = -torch.inf
-    told = logits.double().log_softmax(-1)
-    told[..., [PAD, BOS]] = -torch.inf
-    every = (so_far[..., None].double() + told).flatten(1)
-    scores, places = beam_topk_of_logits(so_far, logits, (PAD, BOS), EOS)
-    expected = every.topk(scores.shape[1])
+    prefix_scores, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
+    prefix_scores[:, 1:2] = -torch.inf
+    log_probabilities = logits.double().log_softmax(-1)
+    log_probabilities[..., [PAD, BOS]] = -torch.inf
+    full = (prefix_scores[..., None].double() + log_probabilities).flatten(1)
+    scores, positions = beam_topk_of_logits(prefix_scores, logits, (PAD, BOS), EOS)
+    expected = full.topk(scores.shape[1])
     torch.testing.assert_close(scores.double(), expected.values, atol=3e-6, rtol=1e-6)
     real = ~scores.isneginf()
-    torch.testing.assert_close(every.gather(1, places)[real], expected.values[real], atol=3e-6, rtol=1e-6)
+    torch.testing.assert_close(full.gather(1, positions)[real], expected.values[real], atol=3e-6, rtol=1e-6)
 
 
 @pytest.mark.needs_native
 def test_what_is_no_number_ends() -> None:
-    scores, places = beam_topk_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan), (PAD, BOS), EOS)
+    scores, positions = beam_topk_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan), (PAD, BOS), EOS)
     assert scores.isnan().all()
-    assert places.tolist() == [[EOS]]
+    assert positions.tolist() == [[EOS]]
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_log_softmax_is_the_one_that_is_added_up(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     use(level, monkeypatch)
-    so_far, logits = -torch.rand(35, 1), torch.randn(35, 301) * 5
-    expected = beam_topk_of_logits(so_far, logits.clone()[:, None], (PAD, BOS), EOS)
+    prefix_scores, logits = -torch.rand(35, 1), torch.randn(35, 301) * 5
+    expected = beam_topk_of_logits(prefix_scores, logits.clone()[:, None], (PAD, BOS), EOS)
     log_probs = log_softmax(logits.clone())
     torch.testing.assert_close(log_probs, logits.log_softmax(-1), atol=3e-6, rtol=1e-6)
     log_probs[:, [PAD, BOS]] = -torch.inf
-    assert all(map(torch.equal, beam_topk(so_far, log_probs[:, None]), expected))
+    assert all(map(torch.equal, beam_topk(prefix_scores, log_probs[:, None]), expected))
     assert log_softmax(torch.full((1, 37), torch.nan)).isnan().all()

@@ -17,11 +17,11 @@ def test_tensors_computed_of_leaves_are_found() -> None:
 
 def test_a_replaced_tensor_gets_no_gradient_but_its_stand_in_does() -> None:
     leaf = torch.randn(3, requires_grad=True)
-    computed, other = 2 * leaf, torch.ones(3, requires_grad=True)
-    with Replacement({id(computed): other}):
+    computed, second = 2 * leaf, torch.ones(3, requires_grad=True)
+    with Replacement({id(computed): second}):
         result = torch.stack([computed, computed]).sum()
     assert result.item() == 6
-    found = torch.autograd.grad(result, [leaf, other], allow_unused=True)
-    assert found[0] is None
-    assert found[1] is not None
-    assert found[1].tolist() == [2, 2, 2]
+    gradients = torch.autograd.grad(result, [leaf, second], allow_unused=True)
+    assert gradients[0] is None
+    assert gradients[1] is not None
+    assert gradients[1].tolist() == [2, 2, 2]

@@ -19,9 +19,9 @@ def mask(
     return keep_mask(rows, torch.arange(keys), heads, batch, probability, seed)
 
 
-def agreement(one: Tensor, other: Tensor) -> float:
+def agreement(first: Tensor, second: Tensor) -> float:
     """How far the share of equal entries is from that of independent fair coins, in standard deviations."""
-    return float((one == other).double().mean() - 0.5) * 2 * math.sqrt(one.numel())
+    return float((first == second).double().mean() - 0.5) * 2 * math.sqrt(first.numel())
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -50,19 +50,26 @@ def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatc
     for probability in (0.0, 1e-9, 0.3, 0.999_999_999_9):
         for seed in (0, 2**40 + 5, torch.tensor([-3])):
             for queries, keys in ((1, 1), (35, 67), (0, 5), (5, 0)):
-                found = mask(seed, probability, queries=queries, keys=keys)
+                actual = mask(seed, probability, queries=queries, keys=keys)
                 with monkeypatch.context() as patch:
                     patch.setattr(native, "library", lambda: None)
-                    assert torch.equal(found, mask(seed, probability, queries=queries, keys=keys))
+                    assert torch.equal(actual, mask(seed, probability, queries=queries, keys=keys))
 
 
 def test_sequences_heads_rows_columns_and_seeds_are_independent() -> None:
-    one = mask(7)
-    for other in (one.roll(1, 0), one.roll(1, 1), one.roll(1, 2), one.roll(1, 3), mask(8), mask(2**31 - 8)):
-        assert abs(agreement(one, other)) < 5
+    single = mask(7)
+    for second in (
+        single.roll(1, 0),
+        single.roll(1, 1),
+        single.roll(1, 2),
+        single.roll(1, 3),
+        mask(8),
+        mask(2**31 - 8),
+    ):
+        assert abs(agreement(single, second)) < 5
     # nor does the next seed begin with the next sequence's mask, head's or row's
     for axis, length in enumerate((3, 2, 127, 131)):
-        assert abs(agreement(one.narrow(axis, 1, length - 1), mask(8).narrow(axis, 0, length - 1))) < 5
+        assert abs(agreement(single.narrow(axis, 1, length - 1), mask(8).narrow(axis, 0, length - 1))) < 5
 
 
 def test_no_two_rows_are_alike() -> None:
@@ -105,12 +112,12 @@ def test_the_expectation_is_preserved(implementation: str, monkeypatch: pytest.M
     monkeypatch.setattr(by_rows, "TILE", 60)
     query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.rand(2, 7, 2)
     expected = attend(query, key, value)
-    seen = torch.stack(
+    outputs = torch.stack(
         [attend(query, key, value, dropout=0.4, seed=seed, implementation=implementation) for seed in range(400)],
     )
-    assert not torch.equal(seen[0], seen[1])
-    deviation = seen.std(0) / math.sqrt(len(seen))
-    assert ((seen.mean(0) - expected).abs() < 5 * deviation).all()
+    assert not torch.equal(outputs[0], outputs[1])
+    deviation = outputs.std(0) / math.sqrt(len(outputs))
+    assert ((outputs.mean(0) - expected).abs() < 5 * deviation).all()
 
 
 def test_kept_weights_are_scaled_up() -> None:

@@ -37,80 +37,84 @@ def tensors(dtype: torch.dtype = torch.float64, queries: int = TQ, keys: int = T
     return [drawn(B, H, *shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
 
 
-def leaves(some: list[Tensor]) -> list[Tensor]:
-    return [tensor.clone().requires_grad_() for tensor in some]
+def leaves(inputs: list[Tensor]) -> list[Tensor]:
+    return [tensor.clone().requires_grad_() for tensor in inputs]
 
 
-def many_gradients(attention: Attention, some: list[Tensor]) -> Any:
-    given = leaves(some)
-    context = attention(*given)
+def many_gradients(attention: Attention, inputs: list[Tensor]) -> Any:
+    leaf_inputs = leaves(inputs)
+    context = attention(*leaf_inputs)
     several = drawn(6, *context.shape, seed=9, dtype=context.dtype)
-    return torch.autograd.grad(context, given, several, is_grads_batched=True, materialize_grads=True)
+    return torch.autograd.grad(context, leaf_inputs, several, is_grads_batched=True, materialize_grads=True)
 
 
-def many_gradients_by_vmap(attention: Attention, some: list[Tensor]) -> Any:
-    given = leaves(some)
-    context = attention(*given)
+def many_gradients_by_vmap(attention: Attention, inputs: list[Tensor]) -> Any:
+    leaf_inputs = leaves(inputs)
+    context = attention(*leaf_inputs)
 
-    def one(gradient: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(context, given, gradient, retain_graph=True, materialize_grads=True)
+    def gradients_of(gradient: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(context, leaf_inputs, gradient, retain_graph=True, materialize_grads=True)
 
-    return torch.vmap(one)(drawn(6, *context.shape, seed=9, dtype=context.dtype))
+    return torch.vmap(gradients_of)(drawn(6, *context.shape, seed=9, dtype=context.dtype))
 
 
-def tangents_of_gradients(attention: Attention, some: list[Tensor]) -> Any:
+def tangents_of_gradients(attention: Attention, inputs: list[Tensor]) -> Any:
     """The forward was none of a transform; its backward is in forward mode."""
-    given = leaves(some)
-    context = attention(*given)
+    leaf_inputs = leaves(inputs)
+    context = attention(*leaf_inputs)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(context.detach().cos(), context.detach().sin())
-        found = torch.autograd.grad(context, given, dual, materialize_grads=True)
-        along = [forward_ad.unpack_dual(one).tangent for one in found]
-    return [torch.zeros_like(like) if one is None else one for one, like in zip(along, given, strict=True)]
+        gradients = torch.autograd.grad(context, leaf_inputs, dual, materialize_grads=True)
+        along = [forward_ad.unpack_dual(gradient).tangent for gradient in gradients]
+    return [torch.zeros_like(like) if item is None else item for item, like in zip(along, leaf_inputs, strict=True)]
 
 
-def gradient_of_a_gradient(attention: Attention, some: list[Tensor]) -> Any:
+def gradient_of_a_gradient(attention: Attention, inputs: list[Tensor]) -> Any:
     """One by torch.func, whose own is PyTorch's."""
-    (query, *rest), inner = leaves(some), func.grad(lambda query, *rest: attention(query, *rest).sin().sum())
+    (query, *rest), inner = leaves(inputs), func.grad(lambda query, *rest: attention(query, *rest).sin().sum())
     return torch.autograd.grad(inner(query, *rest).square().sum(), [query, *rest], materialize_grads=True)
 
 
-def per_sample(attention: Attention, some: list[Tensor]) -> Any:
-    return torch.vmap(func.grad(lambda *one: attention(*(part[None] for part in one)).sin().sum(), argnums=(0, 1, 2)))(
-        *some
-    )
+def per_sample(attention: Attention, inputs: list[Tensor]) -> Any:
+    return torch.vmap(
+        func.grad(lambda *arguments: attention(*(part[None] for part in arguments)).sin().sum(), argnums=(0, 1, 2))
+    )(*inputs)
 
 
 DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
     "many gradients": many_gradients,
     "many gradients by vmap": many_gradients_by_vmap,
     "tangents of gradients": tangents_of_gradients,
-    "grad": lambda attention, some: func.grad(lambda *given: attention(*given).sin().sum(), argnums=(0, 1, 2))(*some),
-    "jacrev": lambda attention, some: func.jacrev(attention, argnums=(0, 1, 2))(*some),
-    "jacfwd": lambda attention, some: func.jacfwd(attention, argnums=(0, 1, 2))(*some),
-    "hessian": lambda attention, some: func.hessian(lambda *given: attention(*given).sin().sum(), argnums=(0, 1))(
-        *some
+    "grad": lambda attention, inputs: func.grad(
+        lambda *arguments: attention(*arguments).sin().sum(), argnums=(0, 1, 2)
+    )(*inputs),
+    "jacrev": lambda attention, inputs: func.jacrev(attention, argnums=(0, 1, 2))(*inputs),
+    "jacfwd": lambda attention, inputs: func.jacfwd(attention, argnums=(0, 1, 2))(*inputs),
+    "hessian": lambda attention, inputs: func.hessian(
+        lambda *arguments: attention(*arguments).sin().sum(), argnums=(0, 1)
+    )(*inputs),
+    "hessian, vectorised": lambda attention, inputs: torch.autograd.functional.hessian(
+        lambda *arguments: attention(*arguments).sin().sum(), tuple(inputs), vectorize=True
     ),
-    "hessian, vectorised": lambda attention, some: torch.autograd.functional.hessian(
-        lambda *given: attention(*given).sin().sum(), tuple(some), vectorize=True
-    ),
-    "jacobian, forward mode": lambda attention, some: torch.autograd.functional.jacobian(
-        attention, tuple(some), vectorize=True, strategy="forward-mode"
+    "jacobian, forward mode": lambda attention, inputs: torch.autograd.functional.jacobian(
+        attention, tuple(inputs), vectorize=True, strategy="forward-mode"
     ),
     "per sample": per_sample,
     "gradient of a gradient": gradient_of_a_gradient,
-    "vmap": lambda attention, some: torch.vmap(lambda *one: attention(*(part[None] for part in one)))(*some),
+    "vmap": lambda attention, inputs: torch.vmap(lambda *arguments: attention(*(part[None] for part in arguments)))(
+        *inputs
+    ),
 }
 
 
-def assert_those_of_the_formula(derivative: str, attention: Attention, some: list[Tensor]) -> None:
-    found, expected = (DERIVATIVES[derivative](attention_by(attention, way), some) for way in ("auto", "reference"))
-    exactly = some[0].dtype == torch.float64
-    torch.testing.assert_close(found, expected, rtol=1e-9 if exactly else 1e-3, atol=1e-9 if exactly else 1e-4)
+def assert_those_of_the_formula(derivative: str, attention: Attention, inputs: list[Tensor]) -> None:
+    actual, expected = (DERIVATIVES[derivative](attention_by(attention, way), inputs) for way in ("auto", "reference"))
+    exactly = inputs[0].dtype == torch.float64
+    torch.testing.assert_close(actual, expected, rtol=1e-9 if exactly else 1e-3, atol=1e-9 if exactly else 1e-4)
 
 
 def attention_by(attention: Attention, implementation: str) -> Attention:
-    return lambda *some: attention(*some, implementation=implementation)
+    return lambda *inputs: attention(*inputs, implementation=implementation)
 
 
 def score_of(name: str, dtype: torch.dtype) -> Score:
@@ -128,8 +132,8 @@ def score_of(name: str, dtype: torch.dtype) -> Score:
 def test_derivatives_of_every_score(derivative: str, name: str, normalizer: str, dtype: torch.dtype) -> None:
     score = score_of(name, dtype)
 
-    def attention(*some: Tensor, implementation: str) -> Tensor:
-        return attend(*some, score=score, normalizer=normalizer, mask="causal", implementation=implementation)
+    def attention(*inputs: Tensor, implementation: str) -> Tensor:
+        return attend(*inputs, score=score, normalizer=normalizer, mask="causal", implementation=implementation)
 
     assert_those_of_the_formula(derivative, attention, tensors(dtype))
 
@@ -161,21 +165,21 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
         monkeypatch.setattr(select, "MANY", 1)
         monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
     dtype = torch.float32 if name == "dense" else torch.float64
-    some, arguments = tensors(dtype, 17, 29), CALLS[name]
+    inputs, arguments = tensors(dtype, 17, 29), CALLS[name]
     if isinstance(arguments.get("score"), Score):
         arguments = arguments | {"score": arguments["score"].to(dtype)}
-    chosen = explain(*leaves(some), **arguments).chosen
+    chosen = explain(*leaves(inputs), **arguments).chosen
     if name == "dense" and chosen != "dense":
         pytest.skip("the extension is not compiled")
     assert chosen == name.split(",")[0].split()[-1]
     assert_those_of_the_formula(
-        derivative, lambda *given, implementation: attend(*given, **arguments, implementation=implementation), some
+        derivative, lambda *value, implementation: attend(*value, **arguments, implementation=implementation), inputs
     )
 
 
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
 def test_per_sample_gradients_of_parameters(name: str) -> None:
-    score, some = score_of(name, torch.float32), tensors(torch.float32)
+    score, inputs = score_of(name, torch.float32), tensors(torch.float32)
     projection = {
         "weight": drawn(D, D, seed=30, dtype=torch.float32),
         **{f"score.{key}": part for key, part in score.named_parameters()},
@@ -189,58 +193,58 @@ def test_per_sample_gradients_of_parameters(name: str) -> None:
 
         return attend(query[None], key[None], value[None], score=scored, implementation=implementation).square().sum()
 
-    found, expected = (
-        torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way)
+    actual, expected = (
+        torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *inputs, way)
         for way in ("auto", "reference")
     )
-    torch.testing.assert_close(found, expected)
-    one = func.grad(loss)(projection, *(tensor[1] for tensor in some), "reference")
-    torch.testing.assert_close({key: part[1] for key, part in found.items()}, one)
+    torch.testing.assert_close(actual, expected)
+    single = func.grad(loss)(projection, *(tensor[1] for tensor in inputs), "reference")
+    torch.testing.assert_close({key: part[1] for key, part in actual.items()}, single)
 
 
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 def test_batched_gradients_pass_pytorchs_own_check(name: str, normalizer: str) -> None:
     score = score_of(name, torch.float64)
-    given, rest = leaves(tensors()), []
+    leaf_inputs, rest = leaves(tensors()), []
     if name == "location":  # which looks at no key
-        given, rest = [given[0], given[2]], [given[1].detach()]
+        leaf_inputs, rest = [leaf_inputs[0], leaf_inputs[2]], [leaf_inputs[1].detach()]
 
-    def attention(*some: Tensor) -> Tensor:
-        query, *key, value = *some[:-1], *rest, some[-1]
+    def attention(*inputs: Tensor) -> Tensor:
+        query, *key, value = *inputs[:-1], *rest, inputs[-1]
         return attend(query, *key, value, score=score, normalizer=normalizer, lengths=torch.tensor([7, 4]))
 
     arguments = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
-    assert torch.autograd.gradcheck(attention, given, fast_mode=True, **arguments)
+    assert torch.autograd.gradcheck(attention, leaf_inputs, fast_mode=True, **arguments)
 
 
 def test_what_is_explained_under_a_transform_is_what_runs() -> None:
-    some, seen = tensors(torch.float32), []
+    inputs, records = tensors(torch.float32), []
 
     def loss(query: Tensor) -> Tensor:
-        seen.append([explain(query, *some[1:], score=score) for score in ("scaled_dot", Additive(D, D, 5))])
-        return attend(query, *some[1:]).sum()
+        records.append([explain(query, *inputs[1:], score=score) for score in ("scaled_dot", Additive(D, D, 5))])
+        return attend(query, *inputs[1:]).sum()
 
-    func.grad(loss)(some[0])
-    assert [one.chosen for one in seen[0]] == ["reference", "reference"]
-    assert "functional derivatives" in seen[0][0].reasons["sdpa"]
+    func.grad(loss)(inputs[0])
+    assert [record.chosen for record in records[0]] == ["reference", "reference"]
+    assert "functional derivatives" in records[0][0].reasons["sdpa"]
 
 
 def test_which_transforms_are_noticed() -> None:
-    seen: dict[str, tuple[bool, bool, bool]] = {}
+    records: dict[str, tuple[bool, bool, bool]] = {}
 
-    def look(name: str, one: Tensor) -> Tensor:
-        seen[name] = is_transformed(), is_vmap_alone(), needs_plain_torch()
-        return one.sin().sum()
+    def probe(name: str, tensor: Tensor) -> Tensor:
+        records[name] = is_transformed(), is_vmap_alone(), needs_plain_torch()
+        return tensor.sin().sum()
 
     x = torch.randn(3)
-    look("nothing", x)
-    torch.vmap(lambda one: look("vmap", one))(x)
-    torch.vmap(func.grad(lambda one: look("vmap of grad", one)))(x)
-    func.jvp(lambda one: look("jvp", one), (x,), (x,))
+    probe("nothing", x)
+    torch.vmap(lambda tensor: probe("vmap", tensor))(x)
+    torch.vmap(func.grad(lambda tensor: probe("vmap of grad", tensor)))(x)
+    func.jvp(lambda tensor: probe("jvp", tensor), (x,), (x,))
     with forward_ad.dual_level():
-        look("forward mode", x)
-    assert seen == {
+        probe("forward mode", x)
+    assert records == {
         "nothing": (False, False, False),
         "vmap": (True, True, True),
         "vmap of grad": (True, False, True),
@@ -250,24 +254,24 @@ def test_which_transforms_are_noticed() -> None:
 
 
 def test_a_backward_learns_of_many_gradients_at_once() -> None:
-    seen: list[bool] = []
+    flags: list[bool] = []
 
     class Doubled(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, one: Tensor) -> Tensor:
-            ctx.save_for_backward(one)
-            return 2 * one
+        def forward(ctx: Any, tensor: Tensor) -> Tensor:
+            ctx.save_for_backward(tensor)
+            return 2 * tensor
 
         @staticmethod
         def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-            seen.append(needs_double_backward(gradient))
-            return double_backward(lambda one: checkpointed(torch.mul, one, 2), ctx.saved_tensors, gradient)[0]
+            flags.append(needs_double_backward(gradient))
+            return double_backward(lambda tensor: checkpointed(torch.mul, tensor, 2), ctx.saved_tensors, gradient)[0]
 
     x = torch.randn(3, requires_grad=True)
-    for many in (False, True):
-        several = torch.randn(5, 3) if many else torch.randn(3)
-        (found,) = torch.autograd.grad(Doubled.apply(x), x, several, is_grads_batched=many)
-        torch.testing.assert_close(found, 2 * several)
-        assert not found.requires_grad
-    (found,) = torch.autograd.grad(Doubled.apply(x).sum(), x, create_graph=True)
-    assert seen == [False, True, True]
+    for flag in (False, True):
+        several = torch.randn(5, 3) if flag else torch.randn(3)
+        (actual,) = torch.autograd.grad(Doubled.apply(x), x, several, is_grads_batched=flag)
+        torch.testing.assert_close(actual, 2 * several)
+        assert not actual.requires_grad
+    (actual,) = torch.autograd.grad(Doubled.apply(x).sum(), x, create_graph=True)
+    assert flags == [False, True, True]

@@ -16,7 +16,7 @@ from attent.ops.linear_cross_entropy import linear_cross_entropy
 WAYS = [None, *(pytest.param(level, marks=pytest.mark.needs_native) for level in (0, 1, 2))]
 
 
-def given(
+def make_inputs(
     dtype: torch.dtype = torch.float64, tokens: int = 13, bias: bool = True, classes: int = 7
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     features, weight = (
@@ -35,11 +35,11 @@ def textbook_r_drop(
     features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float
 ) -> Tensor:
     logs = F.log_softmax(F.linear(features, weight, bias), -1)
-    one, other = logs[0::2], logs[1::2]
-    both = F.kl_div(other, one, reduction="batchmean", log_target=True) + F.kl_div(
-        one, other, reduction="batchmean", log_target=True
+    first, second = logs[0::2], logs[1::2]
+    combined = F.kl_div(second, first, reduction="batchmean", log_target=True) + F.kl_div(
+        first, second, reduction="batchmean", log_target=True
     )
-    return textbook(features, weight, bias, target, smoothing) + alpha / 4 * both
+    return textbook(features, weight, bias, target, smoothing) + alpha / 4 * combined
 
 
 @pytest.fixture(params=WAYS, ids=["plain", "any", "avx2", "avx512"])
@@ -55,13 +55,13 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("least", [1, 5, 128])
+@pytest.mark.parametrize("minimum", [1, 5, 128])
 def test_loss_and_gradients_are_those_of_the_two_in_turn(
-    bias: bool, smoothing: float, least: int, monkeypatch: pytest.MonkeyPatch
+    bias: bool, smoothing: float, minimum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused, "CHUNK", 7 * least)
-    monkeypatch.setattr(fused, "MIN_TOKENS", least)
-    features, weight, shift, target = given(bias=bias)
+    monkeypatch.setattr(fused, "CHUNK", 7 * minimum)
+    monkeypatch.setattr(fused, "MIN_TOKENS", minimum)
+    features, weight, shift, target = make_inputs(bias=bias)
     inputs = [tensor for tensor in (features, weight, shift) if tensor is not None]
     losses = [way(features, weight, shift, target, smoothing) for way in (linear_cross_entropy, textbook)]
     torch.testing.assert_close(*losses)
@@ -78,18 +78,18 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
         monkeypatch.setattr(fused, name, 1)
     for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
         monkeypatch.setattr(fused, name, 23)
-    inputs = given(torch.float32, tokens=59, bias=bias, classes=classes)
-    found = []
-    for kind, taken in ((torch.float32, linear_cross_entropy), (torch.float32, textbook), (torch.float64, textbook)):
+    inputs = make_inputs(torch.float32, tokens=59, bias=bias, classes=classes)
+    results = []
+    for kind, used in ((torch.float32, linear_cross_entropy), (torch.float32, textbook), (torch.float64, textbook)):
         *layer, target = (
             tensor if tensor is None or not tensor.is_floating_point() else tensor.to(kind) for tensor in inputs
         )
-        loss = taken(*layer, target, smoothing)
-        found.append((loss, *torch.autograd.grad(loss, [tensor for tensor in layer if tensor is not None])))
-    for ours, theirs, exact in zip(*found, strict=True):
-        assert ours.dtype == torch.float32
+        loss = used(*layer, target, smoothing)
+        results.append((loss, *torch.autograd.grad(loss, [tensor for tensor in layer if tensor is not None])))
+    for actual, baseline, exact in zip(*results, strict=True):
+        assert actual.dtype == torch.float32
         size = max(exact.abs().max().item(), 1e-3)
-        assert (ours - exact).abs().max() <= 3 * (theirs - exact).abs().max() + 1e-7 * size
+        assert (actual - exact).abs().max() <= 3 * (baseline - exact).abs().max() + 1e-7 * size
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -102,49 +102,49 @@ def test_two_predictions_of_a_token_shall_agree(
         monkeypatch.setattr(fused, name, 1)
     for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
         monkeypatch.setattr(fused, name, 23)
-    features, weight, shift, target = given(torch.float32, tokens=58, bias=bias, classes=classes)
+    features, weight, shift, target = make_inputs(torch.float32, tokens=58, bias=bias, classes=classes)
     target = target[0::2].repeat_interleave(2)
-    found = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
-    slopes = torch.autograd.grad(found, [tensor for tensor in (features, weight, shift) if tensor is not None])
+    loss = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
+    slopes = torch.autograd.grad(loss, [tensor for tensor in (features, weight, shift) if tensor is not None])
     with torch.no_grad():
-        torch.testing.assert_close(
-            linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), found.detach()
-        )
+        torch.testing.assert_close(linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), loss.detach())
     exact = [None if tensor is None else tensor.double() for tensor in (features, weight, shift)]
     expected = textbook_r_drop(exact[0], exact[1], exact[2], target, smoothing, 3.0)  # pyright: ignore[reportArgumentType]
-    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
-    wanted = torch.autograd.grad(expected, [tensor for tensor in exact if tensor is not None])
-    for slope, of_it in zip(slopes, wanted, strict=True):
+    torch.testing.assert_close(loss.double(), expected, atol=1e-5, rtol=1e-5)
+    expected_values = torch.autograd.grad(expected, [tensor for tensor in exact if tensor is not None])
+    for slope, of_it in zip(slopes, expected_values, strict=True):
         torch.testing.assert_close(slope.double(), of_it, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("classes", [15, 1009])
 def test_slopes_of_two_predictions_are_rounded_once(classes: int, way: int | None) -> None:
     logits, bias = (3 * torch.randn(36, classes)).bfloat16(), torch.randn(classes)
-    told = torch.randint(0, classes, (18,)).repeat_interleave(2)
+    target = torch.randint(0, classes, (18,)).repeat_interleave(2)
     exact = (logits.double() + bias.double()).requires_grad_()
-    expected = 36 * textbook_r_drop(exact, torch.eye(classes, dtype=torch.float64), None, told, 0.1, 2.0)
+    expected = 36 * textbook_r_drop(exact, torch.eye(classes, dtype=torch.float64), None, target, 0.1, 2.0)
     slopes = torch.autograd.grad(expected, exact)[0]
-    turn = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, found, of_bias = turn(logits.clone(), bias, told, 0.1, True, 2.0)
-    assert found is not None and of_bias is not None
+    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
+    loss, result, of_bias = loss_function(logits.clone(), bias, target, 0.1, True, 2.0)
+    assert result is not None and of_bias is not None
     torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-3, rtol=1e-5)
-    torch.testing.assert_close(found.double(), slopes, atol=3e-6, rtol=2**-8)
+    torch.testing.assert_close(result.double(), slopes, atol=3e-6, rtol=2**-8)
     torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-5, rtol=3e-5)
 
 
 def test_two_predictions_with_nan_are_nan_alone(way: int | None) -> None:
-    logits, told = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
+    logits, target = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
     logits[3, 40] = math.nan
-    turn = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, slope, _ = turn(logits, None, told, 0.1, True, 2.0)
+    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
+    loss, slope, _ = loss_function(logits, None, target, 0.1, True, 2.0)
     assert slope is not None and loss.isnan() and slope[2:4].isnan().all() and slope[[0, 1, 4, 5]].isfinite().all()
 
 
-def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor | None]:
+def loss_and_slopes(
+    logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """The loss of logits and its slopes, by the way that is to be had."""
-    turn = fused._native_loss if native.library() is not None else fused.reference_loss
-    loss, slope, of_bias = turn(logits.clone(), bias, told, smoothing, True)
+    loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
+    loss, slope, of_bias = loss_function(logits.clone(), bias, target, smoothing, True)
     assert slope is not None and slope.dtype == logits.dtype
     return loss, slope, of_bias
 
@@ -153,80 +153,82 @@ def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) 
 @pytest.mark.parametrize("classes", [1, 15, 32, 131, 1009])
 def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int, way: int | None) -> None:
     logits, bias = (9 * torch.randn(37, classes)).to(dtype), torch.randn(classes)
-    told = torch.randint(0, classes, (37,))
+    target = torch.randint(0, classes, (37,))
     exact = (logits.double() + bias.double()).requires_grad_()
-    expected = F.cross_entropy(exact, told, label_smoothing=0.1, reduction="sum")
+    expected = F.cross_entropy(exact, target, label_smoothing=0.1, reduction="sum")
     slopes = torch.autograd.grad(expected, exact)[0]
-    loss, found, of_bias = turned(logits, bias, told, 0.1)
+    loss, result, of_bias = loss_and_slopes(logits, bias, target, 0.1)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-5, rtol=1e-6)
-    torch.testing.assert_close(found.double(), slopes, atol=3e-7, rtol=2**-8 if dtype == torch.bfloat16 else 3e-6)
+    torch.testing.assert_close(result.double(), slopes, atol=3e-7, rtol=2**-8 if dtype == torch.bfloat16 else 3e-6)
     assert of_bias is not None
     torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-6, rtol=3e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
-@pytest.mark.parametrize("place", [0, 40, 66])
+@pytest.mark.parametrize("position", [0, 40, 66])
 def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(
-    smoothing: float, value: float, place: int, way: int | None
+    smoothing: float, value: float, position: int, way: int | None
 ) -> None:
-    logits, told = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
-    logits[2, place] = value
+    logits, target = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
+    logits[2, position] = value
     logits[4] = -math.inf
     for row in range(5):
-        one = logits[row : row + 1].clone().requires_grad_()
-        logs = F.log_softmax(one, -1)
-        terms = (1 - smoothing) * -logs[:, told[row]].sum()
+        single = logits[row : row + 1].clone().requires_grad_()
+        logs = F.log_softmax(single, -1)
+        terms = (1 - smoothing) * -logs[:, target[row]].sum()
         expected = terms - smoothing * logs.mean() if smoothing else terms
-        loss, slope, _ = turned(logits[row : row + 1], None, told[row : row + 1], smoothing)
+        loss, slope, _ = loss_and_slopes(logits[row : row + 1], None, target[row : row + 1], smoothing)
         torch.testing.assert_close(loss, expected.detach(), equal_nan=True)
-        wanted = logs.detach().exp() - smoothing / 67
-        wanted[0, told[row]] -= 1 - smoothing
-        torch.testing.assert_close(slope, wanted, equal_nan=True)
-    _, slope, _ = turned(logits.bfloat16(), None, told, smoothing)
+        expected_values = logs.detach().exp() - smoothing / 67
+        expected_values[0, target[row]] -= 1 - smoothing
+        torch.testing.assert_close(slope, expected_values, equal_nan=True)
+    _, slope, _ = loss_and_slopes(logits.bfloat16(), None, target, smoothing)
     assert slope[[0, 1, 3]].isfinite().all()
     assert slope[4].isnan().all()
 
 
 @pytest.mark.needs_native
 def test_nothing_depends_on_the_threads() -> None:
-    threads, found = torch.get_num_threads(), []
-    logits, bias, told = torch.randn(83, 301), torch.randn(301), torch.randint(0, 301, (83,))
+    threads, results = torch.get_num_threads(), []
+    logits, bias, target = torch.randn(83, 301), torch.randn(301), torch.randint(0, 301, (83,))
     try:
         for number in (1, 2, 5):
             torch.set_num_threads(number)
-            found.append(fused._native_loss(logits.clone(), bias, told, 0.1, True))
+            results.append(fused._native_loss(logits.clone(), bias, target, 0.1, True))
     finally:
         torch.set_num_threads(threads)
-    assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))
+    assert all(
+        torch.equal(first, second) for more in results[1:] for first, second in zip(results[0], more, strict=True)
+    )
 
 
 def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
-    features, weight, bias, target = given(torch.float32, tokens=200)
+    features, weight, bias, target = make_inputs(torch.float32, tokens=200)
     with torch.autocast("cpu", torch.bfloat16):
         loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.dtype == torch.float32
     inputs = (features, weight, bias)
     expected = textbook(*inputs, target, 0.1)
     torch.testing.assert_close(loss, expected, atol=1e-2, rtol=1e-2)
-    for ours, theirs in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
-        assert ours.dtype == torch.float32
-        torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=5e-2)
+    for actual, reference in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        assert actual.dtype == torch.float32
+        torch.testing.assert_close(actual, reference, atol=2e-3, rtol=5e-2)
 
 
 def test_a_model_in_16_bits_has_gradients_in_16_bits(way: int | None) -> None:
-    features, weight, bias, target = given(torch.bfloat16, tokens=50)
+    features, weight, bias, target = make_inputs(torch.bfloat16, tokens=50)
     loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.dtype == torch.float32
     expected = textbook(*(tensor.float() for tensor in (features, weight, bias)), target, 0.1)
     torch.testing.assert_close(loss, expected, atol=1e-2, rtol=1e-2)
-    found = (torch.autograd.grad(one, (features, weight, bias)) for one in (loss, expected))
-    torch.testing.assert_close(*found, atol=2e-3, rtol=5e-2)
+    gradients = (torch.autograd.grad(tensor, (features, weight, bias)) for tensor in (loss, expected))
+    torch.testing.assert_close(*gradients, atol=2e-3, rtol=5e-2)
 
 
 def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> None:
-    features, weight, bias, target = given(torch.float32, tokens=40)
+    features, weight, bias, target = make_inputs(torch.float32, tokens=40)
     strided = (
         features.T.contiguous().T,
         weight.T.contiguous().T,
@@ -238,16 +240,16 @@ def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> Non
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_tokens_have_no_loss(dtype: torch.dtype, way: int | None) -> None:
-    features, weight, bias, target = given(dtype, tokens=0)
+    features, weight, bias, target = make_inputs(dtype, tokens=0)
     loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, (features, weight, bias)))
 
 
-@pytest.mark.parametrize("told", [-1, 7])
-def test_a_target_that_is_no_class_raises(told: int, way: int | None) -> None:
-    features, weight, bias, target = given(torch.float32)
-    target[5] = told
+@pytest.mark.parametrize("label", [-1, 7])
+def test_a_target_that_is_no_class_raises(label: int, way: int | None) -> None:
+    features, weight, bias, target = make_inputs(torch.float32)
+    target[5] = label
     with pytest.raises((RuntimeError, IndexError)):
         linear_cross_entropy(features, weight, bias, target)
 
@@ -256,7 +258,7 @@ def test_a_target_that_is_no_class_raises(told: int, way: int | None) -> None:
 def test_without_gradients_none_are_computed(
     dtype: torch.dtype, way: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    features, weight, bias, target = given(dtype)
+    features, weight, bias, target = make_inputs(dtype)
     expected = textbook(features, weight, bias, target, 0.2)
 
     def never(*arguments: Any, **more: Any) -> Tensor:
@@ -278,7 +280,7 @@ def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
         return real(logits, axis)
 
     monkeypatch.setattr(F, "log_softmax", watched)
-    features, weight, bias, target = given(tokens=100)
+    features, weight, bias, target = make_inputs(tokens=100)
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(
         lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor
@@ -300,7 +302,7 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
         real(name, tensors, *numbers)
 
     monkeypatch.setattr(native, "run", watched)
-    features, weight, bias, target = given(torch.float32, tokens=100)
+    features, weight, bias, target = make_inputs(torch.float32, tokens=100)
     linear_cross_entropy(features, weight, bias, target).backward()
     assert sizes == [16 * 7] * 6 + [4 * 7]
 
@@ -327,14 +329,14 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
     target = torch.randint(0, classes, (tokens,))
     with torch.autocast("cpu", torch.bfloat16):
         loss = linear_cross_entropy(features, weight, inputs[2] if bias else None, target, smoothing)
-    exact = [one.detach().double().requires_grad_() for one in inputs]
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
     expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
     torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
-    for ours, right in zip(
+    for actual, right in zip(
         torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True
     ):
         # one class alone has no slopes
-        assert (ours.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
+        assert (actual.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
 
 
 @pytest.mark.needs_amx
@@ -346,12 +348,12 @@ def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: 
         torch.tensor([3, 66, 1, 40, 7]),
     )
     features[2, 3] = value
-    found = loss_rows(features, weight, target)
+    actual = loss_rows(features, weight, target)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "has_amx", lambda: False)
         plain = loss_rows(features, weight, target)
-    for (loss, slope), (other, right) in zip(found, plain, strict=True):
-        torch.testing.assert_close(loss, other, equal_nan=True, atol=2e-2, rtol=1e-2)
+    for (loss, slope), (reference, right) in zip(actual, plain, strict=True):
+        torch.testing.assert_close(loss, reference, equal_nan=True, atol=2e-2, rtol=1e-2)
         assert torch.equal(slope.isnan(), right.isnan())
     bias = torch.full((67,), -math.inf)
     with torch.autocast("cpu", torch.bfloat16):
@@ -365,8 +367,8 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
     features = features.clone().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         losses = [
-            linear_cross_entropy(row[None], weight, None, told[None], 0.1)
-            for row, told in zip(features, target, strict=True)
+            linear_cross_entropy(row[None], weight, None, label[None], 0.1)
+            for row, label in zip(features, target, strict=True)
         ]
         (slopes,) = torch.autograd.grad(linear_cross_entropy(features, weight, None, target, 0.1), features)
     return list(zip((loss.detach() for loss in losses), slopes, strict=True))
@@ -374,7 +376,7 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
 
 @pytest.mark.needs_amx
 def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
-    threads, found = torch.get_num_threads(), []
+    threads, results = torch.get_num_threads(), []
     features, weight, bias = (
         torch.randn(1201, 32).requires_grad_(),
         torch.randn(901, 32).requires_grad_(),
@@ -386,7 +388,9 @@ def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
             torch.set_num_threads(number)
             with torch.autocast("cpu", torch.bfloat16):
                 loss = linear_cross_entropy(features, weight, bias, target, 0.1)
-            found.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
+            results.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
     finally:
         torch.set_num_threads(threads)
-    assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))
+    assert all(
+        torch.equal(first, second) for more in results[1:] for first, second in zip(results[0], more, strict=True)
+    )

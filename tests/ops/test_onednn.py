@@ -30,8 +30,8 @@ def operands(*shape: int, columns: int, has_bias: bool = True) -> list[Tensor]:
     return [tensor.requires_grad_() for tensor in tensors]
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return ((found - exact).abs().max() / exact.abs().max()).item()
+def error(actual: Tensor, exact: Tensor) -> float:
+    return ((actual - exact).abs().max() / exact.abs().max()).item()
 
 
 def onednn_calls(run: Callable[[], object]) -> int:
@@ -48,14 +48,14 @@ def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], column
     inputs = operands(*shape, columns=columns, has_bias=has_bias)
     slope = torch.randn(*shape[:-1], columns)
     weight, bias = inputs[1], inputs[2] if has_bias else None
-    found, right = linear(inputs[0], weight, bias), F.linear(inputs[0], weight, bias)
-    assert "Onednn" in type(found.grad_fn).__name__
-    assert error(found, right) < 1e-5
-    for ours, theirs in zip(
-        torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
+    actual, right = linear(inputs[0], weight, bias), F.linear(inputs[0], weight, bias)
+    assert "Onednn" in type(actual.grad_fn).__name__
+    assert error(actual, right) < 1e-5
+    for result, expected in zip(
+        torch.autograd.grad(actual, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
     ):
-        assert ours.is_contiguous()
-        assert error(ours, theirs) < 1e-5
+        assert result.is_contiguous()
+        assert error(result, expected) < 1e-5
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -64,14 +64,14 @@ def test_a_feed_forward_network_is_that_of_pytorch(shape: tuple[int, ...], hidde
     widen, narrow = nn.Linear(shape[-1], hidden, bias=has_bias), nn.Linear(hidden, 13, bias=has_bias)
     features, slope = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 13)
     inputs = [features, *widen.parameters(), *narrow.parameters()]
-    found, right = feed_forward(features, widen, narrow, F.relu), narrow(F.relu(widen(features)))
-    assert "OnednnFeedForward" in type(found.grad_fn).__name__
-    assert error(found, right) < 1e-5
-    for ours, theirs in zip(
-        torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
+    actual, right = feed_forward(features, widen, narrow, F.relu), narrow(F.relu(widen(features)))
+    assert "OnednnFeedForward" in type(actual.grad_fn).__name__
+    assert error(actual, right) < 1e-5
+    for result, expected in zip(
+        torch.autograd.grad(actual, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
     ):
-        assert ours.is_contiguous()
-        assert error(ours, theirs) < 1e-5
+        assert result.is_contiguous()
+        assert error(result, expected) < 1e-5
 
 
 def test_a_feed_forward_network_is_differentiated_twice() -> None:
@@ -84,12 +84,12 @@ def test_a_feed_forward_network_is_differentiated_twice() -> None:
         first = torch.autograd.grad(output.sin().sum(), inputs, create_graph=True)
         return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), inputs)
 
-    ours = second(feed_forward(features, widen, narrow, F.relu), [features, widen.weight, narrow.weight, widen.bias])
-    theirs = second(
+    actual = second(feed_forward(features, widen, narrow, F.relu), [features, widen.weight, narrow.weight, widen.bias])
+    reference = second(
         exact_narrow(F.relu(exact_widen(exact))), [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias]
     )
-    for found, right in zip(ours, theirs, strict=True):
-        assert error(found.double(), right) < 1e-5
+    for result, right in zip(actual, reference, strict=True):
+        assert error(result.double(), right) < 1e-5
 
 
 def test_frozen_parts_of_a_feed_forward_network_get_no_gradient() -> None:
@@ -99,7 +99,7 @@ def test_frozen_parts_of_a_feed_forward_network_get_no_gradient() -> None:
     feed_forward(torch.randn(7, 6), widen, narrow, F.relu).sum().backward()
     assert widen.weight.grad is narrow.bias.grad is None
     assert widen.bias.grad is not None and narrow.weight.grad is not None
-    narrow.register_forward_hook(lambda module, given, found: found.neg())
+    narrow.register_forward_hook(lambda module, inputs, output: output.neg())
     assert onednn_calls(lambda: feed_forward(torch.randn(7, 6), widen, narrow, F.relu)) == 1
 
 
@@ -143,12 +143,12 @@ def test_second_derivatives_are_those_of_float64() -> None:
     inputs = operands(5, 4, columns=3)
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
 
-    def second(some: list[Tensor]) -> tuple[Tensor, ...]:
-        first = torch.autograd.grad(composed(*some).sum(), some, create_graph=True)
-        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), some)
+    def second(tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        first = torch.autograd.grad(composed(*tensors).sum(), tensors, create_graph=True)
+        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), tensors)
 
-    for ours, theirs in zip(second(inputs), second(exact), strict=True):
-        assert error(ours.double(), theirs) < 1e-5
+    for actual, expected in zip(second(inputs), second(exact), strict=True):
+        assert error(actual.double(), expected) < 1e-5
 
 
 @pytest.mark.filterwarnings("ignore:Input #")
@@ -169,15 +169,15 @@ def test_only_what_is_wanted_gets_a_gradient() -> None:
 def test_nan_and_infinity_pass() -> None:
     features, weight = torch.randn(40, 32), torch.randn(32, 32)
     features[3, 5], features[33, 7] = torch.nan, torch.inf
-    found = multiply(features, weight)
-    assert found.isnan().any(-1).nonzero().flatten().tolist() == [3]
-    assert found[33].isinf().all()
+    product = multiply(features, weight)
+    assert product.isnan().any(-1).nonzero().flatten().tolist() == [3]
+    assert product[33].isinf().all()
 
 
 def test_training_layers_use_it_and_evaluation_does_not() -> None:
     layers, features = [nn.Linear(32, width) for width in (64, 32)], torch.randn(9, 32)
-    assert onednn_calls(lambda: sum(one.sum() for one in project(features, *layers)).backward()) == 4
-    layers[0].register_forward_hook(lambda module, given, found: found.neg())
+    assert onednn_calls(lambda: sum(tensor.sum() for tensor in project(features, *layers)).backward()) == 4
+    layers[0].register_forward_hook(lambda module, inputs, output: output.neg())
     assert torch.equal(project(features, *layers)[0], layers[0](features))
     assert onednn_calls(lambda: project(features, *layers)) == 1
     assert onednn_calls(lambda: project(features, layers[1].eval())) == 0
@@ -192,12 +192,12 @@ def test_the_loss_of_the_output_layer_uses_it() -> None:
         return [loss, *torch.autograd.grad(loss, [features, weight, bias])]
 
     assert onednn_calls(gradients)
-    found = gradients()
+    actual = gradients()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onednn, "prefers_onednn", lambda: False)
         assert not onednn_calls(gradients)
-        for ours, theirs in zip(found, gradients(), strict=True):
-            assert error(ours, theirs) < 1e-5
+        for result, expected in zip(actual, gradients(), strict=True):
+            assert error(result, expected) < 1e-5
     with torch.no_grad():
         assert not onednn_calls(lambda: linear_cross_entropy(features, weight, bias, target, 0.1))
 
@@ -234,9 +234,9 @@ def test_elsewhere_pytorch_computes(way: str, monkeypatch: pytest.MonkeyPatch) -
         torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"),
     ):
         assert not can_use_onednn(features, weight, bias)
-        found, right = linear(features, weight, bias), F.linear(features, weight, bias)
-    assert found.dtype == right.dtype and found.shape == right.shape
-    assert way == "meta" or torch.equal(found, right)
+        actual, right = linear(features, weight, bias), F.linear(features, weight, bias)
+    assert actual.dtype == right.dtype and actual.shape == right.shape
+    assert way == "meta" or torch.equal(actual, right)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
@@ -244,7 +244,7 @@ def test_transforms_and_compilers_see_pytorch() -> None:
     features, weight, bias = operands(5, 4, columns=3)
     rows = torch.func.vmap(lambda row: linear(row, weight, bias))(features)
     assert torch.equal(rows, torch.func.vmap(lambda row: F.linear(row, weight, bias))(features))
-    tangent = torch.func.jvp(lambda some: linear(some, weight, bias), (features,), (torch.ones_like(features),))[1]
+    tangent = torch.func.jvp(lambda tensor: linear(tensor, weight, bias), (features,), (torch.ones_like(features),))[1]
     torch.testing.assert_close(tangent, weight.sum(1).expand(5, 3))
     compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(features, weight, bias), F.linear(features, weight, bias))

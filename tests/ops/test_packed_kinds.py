@@ -58,8 +58,8 @@ def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(
         features = torch.randn(rows, shape[0]) * torch.rand(rows, 1) * 100
         expected = rounded_product(layer, features)
         assert all(
-            torch.equal(found, expected)
-            for found in kernels(monkeypatch, lambda x=features: packed_linear.linear(layer, x))
+            torch.equal(kernel, expected)
+            for kernel in kernels(monkeypatch, lambda x=features: packed_linear.linear(layer, x))
         )
 
 
@@ -69,8 +69,8 @@ def test_8_bits_sum_the_largest_numbers_exactly(monkeypatch: pytest.MonkeyPatch)
     layer, features = layer_of(4096, 64, WeightType.INT8), torch.ones(7, 4096)
     layer.weight.fill_(2)
     layer.weight[::2] = -2
-    for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
-        torch.testing.assert_close(found, features @ layer.weight.T + layer.bias)
+    for kernel in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
+        torch.testing.assert_close(kernel, features @ layer.weight.T + layer.bias)
 
 
 @torch.inference_mode()
@@ -78,12 +78,12 @@ def test_rows_of_zeros_and_of_extreme_numbers(monkeypatch: pytest.MonkeyPatch) -
     layer, features = layer_of(70, 10, WeightType.INT8), torch.randn(8, 70)
     features[1], features[2], features[3, 5] = 0, 3e38 * features[2].sign(), 1e-40
     features[4, 69], features[5, 0], features[6] = torch.nan, -torch.inf, 1e-35 * features[6].sign()
-    for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
-        assert torch.equal(found[1], layer.bias)
-        assert torch.equal(found[[0, 3, 7]], packed_linear.linear(layer, features[[0, 3, 7]]))
-        assert found[[4, 5]].isnan().all()
-        torch.testing.assert_close(found[[2, 6]], features[[2, 6]] @ layer.weight.T + layer.bias, rtol=0.02, atol=2e36)
-        assert found[6].isfinite().all()
+    for kernel in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
+        assert torch.equal(kernel[1], layer.bias)
+        assert torch.equal(kernel[[0, 3, 7]], packed_linear.linear(layer, features[[0, 3, 7]]))
+        assert kernel[[4, 5]].isnan().all()
+        torch.testing.assert_close(kernel[[2, 6]], features[[2, 6]] @ layer.weight.T + layer.bias, rtol=0.02, atol=2e36)
+        assert kernel[6].isfinite().all()
 
 
 @torch.inference_mode()
@@ -102,9 +102,11 @@ def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(
     exact, features = layer_of(*shape, WeightType.FLOAT32), torch.randn(71, shape[0])
     exact.weight.copy_(layer.weight.bfloat16())
     exact.bias.copy_(layer.bias)
-    found = kernels(monkeypatch, lambda: packed_linear.linear(layer, features))
-    for one, other in zip(found, kernels(monkeypatch, lambda: packed_linear.linear(exact, features)), strict=True):
-        assert torch.equal(one, other)
+    called_kernels = kernels(monkeypatch, lambda: packed_linear.linear(layer, features))
+    for first, second in zip(
+        called_kernels, kernels(monkeypatch, lambda: packed_linear.linear(exact, features)), strict=True
+    ):
+        assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])
@@ -145,9 +147,9 @@ def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: Weigh
 
     exact = logits(slice(None))
     packed_linear.set_kind(model, kind)
-    found = logits(slice(None))
-    assert 1e-4 < (found - exact).norm() / exact.norm() < 0.03
-    assert torch.equal(torch.cat([logits(slice(row, row + 1)) for row in range(9)]), found)
+    actual = logits(slice(None))
+    assert 1e-4 < (actual - exact).norm() / exact.norm() < 0.03
+    assert torch.equal(torch.cat([logits(slice(row, row + 1)) for row in range(9)]), actual)
     packed_linear.set_kind(model, WeightType.FLOAT32)
     assert torch.equal(logits(slice(None)), exact)
     tied = model.target_embedding.tokens

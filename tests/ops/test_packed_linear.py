@@ -26,9 +26,9 @@ def test_it_is_the_layer(shape: tuple[int, int, int], bias: bool) -> None:
     rows, width, columns = shape
     layer, features = nn.Linear(width, columns, bias=bias), torch.randn(rows, width)
     exact = F.linear(features.double(), layer.weight.double(), None if layer.bias is None else layer.bias.double())
-    found = packed_linear.linear(layer, features)
-    assert (found - exact).abs().max() <= max(3 * (layer(features) - exact).abs().max(), 1e-6)
-    assert torch.equal(packed_linear.linear(layer, features.view(1, rows, 1, width)).flatten(0, 2), found)
+    actual = packed_linear.linear(layer, features)
+    assert (actual - exact).abs().max() <= max(3 * (layer(features) - exact).abs().max(), 1e-6)
+    assert torch.equal(packed_linear.linear(layer, features.view(1, rows, 1, width)).flatten(0, 2), actual)
 
 
 @pytest.mark.usefixtures("level")

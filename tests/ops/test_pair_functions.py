@@ -9,8 +9,8 @@ B, H, TQ, TK = (torch.arange(size) for size in (2, 3, 4, 5))
 
 
 def test_a_function_of_the_indices() -> None:
-    found = for_all_pairs(lambda b, h, i, j: b * 1000 + h * 100 + i * 10 + j, B, H, TQ, TK)
-    assert torch.equal(found, B[:, None, None, None] * 1000 + H[:, None, None] * 100 + TQ[:, None] * 10 + TK)
+    actual = for_all_pairs(lambda b, h, i, j: b * 1000 + h * 100 + i * 10 + j, B, H, TQ, TK)
+    assert torch.equal(actual, B[:, None, None, None] * 1000 + H[:, None, None] * 100 + TQ[:, None] * 10 + TK)
 
 
 def test_a_function_of_scores_that_looks_up_tables() -> None:

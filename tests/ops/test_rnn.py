@@ -15,8 +15,8 @@ pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 0, 1, 7])
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return ((found.double() - exact).norm() / exact.norm()).item()
+def error(actual: Tensor, exact: Tensor) -> float:
+    return ((actual.double() - exact).norm() / exact.norm()).item()
 
 
 @contextmanager
@@ -35,15 +35,15 @@ def states(cell: str, width: int, dtype: torch.dtype = torch.float32) -> list[Te
     return [torch.randn(5, width).to(dtype).requires_grad_() for _ in range(2 if cell == "lstm" else 1)]
 
 
-def layer_and_gradients(layer: Recurrent, inputs: Tensor, wanted: list[Tensor], cell: str) -> list[Tensor]:
+def layer_and_gradients(layer: Recurrent, inputs: Tensor, upstream: list[Tensor], cell: str) -> list[Tensor]:
     """Outputs, last state, and the gradients of everything."""
     first = states(cell, 7, inputs.dtype)
     outputs, last = layer(inputs, RecurrentState(*first))
-    found = [outputs, last.hidden, *([] if last.cell is None else [last.cell])]
+    result = [outputs, last.hidden, *([] if last.cell is None else [last.cell])]
     gradients = torch.autograd.grad(
-        found, [inputs, *first, *layer.parameters()], [one.to(inputs.dtype) for one in wanted]
+        result, [inputs, *first, *layer.parameters()], [tensor.to(inputs.dtype) for tensor in upstream]
     )
-    return [*found, *gradients]
+    return [*result, *gradients]
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -58,16 +58,16 @@ def test_a_layer_agrees_with_pytorchs_in_float64(
     layer, inputs = Recurrent(cell, 3, 7), torch.randn(5, 11, 3)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
-    wanted = [torch.randn(5, 11, 7), *(torch.randn(5, 7) for _ in states(cell, 7))]
-    exact = layer_and_gradients(copy.deepcopy(layer).double(), inputs.double().requires_grad_(), wanted, cell)
+    expected = [torch.randn(5, 11, 7), *(torch.randn(5, 7) for _ in states(cell, 7))]
+    exact = layer_and_gradients(copy.deepcopy(layer).double(), inputs.double().requires_grad_(), expected, cell)
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        found = layer_and_gradients(layer, inputs.requires_grad_(), wanted, cell)
+        actual = layer_and_gradients(layer, inputs.requires_grad_(), expected, cell)
         monkeypatch.setattr(rnn, "can_run_native", lambda *tensors, **options: False)
         with without_onednn():
-            plain = layer_and_gradients(layer, inputs, wanted, cell)
-    assert all(one.dtype == torch.float32 for one in found)
-    for ours, theirs, right in zip(found, plain, exact, strict=True):
-        assert error(ours, right) < max(3 * error(theirs, right), 0.05 if half else 5e-6)
+            plain = layer_and_gradients(layer, inputs, expected, cell)
+    assert all(tensor.dtype == torch.float32 for tensor in actual)
+    for result, baseline, right in zip(actual, plain, exact, strict=True):
+        assert error(result, right) < max(3 * error(baseline, right), 0.05 if half else 5e-6)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -75,7 +75,7 @@ def test_a_layer_agrees_with_pytorchs_in_float64(
 def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(
     cell: str, half: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, features, wanted = (
+    reader, features, upstream = (
         BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3),
         torch.randn(5, 11, 3),
         torch.randn(5, 11, 14),
@@ -84,16 +84,16 @@ def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(
     def read() -> list[Tensor]:
         torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            found = reader(features.requires_grad_(), LENGTHS)
-        return [found, *torch.autograd.grad(found, [features, *reader.parameters()], wanted)]
+            result = reader(features.requires_grad_(), LENGTHS)
+        return [result, *torch.autograd.grad(result, [features, *reader.parameters()], upstream)]
 
-    ours = read()
+    actual = read()
     monkeypatch.setattr(rnn, "can_run_native", lambda *tensors, **options: False)
     with without_onednn():
-        theirs = read()
-    assert not ours[0][LENGTHS[:, None] <= torch.arange(11)].any()
-    for one, other in zip(ours, theirs, strict=True):
-        assert error(one, other.double()) < (0.05 if half else 5e-6)
+        reference = read()
+    assert not actual[0][LENGTHS[:, None] <= torch.arange(11)].any()
+    for first, second in zip(actual, reference, strict=True):
+        assert error(first, second.double()) < (0.05 if half else 5e-6)
 
 
 def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.
 def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
     reader, features, before = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3), torch.get_num_threads()
     inputs, weight, bias = torch.randn(5, 64, 96), reader.forwards[0].network.weight_hh_l0, torch.zeros(96)
-    found = []
+    results = []
     try:
         for threads in (1, 2, 5, 5):
             torch.set_num_threads(threads)
@@ -126,12 +126,12 @@ def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
             layer.start_backward(torch.ones(64, 32), None)
             slopes = torch.empty_like(inputs)
             layer.backward(0, None, None, slopes, torch.empty_like(inputs))
-            found.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.dhidden.flatten())))
+            results.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.dhidden.flatten())))
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(found[0], one) for one in found[1:])
-    one, another = (torch.autograd.grad(reader(features, torch.full((64,), 5)).sum(), weight)[0] for _ in range(2))
-    assert torch.equal(one, another)
+    assert all(torch.equal(results[0], result) for result in results[1:])
+    first, second = (torch.autograd.grad(reader(features, torch.full((64,), 5)).sum(), weight)[0] for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_large_sums_neither_overflow_nor_hide_what_is_no_number() -> None:
@@ -153,6 +153,6 @@ def test_an_lstm_runs_under_bfloat16_autocast_on_every_processor() -> None:
     expected = rnn.reference(network, inputs, hidden, cell)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         outputs = rnn.reference(network, inputs, hidden, cell)
-    for ours, right in zip(outputs, expected, strict=True):
-        assert ours is not None and right is not None
-        assert error(ours, right.double()) < 0.02
+    for actual, right in zip(outputs, expected, strict=True):
+        assert actual is not None and right is not None
+        assert error(actual, right.double()) < 0.02

@@ -18,7 +18,7 @@ TABLE = torch.rand(B, 1, TQ, TK, generator=torch.Generator().manual_seed(1)) < 0
 TABLE[..., 0] = True
 
 
-def given(dtype: torch.dtype = torch.float64) -> list[Tensor]:
+def make_inputs(dtype: torch.dtype = torch.float64) -> list[Tensor]:
     return [torch.randn(B, H, length, D, dtype=dtype, requires_grad=True) for length in (TQ, TK, TK)]
 
 
@@ -35,17 +35,20 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 def test_first_derivatives_are_pytorchs_and_second_ones_right(mask: Tensor | None, causal: bool, short: bool) -> None:
     if causal and mask is not None:
         mask, causal = TABLE & torch.ones(TQ, TK, dtype=torch.bool).tril(), False
-    inputs = given()
+    inputs = make_inputs()
 
-    def ours(*tensors: Tensor) -> Tensor:
+    def attend_twice_differentiable(*tensors: Tensor) -> Tensor:
         return twice_differentiable(*tensors, mask, causal, 0.4)  # pyright: ignore[reportArgumentType]
 
-    theirs = F.scaled_dot_product_attention(*inputs, attn_mask=mask, is_causal=causal, scale=0.4)
-    up = torch.randn_like(theirs)
-    found, expected = ([context, *torch.autograd.grad(context, inputs, up)] for context in (ours(*inputs), theirs))
-    torch.testing.assert_close(found, expected, **({} if short else {"atol": 0.0, "rtol": 0.0}))
-    assert torch.autograd.gradcheck(ours, inputs)
-    assert torch.autograd.gradgradcheck(ours, inputs, fast_mode=True)
+    reference = F.scaled_dot_product_attention(*inputs, attn_mask=mask, is_causal=causal, scale=0.4)
+    up = torch.randn_like(reference)
+    actual, expected = (
+        [context, *torch.autograd.grad(context, inputs, up)]
+        for context in (attend_twice_differentiable(*inputs), reference)
+    )
+    torch.testing.assert_close(actual, expected, **({} if short else {"atol": 0.0, "rtol": 0.0}))
+    assert torch.autograd.gradcheck(attend_twice_differentiable, inputs)
+    assert torch.autograd.gradgradcheck(attend_twice_differentiable, inputs, fast_mode=True)
 
 
 ARGUMENTS = [
@@ -59,11 +62,11 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_attend_has_second_derivatives_whatever_auto_chose(arguments: dict[str, Any]) -> None:
-    assert torch.autograd.gradgradcheck(lambda *tensors: attend(*tensors, **arguments), given(), fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda *tensors: attend(*tensors, **arguments), make_inputs(), fast_mode=True)
 
 
 def test_what_a_query_was_made_of_is_gone_through_once() -> None:
-    inputs = given()
+    inputs = make_inputs()
     results = []
     for implementation in ("sdpa", "reference"):
         context = attend(inputs[0], inputs[0].sin(), inputs[0].cos(), implementation=implementation)
@@ -73,7 +76,7 @@ def test_what_a_query_was_made_of_is_gone_through_once() -> None:
 
 
 def test_in_16_bits() -> None:
-    inputs = given(torch.bfloat16)
+    inputs = make_inputs(torch.bfloat16)
     (first,) = torch.autograd.grad(attend(*inputs).square().sum(), inputs[0], create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), inputs[1])
     assert second.isfinite().all()
@@ -82,18 +85,20 @@ def test_in_16_bits() -> None:
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_vmap_goes_through_pytorchs_own() -> None:
-    query, key, value = given(torch.float32)
-    found = torch.vmap(lambda some: twice_differentiable(some[None], key[:1], value[:1], None, False, 0.5)[0])(query)
+    query, key, value = make_inputs(torch.float32)
+    actual = torch.vmap(lambda tensor: twice_differentiable(tensor[None], key[:1], value[:1], None, False, 0.5)[0])(
+        query
+    )
     expected = F.scaled_dot_product_attention(query, key[:1].expand_as(key), value[:1].expand_as(value), scale=0.5)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_inputs_laid_out_otherwise_and_the_gradient_of_a_sum() -> None:
     inputs = [torch.randn(B, length, H, D, dtype=torch.float64, requires_grad=True) for length in (TQ, TK, TK)]
-    turned = [tensor.transpose(1, 2) for tensor in inputs]
-    found = torch.autograd.grad(twice_differentiable(*turned, None, True, 0.4).sum(), inputs)
-    expected = torch.autograd.grad(F.scaled_dot_product_attention(*turned, is_causal=True, scale=0.4).sum(), inputs)
-    torch.testing.assert_close(found, expected)
+    transposed = [tensor.transpose(1, 2) for tensor in inputs]
+    gradients = torch.autograd.grad(twice_differentiable(*transposed, None, True, 0.4).sum(), inputs)
+    expected = torch.autograd.grad(F.scaled_dot_product_attention(*transposed, is_causal=True, scale=0.4).sum(), inputs)
+    torch.testing.assert_close(gradients, expected)
 
 
 LOWEST = torch.finfo(torch.float32).min
@@ -129,7 +134,7 @@ LARGE: dict[str, tuple[float, Tensor | None, bool]] = {
 def test_gradients_of_rows_with_large_scores(name: str, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sdpa, "TILE", tile)
     factor, bias, causal = LARGE[name]
-    inputs = given(torch.float32)
+    inputs = make_inputs(torch.float32)
     query, key, value = (tensor.detach() for tensor in inputs)
     query[:, 1:, ::2] *= factor
     inputs, up = [tensor.requires_grad_() for tensor in (query, key, value)], torch.randn(B, H, TQ, D)
@@ -147,7 +152,7 @@ def test_gradients_of_rows_with_large_scores(name: str, tile: int, monkeypatch: 
 
 
 def test_a_bias_that_fills_rows_leaves_their_gradients_right_in_16_bits() -> None:
-    inputs, bias = given(torch.bfloat16), torch.zeros(TQ, TK, dtype=torch.bfloat16)
+    inputs, bias = make_inputs(torch.bfloat16), torch.zeros(TQ, TK, dtype=torch.bfloat16)
     bias[2] = torch.finfo(torch.bfloat16).min
     context = attend(*inputs, bias=bias, implementation="sdpa")
     (dvalue,) = torch.autograd.grad(context, inputs[2], torch.ones_like(context))
@@ -156,7 +161,7 @@ def test_a_bias_that_fills_rows_leaves_their_gradients_right_in_16_bits() -> Non
 
 
 def test_one_sequence_of_nan_leaves_the_gradients_of_another_right() -> None:
-    inputs, bias = given(torch.float32), torch.zeros(TQ, TK)
+    inputs, bias = make_inputs(torch.float32), torch.zeros(TQ, TK)
     bias[2] = LOWEST
     with torch.no_grad():
         inputs[0][0, 0, 0] = torch.nan

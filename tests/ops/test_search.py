@@ -153,10 +153,13 @@ def test_long_translations_need_more_keys_and_values() -> None:
 def test_no_bit_depends_on_the_neighbors(settings: SearchSettings) -> None:
     """Nor on whether one of them reached its limit."""
     model, (source, lengths), limits = make({"position": "rotary"}, 3.0), sources(21), torch.randint(1, 14, (21,))
-    together = search(model, source, lengths, Constraints.of(limits), settings)
+    joint = search(model, source, lengths, Constraints.of(limits), settings)
     for row in range(21):
-        alone = slice(row, row + 1)
-        assert search(model, source[alone], lengths[alone], Constraints.of(limits[alone]), settings)[0] == together[row]
+        row_slice = slice(row, row + 1)
+        assert (
+            search(model, source[row_slice], lengths[row_slice], Constraints.of(limits[row_slice]), settings)[0]
+            == joint[row]
+        )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -167,9 +170,9 @@ def test_what_is_no_number_is_as_in_the_loop(tokens: slice, value: float) -> Non
         model.to_logits.bias[tokens] = value
     for settings in (SearchSettings(), SearchSettings(beam=3, n_best=2), SearchSettings(beam=3, minimum_length=2)):
         constraints = Constraints.of(torch.full((7,), 5), minimum_length=settings.minimum_length)
-        found = search(model, source, lengths, constraints, settings)
+        hypotheses = search(model, source, lengths, constraints, settings)
         # NaN is not equal to itself
-        assert repr(found) == repr(step_by_step(model, source, lengths, constraints, settings))
+        assert repr(hypotheses) == repr(step_by_step(model, source, lengths, constraints, settings))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of the process as Linux does")

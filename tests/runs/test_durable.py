@@ -167,20 +167,20 @@ def test_a_lock_vanishes_with_its_process(log: Path) -> None:
 
 
 def test_a_lock_is_given_back_when_its_file_is_closed(log: Path) -> None:
-    with log.open("a") as one, log.open("a") as two:
-        claim(one, Path("run"))
+    with log.open("a") as first, log.open("a") as second:
+        claim(first, Path("run"))
         with pytest.raises(RunError):
-            claim(two, Path("run"))
-        one.close()
-        claim(two, Path("run"))
+            claim(second, Path("run"))
+        first.close()
+        claim(second, Path("run"))
 
 
 def test_without_fcntl_a_byte_is_locked_that_nobody_reads(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places: list[int] = []
+    positions: list[int] = []
 
     def locking(descriptor: int, mode: int, count: int) -> None:
-        places.append(os.lseek(descriptor, 0, os.SEEK_CUR))
-        if len(places) > 1:
+        positions.append(os.lseek(descriptor, 0, os.SEEK_CUR))
+        if len(positions) > 1:
             raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setitem(sys.modules, "fcntl", None)
@@ -190,7 +190,7 @@ def test_without_fcntl_a_byte_is_locked_that_nobody_reads(log: Path, monkeypatch
         mine.write("more")
         with pytest.raises(RunError, match="is being trained"):
             claim(mine, Path("run"))
-    assert places == [LOCK_OFFSET, LOCK_OFFSET]
+    assert positions == [LOCK_OFFSET, LOCK_OFFSET]
     assert log.read_text() == "{}\nmore"
 
 
@@ -198,10 +198,10 @@ def test_where_there_are_no_locks_nothing_is_locked(log: Path, monkeypatch: pyte
     def unsupported(descriptor: int, mode: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    with log.open("a") as one, log.open("a") as two:
-        claim(one, Path("run"))
+    with log.open("a") as first, log.open("a") as second:
+        claim(first, Path("run"))
         monkeypatch.setitem(sys.modules, "fcntl", types.SimpleNamespace(flock=unsupported, LOCK_EX=1, LOCK_NB=2))
-        claim(two, Path("run"))
+        claim(second, Path("run"))
         monkeypatch.setitem(sys.modules, "fcntl", None)
         monkeypatch.setitem(sys.modules, "msvcrt", None)
-        claim(two, Path("run"))
+        claim(second, Path("run"))

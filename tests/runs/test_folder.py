@@ -25,17 +25,17 @@ SETTINGS = TransformerSettings(
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
 
 
-def model(settings: TransformerSettings = SETTINGS) -> Transformer:
+def make_model(settings: TransformerSettings = SETTINGS) -> Transformer:
     return Transformer(settings, SOURCE.size, TARGET.size).eval()
 
 
-def write(path: Path, *, replace: bool = False, made: Transformer | None = None) -> Transformer:
-    made = made or model()
+def write(path: Path, *, replace: bool = False, model: Transformer | None = None) -> Transformer:
+    model = model or make_model()
     with RunWriter(path, replace=replace) as run:
         run.log({"update": 1, "loss": 2.5})
         run.log({"update": 2, "loss": 1.5})
-        run.finish(RunConfig(model=made.settings, results={"test": {"exact_match": 99.5}}), made, SOURCE, TARGET)
-    return made
+        run.finish(RunConfig(model=model.settings, results={"test": {"exact_match": 99.5}}), model, SOURCE, TARGET)
+    return model
 
 
 def tree(folder: Path) -> set[str]:
@@ -44,22 +44,22 @@ def tree(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("shared", ["none", "target"])
 def test_what_is_written_is_read(tmp_path: Path, shared: str) -> None:
-    made = write(tmp_path / "run", made=model(SETTINGS.model_copy(update={"share_embeddings": shared})))
+    built = write(tmp_path / "run", model=make_model(SETTINGS.model_copy(update={"share_embeddings": shared})))
     run = read(tmp_path / "run")
     assert not run.model.training
-    assert run.config.model == made.settings
+    assert run.config.model == built.settings
     assert run.config.results == {"test": {"exact_match": 99.5}}
     assert run.source_tokenizer.encode("cab") == SOURCE.encode("cab")
     assert run.target_tokenizer.size == TARGET.size
-    assert all(torch.equal(value, run.model.state_dict()[name]) for name, value in made.state_dict().items())
+    assert all(torch.equal(value, run.model.state_dict()[name]) for name, value in built.state_dict().items())
 
 
 def test_a_shared_matrix_is_stored_once_and_shared_again(tmp_path: Path) -> None:
     write(tmp_path / "run")
     with safe_open(tmp_path / "run" / "model.safetensors", framework="pt") as tensors:
         assert "to_logits.weight" not in tensors.keys()  # noqa: SIM118 - it is no mapping
-    again = read(tmp_path / "run").model
-    assert again.to_logits.weight is again.target_embedding.tokens.weight
+    repeated = read(tmp_path / "run").model
+    assert repeated.to_logits.weight is repeated.target_embedding.tokens.weight
 
 
 def test_the_folder_says_what_made_it(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ DAMAGED_SETTINGS = {
 }
 
 
-def damaged(folder: Path, what: str) -> None:
+def damaged(folder: Path, kind: str) -> None:
     config, weights = folder / "config.json", folder / "model.safetensors"
     content = json.loads(config.read_text())
-    match what:
+    match kind:
         case "no folder":
             folder.rename(folder.parent / "elsewhere")
         case "bad JSON":
@@ -134,8 +134,8 @@ def damaged(folder: Path, what: str) -> None:
             config.write_text("[]")
         case "format of truth":
             config.write_text(json.dumps(content | {"format": True}))
-        case _ if what in DAMAGED_SETTINGS:
-            config.write_text(json.dumps(content | {"model": content["model"] | DAMAGED_SETTINGS[what]}))
+        case _ if kind in DAMAGED_SETTINGS:
+            config.write_text(json.dumps(content | {"model": content["model"] | DAMAGED_SETTINGS[kind]}))
         case "unknown tokenizer":
             config.write_text(json.dumps(content | {"tokenizers": {"source": "char", "target": "rune"}}))
         case "truncated":
@@ -147,7 +147,7 @@ def damaged(folder: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("kind", "message"),
     [
         ("no folder", "run is no run folder: there is no such folder"),
         ("bad JSON", r"config\.json is damaged: "),
@@ -174,9 +174,9 @@ def damaged(folder: Path, what: str) -> None:
         ("no tokenizer", r"source\.tokenizer\.json cannot be read"),
     ],
 )
-def test_damage_is_named_in_one_line(tmp_path: Path, what: str, message: str) -> None:
+def test_damage_is_named_in_one_line(tmp_path: Path, kind: str, message: str) -> None:
     write(tmp_path / "run")
-    damaged(tmp_path / "run", what)
+    damaged(tmp_path / "run", kind)
     with pytest.raises(RunError, match=message) as caught:
         read(tmp_path / "run")
     assert "\n" not in str(caught.value)
@@ -190,17 +190,17 @@ def test_a_config_is_read_alone(tmp_path: Path) -> None:
 
 
 def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_path: Path) -> None:
-    made = model()
+    model = make_model()
     with RunWriter(tmp_path / "run") as run:
         run.log({"pace": "slow"})
-        run.begin(RunConfig(model=made.settings), SOURCE, TARGET)
+        run.begin(RunConfig(model=model.settings), SOURCE, TARGET)
         run.log({"update": 1})
         assert read_config(tmp_path / "run").state == "unfinished"
         with pytest.raises(
             RunError, match=r"run is unfinished and has no weights yet; attent train --resume \S+run goes on with it"
         ):
             read(tmp_path / "run")
-        run.finish(RunConfig(model=made.settings), made, SOURCE, TARGET)
+        run.finish(RunConfig(model=model.settings), model, SOURCE, TARGET)
     assert read(tmp_path / "run").config.state == "finished"
     assert (tmp_path / "run" / "log.jsonl").read_text() == '{"pace": "slow"}\n{"update": 1}\n'
     assert tree(tmp_path) == {"run"}
@@ -225,9 +225,9 @@ def test_one_writer_at_a_time_has_a_run(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run") as run:
         run.begin(trained, SOURCE, TARGET)
         run.log({"update": 1})
-        for other in (lambda: RunWriter.again(tmp_path / "run"), lambda: RunWriter(tmp_path / "run", replace=True)):
+        for attempt in (lambda: RunWriter.again(tmp_path / "run"), lambda: RunWriter(tmp_path / "run", replace=True)):
             with pytest.raises(RunError, match=r"/run is being trained by another process$"):
-                other()
+                attempt()
         with pytest.raises(RunError, match="is being trained"), held(tmp_path / "run"):
             pass
         assert tree(tmp_path) == {"run"}
@@ -280,13 +280,13 @@ def test_only_a_run_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
-    made = write(tmp_path / "run")
+    built = write(tmp_path / "run")
     config = tmp_path / "run" / "config.json"
     content = {key: value for key, value in json.loads(config.read_text()).items() if key != "state"}
     config.write_text(json.dumps(content | {"format": 1}))
     run = read(tmp_path / "run")
     assert run.config.state == "finished"
-    assert torch.equal(run.model.to_logits.weight, made.to_logits.weight)
+    assert torch.equal(run.model.to_logits.weight, built.to_logits.weight)
 
 
 def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,14 +309,14 @@ def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, mon
 
 
 def test_a_run_that_goes_on_has_no_digest_until_it_is_finished(tmp_path: Path) -> None:
-    made = write(tmp_path / "run")
+    built = write(tmp_path / "run")
     config = read_config(tmp_path / "run")
     with RunWriter.again(tmp_path / "run") as run:
         run.begin(config)
         assert read_config(tmp_path / "run").digests == {}
-        write_tensors(tensors_of(model()), tmp_path / "run" / "model.safetensors")
+        write_tensors(tensors_of(make_model()), tmp_path / "run" / "model.safetensors")
         read(tmp_path / "run")
-        run.finish(config, made)
+        run.finish(config, built)
     assert read_config(tmp_path / "run").digests == config.digests
 
 
@@ -358,9 +358,9 @@ def test_drafts_in_use_and_what_may_be_somebody_elses_are_left(tmp_path: Path) -
     (tmp_path / ".run.withfile.part").mkdir()
     (tmp_path / ".run.withfile.part" / "file").write_text("mine")
     os.utime(tmp_path / ".run.withfile.part", (0, 0))
-    there = tree(tmp_path)
+    tree_after = tree(tmp_path)
     with RunWriter(tmp_path / "run") as living:
-        (own,) = tree(tmp_path) - there
+        (own,) = tree(tmp_path) - tree_after
         old = tmp_path / own / "log.jsonl"
         os.utime(old, (0, 0))
         before = tree(tmp_path)
@@ -385,7 +385,7 @@ def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path)
     SOURCE.save(run / "source.tokenizer.json")
     read(run)
     # as earlier versions wrote them
-    write_tensors(tensors_of(model()), run / "model.safetensors")
+    write_tensors(tensors_of(make_model()), run / "model.safetensors")
     write_config(without_digest(read_config(run)), run)
     assert not is_bound(run)
     CharTokenizer("acb").save(run / "source.tokenizer.json")

@@ -73,8 +73,8 @@ def test_the_present_format_has_no_former_keys(old: Path) -> None:
     ],
 )
 def test_tensorboard_is_a_log(training: dict[str, object], log: str | None) -> None:
-    found = present_config({"format": 3, "training": training})["training"]
-    assert (found.get("log"), "tensorboard" in found) == (log, False)
+    result = present_config({"format": 3, "training": training})["training"]
+    assert (result.get("log"), "tensorboard" in result) == (log, False)
 
 
 @pytest.mark.parametrize("content", [{"model": 3, "training": []}, {"model": {"normaliser": 3}}, {}])

@@ -40,12 +40,12 @@ def copies(file: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_a_quantized_run_computes_as_one_that_is_packed_when_it_is_loaded(tmp_path: Path, dtype) -> None:
     run = written(tmp_path)
-    exact, found = attent.load(run).search(TEXTS), attent.load(run, dtype=dtype).search(TEXTS)
-    assert found != exact
+    exact, actual = attent.load(run).search(TEXTS), attent.load(run, dtype=dtype).search(TEXTS)
+    assert actual != exact
     size = write_packed(run, read(run), dtype)
     assert size == (run / f"model.{dtype}.safetensors").stat().st_size
     loaded = attent.load(run)
-    assert loaded.search(TEXTS) == found
+    assert loaded.search(TEXTS) == actual
     assert attent.load(run, dtype="float32").search(TEXTS) == exact
     # mapped from the file, and not packed again
     mapped = load_file(run / f"model.{dtype}.safetensors")
@@ -80,13 +80,13 @@ def test_packed_weights_of_other_weights_are_left_aside(tmp_path: Path) -> None:
     save_file(tensors, run / "model.safetensors")
     (run / "config.json").write_text(json.dumps(config))
     translator = attent.load(run)
-    found = packed_linear.packed_weights(translator.model.to_logits, list) if translator.search(TEXTS) else None
+    packed = packed_linear.packed_weights(translator.model.to_logits, list) if translator.search(TEXTS) else None
     layer = torch.nn.Linear(24, 64)
     packed_linear.set_kind(layer, WeightType.INT8)
     layer.weight.data, layer.bias = tensors["target_embedding.tokens.weight"], None
     if "to_logits.bias" in tensors:
         layer.bias = torch.nn.Parameter(tensors["to_logits.bias"])
-    assert torch.equal(found, packed_linear.packed_weights(layer, lambda: packed_linear.columns_of(layer)))
+    assert torch.equal(packed, packed_linear.packed_weights(layer, lambda: packed_linear.columns_of(layer)))
 
 
 def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:

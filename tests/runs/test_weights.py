@@ -15,18 +15,18 @@ from attent.runs.weights import check_sizes, fill, read_tensors, shapes_in, tens
 
 
 def tied() -> nn.Module:
-    made = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5))
-    made[1].weight = made[0].weight
-    return made
+    module = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5))
+    module[1].weight = module[0].weight
+    return module
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    one, two = tied(), tied()
-    write_tensors(tensors_of(one), tmp_path / "a.safetensors")
+    first, second = tied(), tied()
+    write_tensors(tensors_of(first), tmp_path / "a.safetensors")
     assert set(read_tensors(tmp_path / "a.safetensors")) == {"0.weight", "1.bias"}
-    fill(tensors_of(two), tmp_path / "a.safetensors")
-    assert all(torch.equal(value, two.state_dict()[name]) for name, value in one.state_dict().items())
-    assert two[1].weight is two[0].weight
+    fill(tensors_of(second), tmp_path / "a.safetensors")
+    assert all(torch.equal(value, second.state_dict()[name]) for name, value in first.state_dict().items())
+    assert second[1].weight is second[0].weight
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_nothing_is_filled_unless_all_of_it_fits(
     tmp_path: Path, tensors: dict[str, tuple[int, ...]], says: str
 ) -> None:
     write_tensors({name: torch.zeros(shape) for name, shape in tensors.items()}, tmp_path / "a.safetensors")
-    made = tied()
-    before = {name: value.clone() for name, value in made.state_dict().items()}
+    built = tied()
+    before = {name: value.clone() for name, value in built.state_dict().items()}
     with pytest.raises(RunError, match=rf"a\.safetensors is damaged: {says}$"):
-        fill(tensors_of(made), tmp_path / "a.safetensors")
-    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
+        fill(tensors_of(built), tmp_path / "a.safetensors")
+    assert all(torch.equal(value, before[name]) for name, value in built.state_dict().items())
 
 
 def test_no_tensors_are_a_file_too(tmp_path: Path) -> None:
@@ -62,23 +62,25 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_values_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
-    made = tied()
+    built = tied()
     with torch.no_grad():
-        made[1].bias[3] = value
-    write_tensors(tensors_of(made), tmp_path / "a.safetensors")
+        built[1].bias[3] = value
+    write_tensors(tensors_of(built), tmp_path / "a.safetensors")
     with pytest.raises(RunError, match=r"a\.safetensors is damaged: 1\.bias holds values that are not finite$"):
         fill(tensors_of(tied()), tmp_path / "a.safetensors")
 
 
 def test_another_kind_of_number_is_refused_and_another_precision_is_not(tmp_path: Path) -> None:
-    made = tied()
+    built = tied()
     for dtype in (torch.float16, torch.float64):
-        write_tensors({name: tensor.to(dtype) for name, tensor in tensors_of(made).items()}, tmp_path / "a.safetensors")
+        write_tensors(
+            {name: tensor.to(dtype) for name, tensor in tensors_of(built).items()}, tmp_path / "a.safetensors"
+        )
         fill(tensors_of(tied()), tmp_path / "a.safetensors")
     content = (tmp_path / "a.safetensors").read_bytes().replace(b'"F64"', b'"I64"')
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(RunError, match=r"a\.safetensors is damaged: \S+ must be of torch\.float32, got torch\.int64$"):
-        fill(tensors_of(made), tmp_path / "a.safetensors")
+        fill(tensors_of(built), tmp_path / "a.safetensors")
 
 
 def test_shapes_are_read_without_the_tensors_and_expected_of_some(tmp_path: Path) -> None:

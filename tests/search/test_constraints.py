@@ -10,17 +10,17 @@ FAR = torch.tensor([31, 29])
 FREE = {UNK, EOS, 4, 5, 6}
 
 
-def told() -> Tensor:
+def make_log_probabilities() -> Tensor:
     return torch.arange(2.0 * VOCABULARY).view(2, VOCABULARY) - 99
 
 
 def left(constraints: Constraints, written: Tensor) -> list[set[int]]:
     """The tokens that each row may still say; nothing else about them may change."""
-    before = told()
+    before = make_log_probabilities()
     after = constraints.apply(before, written)
-    assert torch.equal(before, told())
+    assert torch.equal(before, make_log_probabilities())
     assert torch.equal(after[~after.isneginf()], before[~after.isneginf()])
-    assert torch.equal(constraints.apply_(told(), written), after)
+    assert torch.equal(constraints.apply_(make_log_probabilities(), written), after)
     return [set((~row.isneginf()).nonzero().flatten().tolist()) for row in after]
 
 

@@ -25,25 +25,25 @@ def test_worked_by_hand(options: dict[str, float], expected: list[float]) -> Non
 
 def test_tokens_come_as_often_as_they_should() -> None:
     count = 20_000
-    told = torch.randn(1, 1, 11).log_softmax(-1).index_fill(2, torch.tensor([3, 10]), -torch.inf)
+    log_probabilities = torch.randn(1, 1, 11).log_softmax(-1).index_fill(2, torch.tensor([3, 10]), -torch.inf)
     numbers = uniforms(7, [[4, 5, 6]], count, 2)
     scores, tokens = TokenSampler(numbers)(
-        torch.full((count, 1), -1.0), told.expand(count, 1, 11), torch.arange(count), 1
+        torch.full((count, 1), -1.0), log_probabilities.expand(count, 1, 11), torch.arange(count), 1
     )
-    expected = count * told.softmax(-1)[0, 0]
+    expected = count * log_probabilities.softmax(-1)[0, 0]
     observed = tokens.flatten().bincount(minlength=11)
     assert observed[[3, 10]].tolist() == [0, 0]
     possible = expected > 0
     chi_square = ((observed - expected)[possible] ** 2 / expected[possible]).sum().item()
     # 8 degrees of freedom: above 26.1 once in a thousand
     assert chi_square < 26.1
-    torch.testing.assert_close(scores, told[0, 0][tokens] - 1)
+    torch.testing.assert_close(scores, log_probabilities[0, 0][tokens] - 1)
 
 
 def test_nothing_impossible_is_drawn_at_the_edges() -> None:
-    told = torch.tensor([[[0.0, 0.5, 0.0, 0.5, 0.0]]]).log().expand(2, 1, 5)
+    log_probabilities = torch.tensor([[[0.0, 0.5, 0.0, 0.5, 0.0]]]).log().expand(2, 1, 5)
     numbers = torch.tensor([[0.0], [1 - 2.0**-53]], dtype=torch.float64)
-    assert TokenSampler(numbers)(torch.zeros(2, 1), told, torch.arange(2), 0)[1].tolist() == [[1], [3]]
+    assert TokenSampler(numbers)(torch.zeros(2, 1), log_probabilities, torch.arange(2), 0)[1].tolist() == [[1], [3]]
 
 
 def test_randomness_belongs_to_a_source() -> None:

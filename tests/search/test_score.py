@@ -14,7 +14,7 @@ SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 PAIRS = [Pair("abc", "01"), Pair("edcba" * 4, "6543210" * 3), Pair("a", ""), Pair("b", "0123"), Pair("dd", "x1")]
 
 
-def model() -> Transformer:
+def make_model() -> Transformer:
     settings = TransformerSettings(
         encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
     )
@@ -22,28 +22,28 @@ def model() -> Transformer:
 
 
 def test_it_is_the_sum_over_tokens_and_stop() -> None:
-    made = model()
-    for pair, found in zip(PAIRS, score_pairs(made, PAIRS, SOURCE, TARGET), strict=True):
+    model = make_model()
+    for pair, score_pair in zip(PAIRS, score_pairs(model, PAIRS, SOURCE, TARGET), strict=True):
         target = TARGET.encode(pair.target)
         with torch.no_grad():
-            memory = made.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
-            told = made.output(made.decode(memory, torch.tensor([[BOS, *target]])))[0].log_softmax(-1)
-        assert found.tokens == len(target) + 1
-        assert found.log_probability == pytest.approx(
-            sum(told[place, token].item() for place, token in enumerate([*target, EOS])), abs=1e-4
+            memory = model.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
+            log_probabilities = model.output(model.decode(memory, torch.tensor([[BOS, *target]])))[0].log_softmax(-1)
+        assert score_pair.tokens == len(target) + 1
+        assert score_pair.log_probability == pytest.approx(
+            sum(log_probabilities[index, token].item() for index, token in enumerate([*target, EOS])), abs=1e-4
         )
 
 
 @pytest.mark.parametrize("size", [BatchSize(pairs=1), BatchSize(pairs=2), BatchSize(tokens=24)])
 def test_the_batch_does_not_matter(size: BatchSize) -> None:
-    made = model()
-    assert score_pairs(made, PAIRS, SOURCE, TARGET, size) == score_pairs(made, PAIRS, SOURCE, TARGET)
-    assert score_pairs(made, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score_pairs(made, PAIRS, SOURCE, TARGET)
+    model = make_model()
+    assert score_pairs(model, PAIRS, SOURCE, TARGET, size) == score_pairs(model, PAIRS, SOURCE, TARGET)
+    assert score_pairs(model, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score_pairs(model, PAIRS, SOURCE, TARGET)
 
 
 def test_all_targets_together_are_certain_at_most() -> None:
-    single = score_pairs(model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
-    assert sum(math.exp(found.log_probability) for found in single) < 1
+    single = score_pairs(make_model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
+    assert sum(math.exp(result.log_probability) for result in single) < 1
 
 
 def test_per_token() -> None:

@@ -51,8 +51,8 @@ class Echo(EncoderDecoder[Echoed]):
         expected = state.source[:, state.step - 1] if state.step else torch.full_like(tokens, BOS)
         # what a finished or repeated row is given does not matter
         assert state.step == 0 or (tokens == expected).any()
-        place = min(state.step, state.source.shape[1] - 1)
-        return state.source[:, place, None].float(), Echoed(state.source, state.step + 1)
+        index = min(state.step, state.source.shape[1] - 1)
+        return state.source[:, index, None].float(), Echoed(state.source, state.step + 1)
 
     def output(self, features: Tensor) -> Tensor:
         logits = torch.nn.functional.one_hot(features[..., 0].long(), 11).float()
@@ -64,8 +64,8 @@ LENGTHS = torch.tensor([5, 1, 2])
 FAR = torch.tensor([31, 31, 31])
 
 
-def tokens_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[int]]:
-    return [list(best[0].tokens) for best in found]
+def tokens_of(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[int]]:
+    return [list(best[0].tokens) for best in hypotheses]
 
 
 def test_each_sentence_ends_at_its_own_stop() -> None:
@@ -86,8 +86,8 @@ def test_finished_sentences_leave_in_eights() -> None:
     lengths = torch.tensor([*[1] * 9, *[3] * 5, *[5] * 5])
     source = torch.full((19, 5), 7).where(torch.arange(5) < lengths[:, None], PAD)
     model = Echo()
-    found = search(model, source, lengths, Constraints.of(lengths + 31))
-    assert [len(best[0].tokens) for best in found] == lengths.tolist()
+    hypotheses = search(model, source, lengths, Constraints.of(lengths + 31))
+    assert [len(best[0].tokens) for best in hypotheses] == lengths.tolist()
     assert model.batches == [24, 24, 16, 16, 8, 8]
 
 
@@ -111,8 +111,8 @@ class Sure(Echo):
 def test_hypotheses_move_within_their_own_sentence() -> None:
     lengths = torch.tensor([*[1] * 9, *[3] * 5, *[5] * 5])
     source = (4 + torch.arange(5 * 19) % 7).view(19, 5).where(torch.arange(5) < lengths[:, None], PAD)
-    found = search(Sure(), source, lengths, Constraints.of(lengths + 31), SearchSettings(beam=3))
-    assert tokens_of(found) == [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
+    hypotheses = search(Sure(), source, lengths, Constraints.of(lengths + 31), SearchSettings(beam=3))
+    assert tokens_of(hypotheses) == [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
 
 
 def tiny(
@@ -153,12 +153,14 @@ def test_a_wide_beam_is_exhaustive_search(seed: int) -> None:
     for row, of_row in enumerate(sums):
         for length in range(limit + 1):
             for tokens in product((UNK, SPECIALS, SPECIALS + 1), repeat=length):
-                told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
-                of_row[tokens] = sum(told[place, token].item() for place, token in enumerate((*tokens, EOS)))
+                log_probabilities = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
+                of_row[tokens] = sum(
+                    log_probabilities[index, token].item() for index, token in enumerate((*tokens, EOS))
+                )
     for alpha in (0.0, 0.6, 2.0):
         settings = SearchSettings(beam=3**limit, n_best=7, length_penalty=alpha)
-        found = search(model, source, lengths, Constraints.of(torch.full((2,), limit)), settings)
-        for best, of_row in zip(found, sums, strict=True):
+        hypotheses = search(model, source, lengths, Constraints.of(torch.full((2,), limit)), settings)
+        for best, of_row in zip(hypotheses, sums, strict=True):
             scores = {tokens: total / length_penalty(len(tokens) + 1, alpha) for tokens, total in of_row.items()}
             expected = sorted(scores, key=lambda tokens: -scores[tokens])[:7]
             assert [hypothesis.tokens for hypothesis in best] == expected, alpha
@@ -183,11 +185,11 @@ def test_stopping_early_changes_nothing(beam: int, alpha: float, monkeypatch: py
 def test_a_beam_of_one_is_greedy() -> None:
     model, (source, lengths) = tiny(sharpness=3.0), sources(5)
     for alpha in (0.0, 1.0):
-        found = search(model, source, lengths, Constraints.of(lengths + 7), SearchSettings(length_penalty=alpha))
-        for row, tokens in enumerate(tokens_of(found)):
-            told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
-            told[:, [PAD, BOS]] = -torch.inf
-            expected = told.argmax(-1).tolist()
+        hypotheses = search(model, source, lengths, Constraints.of(lengths + 7), SearchSettings(length_penalty=alpha))
+        for row, tokens in enumerate(tokens_of(hypotheses)):
+            log_probabilities = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
+            log_probabilities[:, [PAD, BOS]] = -torch.inf
+            expected = log_probabilities.argmax(-1).tolist()
             assert expected[: len(tokens)] == tokens
             assert expected[-1] == EOS or len(tokens) == lengths[row] + 7
 
@@ -201,10 +203,12 @@ def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
             (hypothesis.score for hypothesis in best), reverse=True
         )
         for hypothesis in best:
-            said = torch.tensor([*hypothesis.tokens, EOS])
-            told = forced(model, source[row : row + 1], lengths[row : row + 1], hypothesis.tokens)
-            assert hypothesis.log_probability == pytest.approx(told.gather(1, said[:, None]).sum().item(), abs=1e-4)
-            assert hypothesis.length_penalty == ((5 + len(said)) / 6) ** 0.8
+            emitted = torch.tensor([*hypothesis.tokens, EOS])
+            log_probabilities = forced(model, source[row : row + 1], lengths[row : row + 1], hypothesis.tokens)
+            assert hypothesis.log_probability == pytest.approx(
+                log_probabilities.gather(1, emitted[:, None]).sum().item(), abs=1e-4
+            )
+            assert hypothesis.length_penalty == ((5 + len(emitted)) / 6) ** 0.8
 
 
 @pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(beam=3, n_best=3)], ids=["greedy", "beam"])
@@ -214,8 +218,10 @@ def test_a_translation_does_not_depend_on_its_neighbours(
     position: str, dtype: torch.dtype, settings: SearchSettings
 ) -> None:
     model, (source, lengths) = tiny(sharpness=3.0, position=position, dtype=dtype), sources(21)
-    together = search(model, source, lengths, Constraints.of(lengths + 7), settings)
+    joint = search(model, source, lengths, Constraints.of(lengths + 7), settings)
     for row in range(21):
-        alone = slice(row, row + 1)
-        found = search(model, source[alone], lengths[alone], Constraints.of(lengths[alone] + 7), settings)[0]
-        assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in together[row]]
+        row_slice = slice(row, row + 1)
+        hypotheses = search(
+            model, source[row_slice], lengths[row_slice], Constraints.of(lengths[row_slice] + 7), settings
+        )[0]
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in joint[row]]

@@ -133,10 +133,10 @@ class Client:
 def test_a_body_is_as_long_as_its_path_allows(serve: Serve, path: str) -> None:
     async def run() -> None:
         app, too_large = serve().app, BODIES[path] + 1
-        told = Client(app, path, (b"content-length", str(too_large).encode()))
-        await told.task
-        assert (told.status, told.taken) == (413, 0)
-        assert f"at most {too_large - 1:,} bytes" in told.answer.decode()
+        client = Client(app, path, (b"content-length", str(too_large).encode()))
+        await client.task
+        assert (client.status, client.taken) == (413, 0)
+        assert f"at most {too_large - 1:,} bytes" in client.answer.decode()
         if path in ("/suggest", "/health", "/nowhere"):
             return
         grown = Client(
@@ -154,11 +154,13 @@ def test_a_body_is_as_long_as_its_path_allows(serve: Serve, path: str) -> None:
 
 
 def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
-    most = ServerSettings().max_texts
+    maximum = ServerSettings().max_texts
 
     async def run() -> None:
         app, clients = (
-            serve(disable_files_translation=True, body_limit=3 * most, address_body_limit=most + most // 2).app,
+            serve(
+                disable_files_translation=True, body_limit=3 * maximum, address_body_limit=maximum + maximum // 2
+            ).app,
             list[Client](),
         )
 
@@ -166,14 +168,14 @@ def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
             clients.append(Client(app, "/translate", address=address))
             return await clients[-1].send(size)
 
-        assert [await send(most), await send(most)] == [0, 429]
+        assert [await send(maximum), await send(maximum)] == [0, 429]
         assert b"busy" in clients[1].answer
         # short ones come in, and so do those of another address
         assert await send(SPARE) == 0
-        assert [await send(most - SPARE, address) for address in "bcd"] == [0, 0, 429]
+        assert [await send(maximum - SPARE, address) for address in "bcd"] == [0, 0, 429]
         # what has gone makes room
         await clients[0].leave()
-        assert await send(most - SPARE) == 0
+        assert await send(maximum - SPARE) == 0
         for client in clients:
             await client.leave()
 

@@ -59,16 +59,18 @@ def test_requests_share_a_batch(work: Upper) -> None:
 
 
 def test_other_work_has_another_batch(work: Upper) -> None:
-    other = Upper()
+    second = Upper()
     work.may_go.set()
-    other.may_go.set()
+    second.may_go.set()
 
     async def ask(queue: Batcher) -> list[list[str]]:
-        return [*await asyncio.gather(queue.submit(["a"], work), queue.submit(["b"], other), queue.submit(["c"], work))]
+        return [
+            *await asyncio.gather(queue.submit(["a"], work), queue.submit(["b"], second), queue.submit(["c"], work))
+        ]
 
     queue = batcher()
     assert asyncio.run(ask(queue)) == [["A"], ["B"], ["C"]]
-    assert (work.batches, other.batches) == ([["a", "c"]], [["b"]])
+    assert (work.batches, second.batches) == ([["a", "c"]], [["b"]])
     queue.close()
 
 

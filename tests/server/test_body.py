@@ -66,8 +66,8 @@ def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
     for _ in range(100):
         text = "...+" + "".join(generator.choices(["%", "4", "%c3%A4", "+", "%c3", "%e2%82%ac", "%0a", "="], k=9))
         answer = client.post("/detect", content=f"x&&q={text}&y", headers=FORM)
-        shown = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
-        assert answer.status_code == 200 and shown == f"{unquote_plus(text)} is not supported"
+        displayed = client.post("/translate", content=f"q=a&source={text}&target=de", headers=FORM).json()["error"]
+        assert answer.status_code == 200 and displayed == f"{unquote_plus(text)} is not supported"
     # bytes that are not escaped are UTF-8 too
     assert client.post("/translate", content="q=…&source=en&target=de".encode(), headers=FORM).json() == {
         "translatedText": "…"

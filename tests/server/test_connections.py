@@ -311,28 +311,28 @@ def test_a_server_that_ends_closes_connections_with_half_a_request() -> None:
 
 
 def test_clients_that_come_at_once_are_accepted_in_few_turns() -> None:
-    uvloop, clients, turns = pytest.importorskip("uvloop"), 32, list[int]()
+    uvloop, clients, iterations = pytest.importorskip("uvloop"), 32, list[int]()
 
     class Counter(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            turns.append(turn)
+            iterations.append(iteration)
             transport.close()
 
     async def accept(listener: socket.socket, stack: ExitStack) -> None:
-        nonlocal turn
+        nonlocal iteration
         loop = asyncio.get_running_loop()
         for _ in range(clients):
             stack.enter_context(socket.create_connection(listener.getsockname()))
         servers = [await loop.create_server(Counter, sock=item) for item in share_listener(listener)]
-        while len(turns) < clients:
-            turn += 1
+        while len(iterations) < clients:
+            iteration += 1
             await asyncio.sleep(0)
         for server in servers:
             server.close()
         await asyncio.sleep(0.01)
 
-    turn = 0
+    iteration = 0
     with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(accept(socket.create_server(("127.0.0.1", 0), backlog=clients), stack))
     # one socket alone takes as many turns as there are clients
-    assert turn <= clients // 4
+    assert iteration <= clients // 4

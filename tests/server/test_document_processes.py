@@ -84,13 +84,13 @@ def is_alive(process: int) -> bool:
 
 
 def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -> None:
-    seen = []
+    records = []
 
     async def ask() -> None:
         for _ in range(2):
             text = await read(processes)
             assert text == DocumentText("en", [DocumentSentence("A dog.", False), DocumentSentence("Two men.", False)])
-            seen.append(processes._spare.pid)
+            records.append(processes._spare.pid)
             rendered = await processes.render(
                 io.BytesIO(b"A dog. Two men."),
                 ".txt",
@@ -98,7 +98,7 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
                 [("Ein", []), ("Zwei Männer", [])],
             )
             assert rendered.decode() == "Ein Zwei Männer"
-            seen.append(processes._spare.pid)
+            records.append(processes._spare.pid)
         assert await processes.read(io.BytesIO(b"A dog."), ".txt", lambda text: None, 9) is None
         with pytest.raises(DataError, match="at most 1 sentences"):
             await read(processes, limit=1)
@@ -106,9 +106,9 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
             await read(processes, b"\xff")
 
     asyncio.run(ask())
-    assert len({*seen}) == 4
+    assert len({*records}) == 4
     processes.close()
-    assert not any(map(is_alive, seen))
+    assert not any(map(is_alive, records))
 
 
 @POSIX

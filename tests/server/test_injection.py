@@ -74,9 +74,9 @@ def test_a_key_is_compared_with_all_keys_in_constant_time(
     file.write_text("first\nsecond\nthird\n")
     client, compared = serve(api_keys_file=file, require_api_key=True), list[int]()
 
-    def compare_digest(one: bytes, other: bytes) -> bool:
-        compared.append(len(one) + len(other))
-        return hmac.compare_digest(one, other)
+    def compare_digest(first: bytes, second: bytes) -> bool:
+        compared.append(len(first) + len(second))
+        return hmac.compare_digest(first, second)
 
     monkeypatch.setattr(limits, "hmac", SimpleNamespace(compare_digest=compare_digest))
     for key, status in (("first", 200), ("third", 200), ("f", 403), ("first2", 403)):

@@ -96,8 +96,8 @@ def test_libretranslate_aio(address: str, tmp_path: Path) -> None:
     library = pytest.importorskip("libretranslate_aio")
     with library.LibreTranslate(address) as client:
         assert isinstance(client.translate("the dog 3", "en", "de").translated_text, str)
-        many = client.translate(["the dog 3", "the dog 4"], "auto", "de", alternatives=2)
-        assert len(many.translated_text) == len(many.alternatives) == len(many.detected_language) == 2
+        batch = client.translate(["the dog 3", "the dog 4"], "auto", "de", alternatives=2)
+        assert len(batch.translated_text) == len(batch.alternatives) == len(batch.detected_language) == 2
         assert client.translate("<b>the</b> dog 3", "en", "de", format="html").translated_text.count("<b>") == 1
         assert [language.code for language in client.languages()] == ["en"]
         assert client.detect("the dog")[0].language == "en"
@@ -245,10 +245,10 @@ def test_what_takes_too_long_after_sigterm_is_given_up(
     with ThreadPoolExecutor(1) as client, translation_server.listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         monkeypatch.setattr(server.catalog.runs[0].translator, "search", block)
-        asked: list[Future[str]] = []
+        futures: list[Future[str]] = []
 
         def ask_and_stop() -> None:
-            asked.append(client.submit(ask, address, "the dog 3"))
+            futures.append(client.submit(ask, address, "the dog 3"))
             threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM)).start()
 
         try:
@@ -258,7 +258,7 @@ def test_what_takes_too_long_after_sigterm_is_given_up(
         finally:
             is_over.set()
             sys.setswitchinterval(interval)
-        for answer in asked:
+        for answer in futures:
             error = answer.exception(60)
             assert isinstance(error, urllib.error.HTTPError)
             assert (error.code, json.load(error)) == (503, {"error": "The server is being stopped"})
@@ -317,7 +317,7 @@ def test_a_document_that_is_read_at_sigterm_is_given_up(
     from attent.server.settings import ServerSettings
 
     monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", READER))
-    has_begun, interval, asked = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
+    has_begun, interval, futures = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
     parts = {'name="source"': "en", 'name="target"': "de", 'name="file"; filename="a.txt"': has_begun}
     form = (
         "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items())
@@ -329,12 +329,12 @@ def test_a_document_that_is_read_at_sigterm_is_given_up(
         request = urllib.request.Request(address, form.encode(), {"Content-Type": "multipart/form-data; boundary=x"})
 
         def stop_once_begun() -> None:
-            while not has_begun.exists() and not asked[0].done():
+            while not has_begun.exists() and not futures[0].done():
                 time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGTERM)
 
         def ask_and_stop() -> None:
-            asked.append(pool.submit(urllib.request.urlopen, request, timeout=60))
+            futures.append(pool.submit(urllib.request.urlopen, request, timeout=60))
             pool.submit(stop_once_begun)
 
         try:
@@ -344,7 +344,7 @@ def test_a_document_that_is_read_at_sigterm_is_given_up(
         finally:
             sys.setswitchinterval(interval)
         with pytest.raises(urllib.error.HTTPError) as caught:
-            asked[0].result(60)
+            futures[0].result(60)
         assert (caught.value.code, json.load(caught.value)) == (503, {"error": "The server is being stopped"})
 
 
@@ -383,10 +383,10 @@ def test_looks_at_runs_and_documents_go_on_after_a_failure(
 ) -> None:
     monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
     server = TranslationServer(catalog, ServerSettings(), lambda line: None)
-    looks, has_ended = list[str](), threading.Event()
+    calls, has_ended = list[str](), threading.Event()
 
     def fail(name: str) -> None:
-        looks.append(name)
+        calls.append(name)
         raise RuntimeError(name)
 
     monkeypatch.setattr(catalog, "reload", lambda say: fail("runs"))
@@ -394,9 +394,9 @@ def test_looks_at_runs_and_documents_go_on_after_a_failure(
     thread = threading.Thread(target=server._watch_runs, args=(has_ended,))
     thread.start()
     deadline = time.monotonic() + 20
-    while len(looks) < 6 and time.monotonic() < deadline:
+    while len(calls) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     has_ended.set()
     thread.join()
     server.close()
-    assert looks[:6] == ["runs", "documents"] * 3
+    assert calls[:6] == ["runs", "documents"] * 3

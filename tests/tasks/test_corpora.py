@@ -30,17 +30,19 @@ def test_dates_are_the_corpus_unless_text_is() -> None:
         "held_out_combinations = 1\n"
     )
     settings = parse(small + TRAINING, "some.toml")
-    made = TranslationTask().corpus(settings)
-    assert list(made.held_out) == ["held-out dates", "held-out combinations"]
-    assert (len(made.validation), made.translated) == (3, 3)
-    source, target = made.learn_tokenizers()
-    encoded = made.encode(source, target, None)
+    built = TranslationTask().corpus(settings)
+    assert list(built.held_out) == ["held-out dates", "held-out combinations"]
+    assert (len(built.validation), built.translated) == (3, 3)
+    source, target = built.learn_tokenizers()
+    encoded = built.encode(source, target, None)
     assert len(encoded) == 11
-    assert list(made.table) == ["dates"]
-    theirs = TranslationTask().open_shared(settings, made.share(encoded), Vocabularies(made.kinds, (source, target)))
+    assert list(built.table) == ["dates"]
+    reference = TranslationTask().open_shared(
+        settings, built.share(encoded), Vocabularies(built.kinds, (source, target))
+    )
     rows = np.arange(11)
-    assert theirs.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
-    assert theirs.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
+    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
+    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:
@@ -52,9 +54,9 @@ def test_text_is_read_split_and_encoded(pairs: Path) -> None:
     assert source.decode(source.encode("abb")) == "abb"
     assert read.kinds == {"source": "char", "target": "char"}
     assert read.table["text"]["train"] == str(pairs)
-    said = " ".join(read.report())
-    assert "42" in said
-    assert "empty" in said
+    message = " ".join(read.report())
+    assert "42" in message
+    assert "empty" in message
 
 
 def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> None:

@@ -113,8 +113,8 @@ def test_a_decoder_reads_a_text_and_sees_no_later_token(folders: Path) -> None:
 @pytest.mark.parametrize("name", ["t5", "marian"])
 def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name: str) -> None:
     model = load(folders / name)
-    told = model.map("the dog slept", "le chien dormait")
-    kinds = {labelled.weights.shape[-2:]: (labelled.rows, labelled.columns) for labelled in told.values()}
+    maps = model.map("the dog slept", "le chien dormait")
+    kinds = {labelled.weights.shape[-2:]: (labelled.rows, labelled.columns) for labelled in maps.values()}
     source, target = ("the", "dog", "slept", "</s>"), ("le", "chien", "dormait", "</s>")
     assert set(kinds.values()) <= {(source, source), (target, source), (target, ("[PAD]", *target[:-1]))}
     assert {group.name for group in model.scene("the dog slept", "le chien dormait").groups} == {
@@ -278,9 +278,9 @@ def test_names_are_looked_up_in_the_cache_alone(folders: Path, tmp_path: Path, m
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text(commit, encoding="utf-8")
     shutil.copytree(folders / "bert", cached / "snapshots" / commit)
-    found = find("owner/bert")
-    assert found == cached / "snapshots" / commit
-    assert isinstance(load(found), PretrainedModel)
+    location = find("owner/bert")
+    assert location == cached / "snapshots" / commit
+    assert isinstance(load(location), PretrainedModel)
 
 
 def test_a_name_is_fetched_if_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

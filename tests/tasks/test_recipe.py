@@ -92,7 +92,7 @@ def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -
     )
     translator = load(tmp_path / "run")
     maps = translator.map("en | March 3, 2026", "2026-03-03")
-    assert [(name, shown.weights.shape, len(shown.rows)) for name, shown in maps.items()] == (
+    assert [(name, attention_map.weights.shape, len(attention_map.rows)) for name, attention_map in maps.items()] == (
         [] if attention == "none" else [("decoder.cross_attention", (1, 1, 11, 18), 11)]
     )
 
@@ -100,8 +100,8 @@ def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -
 def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
     for name in ("one", "two"):
         follow(TINY, tmp_path / name, progress=Progress(io.StringIO()))
-    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
-    assert one == two
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert first == second
 
 
 def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ LAST = "checkpoints/00000250"
 
 
 def longer(**values: object) -> RunSettings:
-    least = {"threads": 1, "schedule": "cosine", "label_smoothing": 0.1}
-    return TINY.model_copy(update={"training": TINY.training.model_copy(update=least | values)})
+    base_settings = {"threads": 1, "schedule": "cosine", "label_smoothing": 0.1}
+    return TINY.model_copy(update={"training": TINY.training.model_copy(update=base_settings | values)})
 
 
 def weights(folder: Path) -> bytes:
@@ -181,9 +181,9 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
             deadline = time.monotonic() + 60
             while latest_checkpoint(run) is None and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
-            for again in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
+            for attempt in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
                 with pytest.raises(RunError, match=r"/run is being trained by another process$"):
-                    again()
+                    attempt()
             assert process.poll() is None, (tmp_path / "printed").read_text()
         finally:
             process.kill()
@@ -219,16 +219,16 @@ def test_validation_shows_three_translations(tmp_path: Path) -> None:
 
 def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
     follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
-    other = parse(
+    second = parse(
         '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\n'
         "held_out_pairs = 7\n"
         "held_out_combinations = 1\n[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n",
         "other.toml",
     )
-    follow(other, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
-    one, two = load(tmp_path / "one"), load(tmp_path / "two")
-    assert one.source_tokenizer.size == two.source_tokenizer.size
-    for left, right in zip(one.model.parameters(), two.model.parameters(), strict=True):
+    follow(second, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    first, second_item = load(tmp_path / "one"), load(tmp_path / "two")
+    assert first.source_tokenizer.size == second_item.source_tokenizer.size
+    for left, right in zip(first.model.parameters(), second_item.model.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
     wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
     with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] take that of"):
@@ -242,12 +242,12 @@ def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Pa
     training = TINY.training.model_copy(update={"updates": 1, "learning_rate": 1e-12})
     student = TINY.model_copy(update={"model": TINY.model.model_copy(update=sizes), "training": training})
     follow(student, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
-    one, two = (load(tmp_path / name).model for name in ("one", "two"))
-    for ours, theirs in ((two.encoder, one.encoder), (two.decoder, one.decoder)):
-        for layer in ours.layers:
-            torch.testing.assert_close(layer.state_dict(), theirs.layers[0].state_dict(), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(two.to_logits.weight, one.to_logits.weight, rtol=1e-4, atol=1e-6)
-    assert (len(two.encoder.layers), len(two.decoder.layers)) == (3, 2)
+    first, second = (load(tmp_path / name).model for name in ("one", "two"))
+    for actual, expected in ((second.encoder, first.encoder), (second.decoder, first.decoder)):
+        for layer in actual.layers:
+            torch.testing.assert_close(layer.state_dict(), expected.layers[0].state_dict(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(second.to_logits.weight, first.to_logits.weight, rtol=1e-4, atol=1e-6)
+    assert (len(second.encoder.layers), len(second.decoder.layers)) == (3, 2)
 
 
 def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ def test_a_longer_training_by_minutes_is_that_of_the_number_of_pairs() -> None:
 
 
 def test_fewer_pairs_get_more_dropout_and_no_larger_model() -> None:
-    few, many = suggest(2_000)["model"], suggest(5_000_000)["model"]
-    assert few["dropout"] > many["dropout"]
-    assert (few["preset"], many["preset"]) == ("tiny", "small")
+    small, large = suggest(2_000)["model"], suggest(5_000_000)["model"]
+    assert small["dropout"] > large["dropout"]
+    assert (small["preset"], large["preset"]) == ("tiny", "small")
 
 
 def test_by_hand() -> None:
@@ -104,9 +104,9 @@ def test_a_short_training_says_how_long_it_should_be() -> None:
     assert (shortage(by_updates, result(100, 9.0, 2.5), 2_000) or "").endswith(
         "2.5 epochs of the 20 that suit them, which take --updates 800"
     )
-    both = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
-    assert (shortage(both, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
-    assert (shortage(both, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")
+    settings = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
+    assert (shortage(settings, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
+    assert (shortage(settings, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")
 
 
 def test_a_training_that_is_long_or_lost_patience_is_not_short() -> None:
@@ -170,9 +170,9 @@ def test_pictures_and_vectors_have_settings(examples: int) -> None:
 
 
 def test_what_suits_pictures_is_said() -> None:
-    said = summary(suggest_pictures(1_797), 1_797)
+    message = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
-    assert said == f"{start}; pictures shifted, turned and scaled a little"
+    assert message == f"{start}; pictures shifted, turned and scaled a little"
     assert summary(suggest_labelled(1_797), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
 
 

@@ -57,16 +57,16 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     plain, model = models
     file = file_of(tmp_path, "mat", "the", "cat", "dog")
     started = init_embeddings(VectorsSettings(source=file), model, {"source": SOURCE, "target": TARGET})
-    found = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
-    features, before = (one.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for one in (model, plain))
-    assert features[found].square().mean().item() == pytest.approx(1, rel=1e-5)
+    result = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
+    features, before = (module.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for module in (model, plain))
+    assert features[result].square().mean().item() == pytest.approx(1, rel=1e-5)
     vectors = torch.stack(
         [torch.tensor([float(part) for part in line.split()[1:]]) for line in Path(file).read_text().splitlines()]
     )
     # all by one number
-    ratios = features[found] / vectors[:3]
+    ratios = features[result] / vectors[:3]
     torch.testing.assert_close(ratios, ratios[0, 0].expand_as(ratios))
-    others = [token for token in range(SOURCE.size) if token not in found]
+    others = [token for token in range(SOURCE.size) if token not in result]
     assert features[others].equal(before[others])
     untouched = {name for name, weight in model.state_dict().items() if weight.equal(plain.state_dict()[name])}
     assert len(model.state_dict()) - len(untouched) == 1
@@ -82,15 +82,15 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
 
 def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None:
     model = build(corpus_settings("transformer"), SOURCE.size, TARGET.size)
-    both = {"source": SOURCE, "target": TARGET}
-    said = init_embeddings(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, both).report
-    assert said[-1].startswith("warning: ")
-    assert said[-1].endswith("has few words of the target's vocabulary: is it of that language, and written so?")
+    options = {"source": SOURCE, "target": TARGET}
+    report = init_embeddings(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, options).report
+    assert report[-1].startswith("warning: ")
+    assert report[-1].endswith("has few words of the target's vocabulary: is it of that language, and written so?")
     with pytest.raises(ArgumentError, match=r"^no word of the source's vocabulary has a vector in .*glove.txt$"):
-        init_embeddings(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, both)
+        init_embeddings(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, options)
     (tmp_path / "zero.txt").write_text("mat" + " 0" * WIDTH)
     with pytest.raises(ArgumentError, match=r"has a vector in .*zero.txt, but zeros$"):
-        init_embeddings(VectorsSettings(source=str(tmp_path / "zero.txt")), model, both)
+        init_embeddings(VectorsSettings(source=str(tmp_path / "zero.txt")), model, options)
 
 
 def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -
         ("target", {"source": file, "target": file}, "target"),
         ("all", {"source": file}, "source"),
     ):
-        said = (
+        message = (
             rf"^the {side}'s embedding cannot be frozen while it is the output matrix too .*: set "
             r"model.share_embeddings = \"none\"$"
         )
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             checked("luong", share, frozen=True, **vectors)
     with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
         checked("rnn", source=str(tmp_path / "nowhere"))
@@ -183,10 +183,10 @@ def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averag
     run = read(tmp_path / "run")
     torch.manual_seed(settings.training.seed)
     sizes = run.source_tokenizer.size, run.target_tokenizer.size
-    begun = build(settings.model, *sizes)
-    init_embeddings(settings.vectors, begun, {"source": run.source_tokenizer, "target": run.target_tokenizer})
-    assert run.model.embeddings["source"].weight.equal(begun.embeddings["source"].weight)
-    changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(begun.state_dict()[name])]
+    initial = build(settings.model, *sizes)
+    init_embeddings(settings.vectors, initial, {"source": run.source_tokenizer, "target": run.target_tokenizer})
+    assert run.model.embeddings["source"].weight.equal(initial.embeddings["source"].weight)
+    changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(initial.state_dict()[name])]
     assert any("target_embedding" in name for name in changed)
     last = latest_checkpoint(tmp_path / "run")
     assert last is not None
@@ -199,9 +199,9 @@ def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averag
     assert str(config.coverage["source"]["found"]) == "5"
     assert config.coverage["source"]["lower_cased"] == 1
     assert 0.4 < config.coverage["source"]["running"] < 0.8
-    said = progress.stream.getvalue()
-    assert "source: 5 of the vocabulary's" in said
-    assert " % of the running words have a vector" in said
+    printed = progress.stream.getvalue()
+    assert "source: 5 of the vocabulary's" in printed
+    assert " % of the running words have a vector" in printed
 
 
 @pytest.mark.parametrize("kind", ["transformer", "luong"])
@@ -257,8 +257,8 @@ def test_a_model_that_fills_blanks_starts_the_same_way(tmp_path: Path) -> None:
     follow(parse(toml(tables), "test"), tmp_path / "run", progress=quiet())
     run = read(tmp_path / "run")
     words = run.tokenizers["text"]
-    found = [words.encode(word)[0] for word in ("cat", "the", "The", "sat", "mat")]
-    features = run.model.embeddings["text"](torch.tensor([found]))
+    result = [words.encode(word)[0] for word in ("cat", "the", "The", "sat", "mat")]
+    features = run.model.embeddings["text"](torch.tensor([result]))
     assert features.square().mean().item() == pytest.approx(1, rel=1e-5)
     assert features[0, 1].equal(features[0, 2])
     assert run.config.coverage["text"]["found"] == 5
@@ -281,8 +281,8 @@ def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
 def test_a_vocabulary_of_pieces_is_told_a_setting_that_there_is(tmp_path: Path, task: str, table: str) -> None:
     side = "source" if table == "text" else "text"
     setting = "source_tokenizer" if table == "text" else "tokenizer"
-    behind = "" if table == "lines" else "\t{}"
-    lines = [f"{source} {n % 5}{behind.format('xy'[n % 2])}\n" for n, (source, _) in enumerate(LINES)]
+    stop = "" if table == "lines" else "\t{}"
+    lines = [f"{source} {n % 5}{stop.format('xy'[n % 2])}\n" for n, (source, _) in enumerate(LINES)]
     (tmp_path / "corpus.tsv").write_text("".join(lines))
     layers = {"encoder_layers": 1, "decoder_layers": 1} if table == "text" else {"layers": 1}
     tables = {

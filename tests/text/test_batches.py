@@ -17,8 +17,10 @@ def bitext(pairs: list[tuple[str, str]], keys: int = 16) -> Bitext:
     return Bitext([Pair(*pair) for pair in pairs], TOKENIZER, TOKENIZER, length_multiple=keys)
 
 
-def many(count: int) -> Bitext:
-    return bitext([("abcde"[: 1 + place % 5] * (1 + place % 3), "edcba"[: place % 4]) for place in range(count)])
+def make_pairs(count: int) -> Bitext:
+    return bitext(
+        [("abcde"[: 1 + position % 5] * (1 + position % 3), "edcba"[: position % 4]) for position in range(count)]
+    )
 
 
 def test_worked_by_hand() -> None:
@@ -48,24 +50,24 @@ def test_a_batch_holds_every_token_and_padding_only(pairs: list[tuple[str, str]]
 
 
 def test_every_pair_comes_once_an_epoch() -> None:
-    data = many(101)
+    data = make_pairs(101)
     for size in (BatchSize(pairs=7), BatchSize(tokens=61)):
         rows = np.concatenate(data.epoch_plan(size, seed=3, epoch=2))
         assert sorted(rows) == list(range(101))
 
 
 def test_epochs_differ_and_can_be_had_again() -> None:
-    data, size = many(53), BatchSize(pairs=5)
-    first, again, second, other = (
-        np.concatenate(data.epoch_plan(size, *place)) for place in ((1, 0), (1, 0), (1, 1), (2, 0))
+    data, size = make_pairs(53), BatchSize(pairs=5)
+    first, repeated, second, item = (
+        np.concatenate(data.epoch_plan(size, *index)) for index in ((1, 0), (1, 0), (1, 1), (2, 0))
     )
-    assert (first == again).all()
+    assert (first == repeated).all()
     assert (first != second).any()
-    assert (first != other).any()
+    assert (first != item).any()
 
 
 def test_batches_by_tokens_keep_to_their_size_in_multiples_of_eight() -> None:
-    data, size = many(503), BatchSize(tokens=211)
+    data, size = make_pairs(503), BatchSize(tokens=211)
     batches = [data.batch(rows) for rows in data.epoch_plan(size, seed=1, epoch=0)]
     longest = [max(int(batch.source_lengths.max()), int(batch.target_lengths.max())) for batch in batches]
     assert all(len(batch.source) * length <= 211 for batch, length in zip(batches, longest, strict=True))
@@ -78,37 +80,37 @@ def test_batches_by_tokens_hold_at_least_one_pair() -> None:
 
 
 def test_batches_hold_pairs_of_like_length() -> None:
-    data = many(503)
+    data = make_pairs(503)
     spread = [np.ptp(data.source.lengths[rows]) for rows in data.epoch_plan(BatchSize(pairs=8), seed=1, epoch=0)]
     assert np.mean(spread) < 3 < np.ptp(data.source.lengths)
 
 
 def test_an_endless_stream_goes_through_epochs() -> None:
-    data, size = many(11), BatchSize(pairs=4)
+    data, size = make_pairs(11), BatchSize(pairs=4)
     batches: list[Batch] = list(itertools.islice(data.stream(size, seed=1), 6))
     assert sum(len(batch.source) for batch in batches) == 22
 
 
 def test_an_endless_stream_can_be_taken_up_at_any_place() -> None:
-    data, size = many(11), BatchSize(pairs=4)
+    data, size = make_pairs(11), BatchSize(pairs=4)
     stream = data.stream(size, seed=1)
-    places, batches = [], []
+    positions, batches = [], []
     for _ in range(7):
-        places.append(stream.position)
+        positions.append(stream.position)
         batches.append(next(stream))
-    assert places[:4] == [(0, 0), (0, 1), (0, 2), (0, 3)]
-    assert places[4] == (1, 1)
-    for place, batch in zip(places, batches, strict=True):
-        assert next(data.stream(size, seed=1, position=place)).source.equal(batch.source)
+    assert positions[:4] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert positions[4] == (1, 1)
+    for position, batch in zip(positions, batches, strict=True):
+        assert next(data.stream(size, seed=1, position=position)).source.equal(batch.source)
 
 
 def test_once_gives_each_batch_with_its_rows() -> None:
-    data = many(11)
-    seen = list(data.sorted_batches(BatchSize(pairs=4)))
-    assert sorted(np.concatenate([rows for rows, _ in seen])) == list(range(11))
-    assert all((batch.source_lengths.numpy() == data.source.lengths[rows]).all() for rows, batch in seen)
-    lengths = np.concatenate([data.source.lengths[rows] for rows, _ in seen])
-    assert len(seen) == 3
+    data = make_pairs(11)
+    batches = list(data.sorted_batches(BatchSize(pairs=4)))
+    assert sorted(np.concatenate([rows for rows, _ in batches])) == list(range(11))
+    assert all((batch.source_lengths.numpy() == data.source.lengths[rows]).all() for rows, batch in batches)
+    lengths = np.concatenate([data.source.lengths[rows] for rows, _ in batches])
+    assert len(batches) == 3
     assert lengths[0] <= lengths[-1]
 
 
@@ -143,24 +145,24 @@ def pieces(batch: Batch) -> list[tuple[list[int], list[int]]]:
     if not batch.tokens:
         return []
     sides = zip(batch.source, batch.source_lengths, batch.target_out, batch.target_lengths, strict=True)
-    return [(source[:read].tolist(), target[:told].tolist()) for source, read, target, told in sides]
+    return [(source[:read].tolist(), target[:target_length].tolist()) for source, read, target, target_length in sides]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])
 @pytest.mark.parametrize("size", [BatchSize(pairs=5), BatchSize(tokens=17)])
 def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize) -> None:
     """Also where there are more of them than pairs, and from the same place on whatever their number."""
-    data = many(53)
+    data = make_pairs(53)
     whole = data.stream(size, 1, (0, 2))
-    each = [data.stream(size, 1, (0, 2)) for _ in range(parts)]
+    streams = [data.stream(size, 1, (0, 2)) for _ in range(parts)]
     for _ in range(2 * len(data.epoch_plan(size, 1, 0))):
         batch = next(whole)
-        found = [batches.next_shard(number, parts) for number, batches in enumerate(each)]
-        assert {tokens for _, tokens in found} == {batch.tokens} == {sum(part.tokens for part, _ in found)}
-        assert sorted(pair for part, _ in found for pair in pieces(part)) == sorted(pieces(batch))
-        assert all(len(part.source) for part, _ in found)
-        assert {batches.position for batches in each} == {whole.position}
-        for number, (part, _) in enumerate(found):
+        result = [batches.next_shard(number, parts) for number, batches in enumerate(streams)]
+        assert {tokens for _, tokens in result} == {batch.tokens} == {sum(part.tokens for part, _ in result)}
+        assert sorted(pair for part, _ in result for pair in pieces(part)) == sorted(pieces(batch))
+        assert all(len(part.source) for part, _ in result)
+        assert {batches.position for batches in streams} == {whole.position}
+        for number, (part, _) in enumerate(result):
             assert pieces(part) == pieces(batch)[number::parts]
             assert part.tokens == int(batch.target_lengths[number::parts].sum())
 

@@ -100,11 +100,11 @@ def test_another_process_opens_what_was_encoded(tmp_path: Path) -> None:
     encoded = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
     opened = DiskBitext(corpus.folder.path / INDEX)
     assert len(encoded) == len(opened) > 0
-    for _, batch, again in zip(
+    for _, batch, repeated in zip(
         range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False
     ):
-        assert batch.source.equal(again.source)
-        assert batch.target_out.equal(again.target_out)
+        assert batch.source.equal(repeated.source)
+        assert batch.target_out.equal(repeated.target_out)
 
 
 def test_real_text(data_folder: Path) -> None:
@@ -119,9 +119,9 @@ def test_real_text(data_folder: Path) -> None:
     batches = list(
         itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7)
     )
-    seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
-    assert len(seen) > 100
-    assert seen <= {pair.target for pair in corpus.train}
+    observed = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
+    assert len(observed) > 100
+    assert observed <= {pair.target for pair in corpus.train}
 
 
 LARGE = """
@@ -170,16 +170,16 @@ def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> Non
     settings = LinesSettings(train=written(tmp_path / name, [*LINES, "", "  "]), maximum_length=31)
     corpus = line_corpus(settings)
     assert (len(corpus.train), len(corpus.validation)) == (38, 2)
-    made = learn(settings.tokenizer, corpus.train, settings.size)
-    data = encode_lines(corpus, made, 31)
-    assert data.lengths.tolist() == [len(made.encode(line)) for line in corpus.train if len(line.split()) <= 31]
-    said = " ".join(line for report in corpus.reports for line in report.summary())
-    assert "42 lines read" in said
-    assert "2 dropped: empty line (lines 41, 42)" in said
-    assert "dropped: longer than the maximum length" in said
-    other = open_lines(corpus.folder.path)
+    tokenizer = learn(settings.tokenizer, corpus.train, settings.size)
+    data = encode_lines(corpus, tokenizer, 31)
+    assert data.lengths.tolist() == [len(tokenizer.encode(line)) for line in corpus.train if len(line.split()) <= 31]
+    message = " ".join(line for report in corpus.reports for line in report.summary())
+    assert "42 lines read" in message
+    assert "2 dropped: empty line (lines 41, 42)" in message
+    assert "dropped: longer than the maximum length" in message
+    second = open_lines(corpus.folder.path)
     rows = np.arange(len(data))
-    assert (other.pad(rows) == data.pad(rows)).all()
+    assert (second.pad(rows) == data.pad(rows)).all()
 
 
 def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:

@@ -34,17 +34,17 @@ def test_it_is_a_sequence() -> None:
 
 
 def test_some_of_them_remember_their_lines() -> None:
-    some = stored(PAIRS).select(np.array([5, 2, 17])).select(np.array([1, 2]))
-    assert list(some) == [PAIRS[2], PAIRS[17]]
-    assert [some.line_number(row) for row in range(2)] == [5, 35]
+    sample = stored(PAIRS).select(np.array([5, 2, 17])).select(np.array([1, 2]))
+    assert list(sample) == [PAIRS[2], PAIRS[17]]
+    assert [sample.line_number(row) for row in range(2)] == [5, 35]
 
 
 def test_the_folder_lasts_as_long_as_the_pairs(tmp_path: Path) -> None:
     pairs = write_pairs(enumerate(PAIRS), TemporaryFolder(tmp_path), "pairs")
-    few = pairs[:3]
+    subset = pairs[:3]
     del pairs
-    assert list(few) == PAIRS[:3]
-    del few
+    assert list(subset) == PAIRS[:3]
+    del subset
     assert not list(tmp_path.iterdir())
 
 

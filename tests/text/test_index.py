@@ -11,7 +11,7 @@ from attent.text.text import Pair
 from attent.text.tokenizer import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcde")
-PAIRS = [Pair("abcde"[: 1 + place % 5] * (1 + place % 3), "edcba"[: place % 4]) for place in range(101)]
+PAIRS = [Pair("abcde"[: 1 + position % 5] * (1 + position % 3), "edcba"[: position % 4]) for position in range(101)]
 
 
 def stored(pairs: list[Pair]) -> DiskTexts[Pair]:
@@ -27,13 +27,13 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
     for data in (on_disk, DiskBitext(tmp_path / "index"), DiskBitext(tmp_path / "put")):
         assert len(data) == 101
         assert not hasattr(data.source, "tokens")
-        for _, (mine, other) in zip(
+        for _, (mine, peer) in zip(
             range(19), zip(data.stream(size, 3), in_memory.stream(size, 3), strict=False), strict=False
         ):
             for name in ("source", "source_lengths", "target_in", "target_out", "target_lengths"):
-                assert getattr(mine, name).equal(getattr(other, name))
-                assert getattr(mine, name).dtype == getattr(other, name).dtype
-            assert mine.tokens == other.tokens
+                assert getattr(mine, name).equal(getattr(peer, name))
+                assert getattr(mine, name).dtype == getattr(peer, name).dtype
+            assert mine.tokens == peer.tokens
 
 
 def test_what_is_too_long_is_left_out_and_reported(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ TEXTS = {
 def test_a_sentence_is_enough(language: str) -> None:
     best, *others = LanguageDetector(TEXTS).detect(TEXTS[language])
     assert best.language == language and 90 < best.confidence <= 100
-    assert all(other.confidence <= best.confidence and other.language in TEXTS for other in others)
+    assert all(second.confidence <= best.confidence and second.language in TEXTS for second in others)
 
 
 def test_codes_with_a_script_or_a_country_are_the_languages() -> None:

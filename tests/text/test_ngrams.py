@@ -19,10 +19,10 @@ def test_numbers_are_counted() -> None:
 
 
 def test_probabilities_of_what_follows_sum_to_one_whatever_came_before() -> None:
-    every = np.arange(SIZE)
+    full = np.arange(SIZE)
     for first in range(SIZE):
         for second in range(SIZE):
-            assert TRIGRAMS.probability(first, second, every).sum() == pytest.approx(1)
+            assert TRIGRAMS.probability(first, second, full).sum() == pytest.approx(1)
 
 
 def test_one_number_worked_by_hand() -> None:
@@ -33,8 +33,8 @@ def test_one_number_worked_by_hand() -> None:
     kinds: dict[tuple[int, ...], int] = {}
     for line in LINES:
         whole = [2, 2, *line, EOS]
-        for place in range(len(whole) - 2):
-            kinds[tuple(whole[place : place + 3])] = kinds.get(tuple(whole[place : place + 3]), 0) + 1
+        for position in range(len(whole) - 2):
+            kinds[tuple(whole[position : position + 3])] = kinds.get(tuple(whole[position : position + 3]), 0) + 1
     once, twice = (sum(count == times for count in kinds.values()) for times in (1, 2))
     three = once / (once + 2 * twice)
     twos: dict[tuple[int, int], int] = {}
@@ -46,8 +46,8 @@ def test_one_number_worked_by_hand() -> None:
     for _, second in twos:
         ones[second] = ones.get(second, 0) + 1
     once, twice = (sum(count == times for count in ones.values()) for times in (1, 2))
-    one = once / (once + 2 * twice) if once else 0.5
-    of_c = max(ones[C] - one, 0) / sum(ones.values()) + one * len(ones) / sum(ones.values()) / SIZE
+    item = once / (once + 2 * twice) if once else 0.5
+    of_c = max(ones[C] - item, 0) / sum(ones.values()) + item * len(ones) / sum(ones.values()) / SIZE
     behind_b = {third: count for (second, third), count in twos.items() if second == B}
     of_b_c = max(behind_b[C] - two, 0) / sum(behind_b.values()) + two * len(behind_b) / sum(behind_b.values()) * of_c
     of_a_b_c = (2 - three) / 3 + three * 2 / 3 * of_b_c
@@ -57,21 +57,21 @@ def test_one_number_worked_by_hand() -> None:
 def test_what_was_seen_is_likelier_and_both_sides_know_more_than_one() -> None:
     left = TRIGRAMS.left_context([A, B, C], 2)
     assert left.argmax() == C
-    both = TRIGRAMS.both_contexts([D, A, C, B, C], 2)
-    assert both.sum() == pytest.approx(1)
+    combined = TRIGRAMS.both_contexts([D, A, C, B, C], 2)
+    assert combined.sum() == pytest.approx(1)
     # between A and B C there was never anything but C
-    assert both.argmax() == C
-    assert TRIGRAMS.left_context([D, A, C, B, C], 2)[B] < both[C]
+    assert combined.argmax() == C
+    assert TRIGRAMS.left_context([D, A, C, B, C], 2)[B] < combined[C]
 
 
 def test_both_sides_are_what_the_whole_line_would_get() -> None:
-    line, place = [A, B, C, D], 1
+    line, index = [A, B, C, D], 1
     whole = []
     for word in range(SIZE):
         tokens = [2, 2, A, word, C, D, EOS]
         chances = [float(TRIGRAMS.probability(*tokens[at : at + 3])) for at in range(len(tokens) - 2)]
         whole.append(np.prod(chances))
-    assert TRIGRAMS.both_contexts(line, place) == pytest.approx(np.array(whole) / np.sum(whole))
+    assert TRIGRAMS.both_contexts(line, index) == pytest.approx(np.array(whole) / np.sum(whole))
 
 
 def test_nothing_counted_is_nothing_known() -> None:

@@ -47,8 +47,8 @@ BOTH = [Pair("a b", "c"), Pair("d", "e f")]
     ("name", "content"), [("p.tsv", TSV), ("p.tsv.gz", TSV), ("p.jsonl", JSONL), ("p.jsonl.gz", JSONL)]
 )
 def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: str) -> None:
-    found, report = read(written(tmp_path / name, content))
-    assert found == BOTH
+    pairs, report = read(written(tmp_path / name, content))
+    assert pairs == BOTH
     assert (report.lines, report.kept_count, report.dropped) == (2, 2, {})
 
 
@@ -67,8 +67,8 @@ def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
 
 def test_one_of_two_files_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
-    found = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
-    assert [pair for _, pair in found] == BOTH
+    pairs = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
+    assert [pair for _, pair in pairs] == BOTH
 
 
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
 def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Path) -> None:
     texts = [f"word {number}\tWort {number}" for number in range(1, 2001)]
     texts[16], texts[41], texts[99], texts[500] = "I 👍 it\tmir gefällt's 👍", "", "one\ttwo\tthree", "nothing between"
-    found, report = read(written(tmp_path / "own.tsv", "\n".join(texts) + "\n"))
-    assert len(found) == 1997
-    assert Pair("I 👍 it", "mir gefällt's 👍") in found
+    pairs, report = read(written(tmp_path / "own.tsv", "\n".join(texts) + "\n"))
+    assert len(pairs) == 1997
+    assert Pair("I 👍 it", "mir gefällt's 👍") in pairs
     assert report.summary() == [
         f"{tmp_path / 'own.tsv'}: 2,000 lines read, 1,997 kept",
         "  1 dropped: empty line (line 42)",
@@ -105,8 +105,8 @@ def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
     ["{", "[1]", '{"source": "a"}', '{"source": 1, "target": "b"}', '{"source": "\\ud800", "target": "b"}', "[" * 9999],
 )
 def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
-    found, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
-    assert found == [Pair("👍", "b")]
+    pairs, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
+    assert pairs == [Pair("👍", "b")]
     assert report.kept_count == 1
 
 
@@ -195,8 +195,8 @@ def write_text(path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
 def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
-    found, report = read_labels(write_text(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
-    assert found == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
+    labelled, report = read_labels(write_text(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
+    assert labelled == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
     assert (report.lines, report.kept_count) == (2, 2)
 
 
@@ -209,10 +209,10 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
-    found, report = read_labels(
+    labelled, report = read_labels(
         write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n")
     )
-    assert [number for number, _ in found] == [1, 11]
+    assert [number for number, _ in labelled] == [1, 11]
     assert {reason: tally.first for reason, tally in report.dropped.items()} == {
         "empty line": [2, 10],
         "no tab between text and label": [3],
@@ -222,27 +222,27 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
         "the same text and label as before": [6],
         "the text has other labels on other lines": [7, 8],
     }
-    assert report.kept_count == len(found)
+    assert report.kept_count == len(labelled)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "empty$"),
         ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
     ],
 )
-def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         read_labels(write_text(tmp_path / "a.tsv", text))
 
 
 def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
-    found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
-    assert [example.text for _, example in drop_shared_texts(found, [LabelledText("b", "another")], report)] == [
+    labelled, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
+    assert [example.text for _, example in drop_shared_texts(labelled, [LabelledText("b", "another")], report)] == [
         "a",
         "c",
     ]
     assert report.dropped["the text is also in validation"].first == [2]
     with pytest.raises(DataError, match="no text is left to train on"):
-        drop_shared_texts(found, [example for _, example in found], report)
+        drop_shared_texts(labelled, [example for _, example in labelled], report)

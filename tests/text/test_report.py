@@ -6,8 +6,8 @@ def test_a_report_counts_and_numbers_what_its_file_has() -> None:
     report = VectorsReport(
         "a.bin", lines=1234, unit="word", words=7, width=3, skipped=5, remarks=["the first line lies"]
     )
-    for place in (3, 5, 8, 13):
-        report.drop(REPEATED, place)
+    for index in (3, 5, 8, 13):
+        report.drop(REPEATED, index)
     report.note(NOT_UTF8, 2)
     assert report.summary() == [
         "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not wanted",

@@ -9,7 +9,7 @@ ONE = {"train": "a.tsv"}
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({}, "nothing to train on"),
         ({"train_source": "a"}, "train takes one file"),
@@ -21,9 +21,9 @@ ONE = {"train": "a.tsv"}
         (ONE | {"vocabulary": "many"}, "vocabulary"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(given: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_together_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        TextSettings(**given)
+        TextSettings(**arguments)
 
 
 def test_a_side_may_differ() -> None:

@@ -38,7 +38,7 @@ def test_spacing_is_a_share() -> None:
     assert spacing([]) is None
 
 
-def told(training: list[str], lines: list[str]) -> list[str]:
+def warnings_for(training: list[str], lines: list[str]) -> list[str]:
     check = SpacingCheck(spacing(training))
     return [message for line in lines if (message := check.add(line))]
 
@@ -53,19 +53,19 @@ def told(training: list[str], lines: list[str]) -> list[str]:
     ],
 )
 def test_another_spacing_is_told_of_once(training: list[str], lines: list[str], remedy: str) -> None:
-    messages = told(training, lines)
+    messages = warnings_for(training, lines)
     assert len(messages) == 1
     assert remedy in messages[0]
 
 
 @pytest.mark.parametrize("lines", [SEGMENTED, TOKENIZED, ENGLISH, WRITTEN])
 def test_the_same_spacing_is_not_told_of(lines: list[str]) -> None:
-    assert told(lines, lines * 20) == []
-    assert all(told(lines, [line]) == [] for line in lines)
+    assert warnings_for(lines, lines * 20) == []
+    assert all(warnings_for(lines, [line]) == [] for line in lines)
 
 
 def test_nothing_is_told_of_what_is_not_certain_or_not_known() -> None:
     # a name alone in a line, another script
-    assert told(SEGMENTED, ["天安门", "Two dogs run"]) == []
-    assert told(ENGLISH, ["Oui ."]) == []
-    assert told([], SEGMENTED) == []
+    assert warnings_for(SEGMENTED, ["天安门", "Two dogs run"]) == []
+    assert warnings_for(ENGLISH, ["Oui ."]) == []
+    assert warnings_for([], SEGMENTED) == []

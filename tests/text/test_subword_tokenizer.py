@@ -19,17 +19,17 @@ STRANGE = [
     "line\nfeed\r",
 ]  # fmt: skip
 LINES = [
-    f"the {word} {other} on the street"
+    f"the {word} {variant} on the street"
     for word in ("dog", "cat", "bird")
-    for other in ("walks", "walked", "is walking", "sleeps")
+    for variant in ("walks", "walked", "is walking", "sleeps")
 ]
 KINDS: dict[str, type[SubwordTokenizer]] = {"bpe": BpeTokenizer, "unigram": UnigramTokenizer}
 LEARNT = {kind: tokenizer.learn([*LINES, *STRANGE], 340) for kind, tokenizer in KINDS.items()}
 
-every = pytest.mark.parametrize("kind", KINDS)
+full = pytest.mark.parametrize("kind", KINDS)
 
 
-@every
+@full
 @given(text=st.text())
 def test_every_text_comes_back(kind: str, text: str) -> None:
     tokenizer = LEARNT[kind]
@@ -39,7 +39,7 @@ def test_every_text_comes_back(kind: str, text: str) -> None:
     assert len(tokenizer.pieces(text)) == len(ids)
 
 
-@every
+@full
 @pytest.mark.parametrize("line", STRANGE)
 def test_strange_text_comes_back(kind: str, line: str) -> None:
     for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
@@ -47,14 +47,14 @@ def test_strange_text_comes_back(kind: str, line: str) -> None:
         assert all(SPECIALS <= token < tokenizer.size for token in tokenizer.encode(line))
 
 
-@every
+@full
 @pytest.mark.parametrize("line", STRANGE)
 def test_pieces_of_known_ids_are_those_of_the_text(kind: str, line: str) -> None:
     for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
         assert tokenizer.pieces(line, tokenizer.encode(line)) == tokenizer.pieces(line)
 
 
-@every
+@full
 def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
     lines = [
         line
@@ -66,7 +66,7 @@ def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
     assert sum(len(tokenizer.encode(line)) for line in lines) < 0.35 * sum(map(len, lines))
 
 
-@every
+@full
 def test_learning_gives_the_same_pieces_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_tokenizer, "SAMPLE_SIZE", 7)
     first, second = (KINDS[kind].learn(LINES, 300) for _ in range(2))
@@ -78,7 +78,7 @@ def test_frequent_words_are_whole() -> None:
     assert LEARNT["bpe"].pieces("\x07") == ["▁", "<0x07>"]
 
 
-@every
+@full
 def test_no_piece_holds_a_space_but_at_its_beginning(kind: str) -> None:
     """Words are cut one by one, wherever spaces are."""
     tokenizer = KINDS[kind].learn(["  two  spaces   three "] * 7 + ["    "] * 7 + LINES, 340)
@@ -89,7 +89,7 @@ def test_no_piece_holds_a_space_but_at_its_beginning(kind: str) -> None:
     )
 
 
-@every
+@full
 def test_special_ids_leave_no_trace(kind: str) -> None:
     tokenizer = LEARNT[kind]
     the, street = tokenizer.encode("the"), tokenizer.encode("street")
@@ -99,30 +99,30 @@ def test_special_ids_leave_no_trace(kind: str) -> None:
             tokenizer.decode([token])
 
 
-@every
+@full
 def test_a_saved_tokenizer_loads_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer = LEARNT[kind]
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded: Tokenizer = KINDS[kind].load(tmp_path / "tokenizer.json")
     assert loaded.size == tokenizer.size
     assert [loaded.encode(line) for line in LINES + STRANGE] == [tokenizer.encode(line) for line in LINES + STRANGE]
-    other = KINDS["unigram" if kind == "bpe" else "bpe"]
+    second = KINDS["unigram" if kind == "bpe" else "bpe"]
     with pytest.raises(DataError, match="is not a"):
-        other.load(tmp_path / "tokenizer.json")
+        second.load(tmp_path / "tokenizer.json")
 
 
-@every
+@full
 def test_a_size_too_small_says_what_is_needed(kind: str) -> None:
     with pytest.raises(ArgumentError, match=r"must be at least \d+, got 261"):
         KINDS[kind].learn(LINES, 261)
 
 
-@every
+@full
 def test_a_size_too_large_yields_what_there_is(kind: str) -> None:
     assert KINDS[kind].learn(LINES, 5000).size < 5001
 
 
-@every
+@full
 @pytest.mark.parametrize("lines", [[], ["", "  "]])
 def test_no_text_is_an_error(kind: str, lines: list[str]) -> None:
     with pytest.raises(DataError, match="no text to learn"):

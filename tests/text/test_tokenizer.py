@@ -224,9 +224,9 @@ def test_a_long_text_is_cut_as_a_short_one_is_in_little_memory() -> None:
     tracemalloc.start()
     tokenizer.encode(text)
     WordTokenizer.learn([text])
-    _, most = tracemalloc.get_traced_memory()
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 8 * len(text)
+    assert peak < 8 * len(text)
 
 
 FORM = "attent word tokenizer"
@@ -278,8 +278,8 @@ def test_what_is_typed_is_written_as_the_model_knows_it(typed: str, read: str) -
 
 
 def test_what_is_known_is_left_alone() -> None:
-    both = CharTokenizer("a \u202fe\u0301é")
-    assert respell("a e\u0301\u202f", both)[0] == "a e\u0301\u202f"
+    tokenizer = CharTokenizer("a \u202fe\u0301é")
+    assert respell("a e\u0301\u202f", tokenizer)[0] == "a e\u0301\u202f"
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ def test_five_per_cent_validate_and_at_most_a_thousand(count: int, validated: in
 
 def test_the_seed_decides() -> None:
     pairs, report = stored(different(101))
-    first, again, other = (list(split(pairs, seed, report)[1]) for seed in (3, 3, 4))
-    assert first == again
-    assert first != other
+    first, repeated, second = (list(split(pairs, seed, report)[1]) for seed in (3, 3, 4))
+    assert first == repeated
+    assert first != second
 
 
 def test_no_pair_trains_and_validates() -> None:
@@ -67,19 +67,19 @@ CLASSES = np.repeat([0, 1, 2, 3], [101, 53, 7, 1])
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
 def test_each_class_gives_its_share(share: float) -> None:
-    left, kept = split_by_class(CLASSES, share, 0)
-    assert sorted([*left, *kept]) == [*range(162)]
-    assert len(kept) == round(share * 162)
+    left, saved = split_by_class(CLASSES, share, 0)
+    assert sorted([*left, *saved]) == [*range(162)]
+    assert len(saved) == round(share * 162)
     for number, count in enumerate(np.bincount(CLASSES)):
-        of_class = int((CLASSES[kept] == number).sum())
+        of_class = int((CLASSES[saved] == number).sum())
         assert abs(of_class - share * count) < 1
         assert of_class < count
 
 
 def test_the_seed_decides_by_class() -> None:
-    first, again, other = (split_by_class(CLASSES, 0.2, seed)[1].tolist() for seed in (3, 3, 4))
-    assert first == again
-    assert first != other
+    first, repeated, second = (split_by_class(CLASSES, 0.2, seed)[1].tolist() for seed in (3, 3, 4))
+    assert first == repeated
+    assert first != second
 
 
 def test_the_order_of_classes_says_nothing_of_what_is_drawn() -> None:

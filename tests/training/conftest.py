@@ -60,7 +60,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def together() -> Together:
+def run_processes() -> Together:
     """A function that calls another in several processes, and returns each one's result or error.
 
     None for a killed process.

@@ -54,38 +54,38 @@ def test_where_several_processes_compute_a_step_all_try_what_the_first_one_tries
 
     One that tried another way, or one time more, would wait for the others without end.
     """
-    said: list[list[ComputeConfig]] = []
+    configs: list[list[ComputeConfig]] = []
     tried: dict[str, list[Precision]] = {"first": [], "second": []}
 
     def first(work):
-        said.append(work())
-        return json.loads(json.dumps(said[-1]))
+        configs.append(work())
+        return json.loads(json.dumps(configs[-1]))
 
     def step(precision: Precision) -> None:
         tried["first"].append(precision)
         time.sleep(0.05 if precision == "float32" else 0.001)
 
     benchmark(step, CPU, PACES, first)
-    answers = iter(said)
+    answers = iter(configs)
     benchmark(tried["second"].append, CPU, PACES, lambda work: next(answers))
     assert tried["first"] == tried["second"] == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
 
 
-@pytest.mark.parametrize(("other", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])
-def test_what_is_preferred_gives_way_to_what_is_clearly_faster(other: float, chosen: int) -> None:
-    assert fastest({PACES[0]: 0.5, PACES[1]: other}) == PACES[chosen]
+@pytest.mark.parametrize(("second", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])
+def test_what_is_preferred_gives_way_to_what_is_clearly_faster(second: float, chosen: int) -> None:
+    assert fastest({PACES[0]: 0.5, PACES[1]: second}) == PACES[chosen]
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_each_way_runs_on_its_threads_and_leaves_them_as_they_were() -> None:
-    seen: list[int] = []
+    sizes: list[int] = []
 
     def step(precision: Precision) -> None:
-        seen.append(torch.get_num_threads())
+        sizes.append(torch.get_num_threads())
         time.sleep(0.05)
 
     benchmark(step, CPU, [ComputeConfig("float32", 2), ComputeConfig("float32", 1)])
-    assert seen == [2, 1] * 6
+    assert sizes == [2, 1] * 6
     assert torch.get_num_threads() == 2
 
 

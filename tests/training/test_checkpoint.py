@@ -50,7 +50,7 @@ class Killed(BaseException):
     """Ends a process that can do nothing about it."""
 
 
-def model() -> Transformer:
+def make_model() -> Transformer:
     torch.manual_seed(5)
     settings = TransformerSettings(
         encoder_layers=1,
@@ -65,8 +65,8 @@ def model() -> Transformer:
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
 
 
-def settings(**values: object) -> TrainingSettings:
-    least = {
+def make_settings(**values: object) -> TrainingSettings:
+    base_settings = {
         "updates": 7,
         "batch_pairs": 3,
         "warmup": 2,
@@ -75,42 +75,42 @@ def settings(**values: object) -> TrainingSettings:
         "learning_rate": 1e-2,
         "validate_every": 2,
     }
-    return TrainingSettings.model_validate(least | values)
+    return TrainingSettings.model_validate(base_settings | values)
 
 
 def go(
     folder: Path,
-    how: TrainingSettings,
+    settings: TrainingSettings,
     stream: io.StringIO | None = None,
     at: Callable[[int], object] = lambda update: None,
 ) -> TrainingResult:
     """Train into a folder, or go on in it; `at` is told the update of every validation."""
     folder.mkdir(exist_ok=True)
-    made = model()
-    found = latest_checkpoint(folder)
-    updates = itertools.count(2 * ((read_state(found).update if found else 0) // 2) + 2, 2)
+    model = make_model()
+    checkpoint = latest_checkpoint(folder)
+    updates = itertools.count(2 * ((read_state(checkpoint).update if checkpoint else 0) // 2) + 2, 2)
 
     def validate() -> dict[str, float]:
-        update = min(next(updates), how.updates)
+        update = min(next(updates), settings.updates)
         at(update)
         return {"loss": SCORES[update]}
 
     return train(
-        made,
+        model,
         DATA,
-        how,
+        settings,
         validate=validate,
         progress=Progress(stream or io.StringIO()),
-        checkpoints=Checkpoints(folder, how),
+        checkpoints=Checkpoints(folder, settings),
     )
 
 
 def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Every byte of weights and moments that a run ends with, and all of its state but the time."""
-    found = latest_checkpoint(folder)
-    files = [folder / "model.safetensors", *sorted(found.glob("*.safetensors"))]
-    state = read_state(found).model_dump()
-    return {file.name + file.parent.name * (file.parent == found): file.read_bytes() for file in files}, {
+    checkpoint = latest_checkpoint(folder)
+    files = [folder / "model.safetensors", *sorted(checkpoint.glob("*.safetensors"))]
+    state = read_state(checkpoint).model_dump()
+    return {file.name + file.parent.name * (file.parent == checkpoint): file.read_bytes() for file in files}, {
         key: value for key, value in state.items() if key not in ("seconds", "loss")
     }
 
@@ -122,9 +122,9 @@ def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp
         rows.append((current_row().name, prefers_onednn()))
 
     with using_row(replace(ROWS["avx2"], onednn=not is_faster())):
-        go(tmp_path / "run", settings(updates=4), at=record)
+        go(tmp_path / "run", make_settings(updates=4), at=record)
     with using_row(ROWS["baseline"]):
-        go(tmp_path / "run", settings(updates=6), at=record)
+        go(tmp_path / "run", make_settings(updates=6), at=record)
         assert (current_row().name, prefers_onednn()) == ("baseline", is_faster())
     assert rows == [("avx2", not is_faster())] * 3
     state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
@@ -137,11 +137,11 @@ def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp
 
 
 def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:
-    go(tmp_path / "run", settings(updates=4))
+    go(tmp_path / "run", make_settings(updates=4))
     state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"processor": "another"}))
     stream = io.StringIO()
-    go(tmp_path / "run", settings(updates=6), stream)
+    go(tmp_path / "run", make_settings(updates=6), stream)
     assert (
         f"with {processor_class()} kernels instead of another kernels, weights will differ in their last digits"
         in stream.getvalue()
@@ -159,14 +159,14 @@ def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:
     ],
 )
 def test_after_ctrl_c_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, values: dict[str, object]) -> None:
-    how = settings(**values)
-    whole = go(tmp_path / "whole", how)
+    settings = make_settings(**values)
+    whole = go(tmp_path / "whole", settings)
     stream = io.StringIO()
     for stop in (2, 4):
         with pytest.raises(KeyboardInterrupt):
             go(
                 tmp_path / "parts",
-                how,
+                settings,
                 stream,
                 lambda update, stop=stop: update == stop and signal.raise_signal(signal.SIGINT),
             )
@@ -175,7 +175,7 @@ def test_after_ctrl_c_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, valu
             == f"saved after update {stop}; to go on: attent train --resume {tmp_path / 'parts'}"
         )
         torch.rand(3)
-    parts = go(tmp_path / "parts", how)
+    parts = go(tmp_path / "parts", settings)
     assert end(tmp_path / "whole") == end(tmp_path / "parts")
     assert (whole.updates, whole.kept, whole.validation) == (parts.updates, parts.kept, parts.validation)
 
@@ -184,8 +184,8 @@ def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The moments are those before each write to disk is waited for; a dead process tidies nothing up."""
-    how = settings(averaging="ema", save_every=3)
-    go(tmp_path / "whole", how)
+    settings = make_settings(averaging="ema", save_every=3)
+    go(tmp_path / "whole", settings)
     expected = end(tmp_path / "whole")
     real = durable.sync
     for moment in range(3, 999, 3):
@@ -208,20 +208,20 @@ def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(
                 Path, "unlink", lambda *a, alive=alive, unlink=unlink, **k: unlink(*a, **k) if alive[0] else None
             )
             try:
-                go(folder, how)
+                go(folder, settings)
             except Killed:
                 pass
             else:
                 assert moment > 15
                 break
-        go(folder, how)
+        go(folder, settings)
         assert end(folder) == expected, moment
         assert [path for path in (folder / "checkpoints").iterdir() if not path.name.isdigit()] == []
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = settings()
-    go(tmp_path / "whole", how)
+    settings = make_settings()
+    go(tmp_path / "whole", settings)
 
     def full(path: Path) -> None:
         if "00000004" in str(path):
@@ -232,15 +232,15 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypa
         pytest.raises(RunError, match="00000004 cannot be written: No space left on device") as caught,
     ):
         patched.setattr(durable, "sync", full)
-        go(tmp_path / "full", how)
+        go(tmp_path / "full", settings)
     assert "\n" not in str(caught.value)
     assert [path.name for path in (tmp_path / "full" / "checkpoints").iterdir()] == ["00000002"]
-    go(tmp_path / "full", how)
+    go(tmp_path / "full", settings)
     assert end(tmp_path / "whole") == end(tmp_path / "full")
 
 
 @pytest.mark.parametrize(
-    ("values", "kept", "published"),
+    ("values", "saved_names", "published"),
     [
         ({}, ["00000004", "00000007"], 4),
         ({"keep_best": 2}, ["00000004", "00000006", "00000007"], 4),
@@ -249,10 +249,10 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypa
     ],
 )
 def test_the_best_and_the_last_are_kept(
-    tmp_path: Path, values: dict[str, object], kept: list[str], published: int
+    tmp_path: Path, values: dict[str, object], saved_names: list[str], published: int
 ) -> None:
-    trained = go(tmp_path / "run", settings(**values))
-    assert [path.name for path in list_checkpoints(tmp_path / "run")] == kept
+    trained = go(tmp_path / "run", make_settings(**values))
+    assert [path.name for path in list_checkpoints(tmp_path / "run")] == saved_names
     assert trained.kept == published
     assert trained.validation == {"loss": SCORES[published]}
     published_weights = tmp_path / "run" / "checkpoints" / f"{published:08}" / "model.safetensors"
@@ -261,18 +261,18 @@ def test_the_best_and_the_last_are_kept(
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
-    how = settings(validate_every=None, schedule="constant", updates=4)
-    go(tmp_path / "run", how)
-    assert go(tmp_path / "run", how.model_copy(update={"updates": 6})).updates == 6
+    settings = make_settings(validate_every=None, schedule="constant", updates=4)
+    go(tmp_path / "run", settings)
+    assert go(tmp_path / "run", settings.model_copy(update={"updates": 6})).updates == 6
 
 
 def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
-    go(tmp_path / "run", settings(updates=4))
+    go(tmp_path / "run", make_settings(updates=4))
     stream = io.StringIO()
     state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"torch": "1.0"}))
     before = torch.get_num_threads()
-    go(tmp_path / "run", settings(updates=6, threads=2), stream)
+    go(tmp_path / "run", make_settings(updates=6, threads=2), stream)
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
     assert stream.getvalue().splitlines()[:2] == [
@@ -294,10 +294,10 @@ def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_named_in_one_line(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:
-    go(tmp_path / "run", settings())
+    go(tmp_path / "run", make_settings())
     damage(latest_checkpoint(tmp_path / "run"))
     with pytest.raises(RunError, match=says) as caught:
-        go(tmp_path / "run", settings(updates=9))
+        go(tmp_path / "run", make_settings(updates=9))
     assert "\n" not in str(caught.value)
 
 
@@ -309,9 +309,9 @@ def test_a_state_survives_json() -> None:
 
 
 def test_the_mean_of_files_is_the_mean_of_their_weights(tmp_path: Path) -> None:
-    go(tmp_path / "run", settings(keep_last=3))
+    go(tmp_path / "run", make_settings(keep_last=3))
     files = [path / "model.safetensors" for path in list_checkpoints(tmp_path / "run")]
-    made = model()
-    average_checkpoints(files, made)
+    model = make_model()
+    average_checkpoints(files, model)
     expected = torch.stack([read_tensors(file)[NAME] for file in files])
-    torch.testing.assert_close(dict(made.named_parameters())[NAME].detach(), expected.mean(0))
+    torch.testing.assert_close(dict(model.named_parameters())[NAME].detach(), expected.mean(0))

@@ -48,15 +48,15 @@ TOKENIZER = CharTokenizer("ab")
         pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
     ],
 )
-def test_losses_are_those_of_one_process(small, together, kind: str, values: dict[str, Any]) -> None:
+def test_losses_are_those_of_one_process(small, run_processes, kind: str, values: dict[str, Any]) -> None:
     """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
-    alone, _, scores, _ = small.go(values, kind)
-    (first, _, judged, _), (second, _, told, said) = together(2, small.go, values, kind)
-    assert list(first) == list(alone) == list(range(1, small.settings().updates + 1))
-    assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
-    assert judged == told
+    single, _, scores, _ = small.go(values, kind)
+    (first, _, judged, _), (second, _, target, message) = run_processes(2, small.go, values, kind)
+    assert list(first) == list(single) == list(range(1, small.settings().updates + 1))
+    assert max(abs(first[update] - loss) for update, loss in single.items()) < 1e-5
+    assert judged == target
     assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
-    assert (second, said) == ({}, "")
+    assert (second, message) == ({}, "")
 
 
 LETTERS = Sequences([TOKENIZER.encode("ab" * (number % 4) + "b" * (number % 3 + 1)) for number in range(11)])
@@ -92,21 +92,21 @@ def language_model(data: LanguageModelExamples, values: dict[str, Any]) -> tuple
     ("data", "values"), [(TextLines(LETTERS), {}), (RunningText(LETTERS, 7), {"accumulate": 2, "batch_pairs": 1})]
 )
 def test_a_language_model_learns_what_it_does_alone(
-    together, data: LanguageModelExamples, values: dict[str, Any]
+    run_processes, data: LanguageModelExamples, values: dict[str, Any]
 ) -> None:
     """Also of lines of other lengths in each process, and where one has no window of a batch."""
-    alone, _ = language_model(data, values)
-    (first, weights), (second, others) = together(2, language_model, data, values)
-    assert first == pytest.approx(alone, abs=1e-5)
-    assert len(alone) == 20
-    assert alone[-1] < alone[0]
+    single, _ = language_model(data, values)
+    (first, weights), (second, others) = run_processes(2, language_model, data, values)
+    assert first == pytest.approx(single, abs=1e-5)
+    assert len(single) == 20
+    assert single[-1] < single[0]
     assert second == []
     assert weights == others
 
 
-def test_all_end_with_the_same_weights(small, together) -> None:
-    one, two, three = together(3, small.go, {"batch_pairs": 4, "updates": 20})
-    assert one[1] == two[1] == three[1]
+def test_all_end_with_the_same_weights(small, run_processes) -> None:
+    first, second, third = run_processes(3, small.go, {"batch_pairs": 4, "updates": 20})
+    assert first[1] == second[1] == third[1]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_all_end_with_the_same_weights(small, together) -> None:
     ],
 )
 def test_a_run_goes_on_on_another_number_of_processes(
-    small, together, tmp_path: Path, before: int, after: int, end: Any
+    small, run_processes, tmp_path: Path, before: int, after: int, end: Any
 ) -> None:
     values = {"save_every": 5, "averaging": "ema"}
-    alone, *_ = small.go(values)
+    single, *_ = small.go(values)
 
     def on(number: int, *arguments: Any) -> list[Any]:
-        return together(number, small.go, values, "transformer", 0.0, tmp_path, *arguments)
+        return run_processes(number, small.go, values, "transformer", 0.0, tmp_path, *arguments)
 
     ended = on(before, (end, before - 1, 23))
     if end == "killed":
@@ -136,23 +136,23 @@ def test_a_run_goes_on_on_another_number_of_processes(
         assert all(isinstance(error, KeyboardInterrupt) for error in ended)
     stood = read_state(latest_checkpoint(tmp_path))
     assert (stood.update, stood.processes) == (20 if end == "killed" else 23, before)
-    losses, *_, said = on(after)[0]
+    losses, *_, message = on(after)[0]
     assert list(losses) == list(range(stood.update + 1, small.settings().updates + 1))
-    assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
-    many = "es" if after > 1 else ""
-    assert f"warning: with {after} process{many} instead of {before}" in said
+    assert max(abs(loss - single[update]) for update, loss in losses.items()) < 1e-5
+    plural = "es" if after > 1 else ""
+    assert f"warning: with {after} process{plural} instead of {before}" in message
 
 
 @pytest.mark.slow
-def test_dropout_differs_between_processes_and_is_the_same_again(small, together, tmp_path: Path) -> None:
+def test_dropout_differs_between_processes_and_is_the_same_again(small, run_processes, tmp_path: Path) -> None:
     values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4}
-    whole, again = (together(2, small.go, values, "transformer", 0.3)[0] for _ in range(2))
-    assert whole[:2] == again[:2]
-    together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
-    parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
+    whole, repeated = (run_processes(2, small.go, values, "transformer", 0.3)[0] for _ in range(2))
+    assert whole[:2] == repeated[:2]
+    run_processes(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = run_processes(2, small.go, values, "transformer", 0.3, tmp_path)[0]
     assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
     assert parts[1] == whole[1]
-    first, second = together(2, drawn)
+    first, second = run_processes(2, drawn)
     assert first != second
 
 
@@ -165,9 +165,9 @@ def drawn() -> list[float]:
         return numbers
 
 
-def test_an_error_in_one_ends_all(small, together) -> None:
+def test_an_error_in_one_ends_all(small, run_processes) -> None:
     for rank in range(2):
-        ended = together(2, small.go, {}, "transformer", 0.0, None, ("broken", rank, 9))
+        ended = run_processes(2, small.go, {}, "transformer", 0.0, None, ("broken", rank, 9))
         assert isinstance(ended[rank], small.broken)
         assert isinstance(ended[1 - rank], RunError)
         assert "another process of this training has ended" in str(ended[1 - rank])
@@ -184,22 +184,22 @@ def threads_after_an_error(go: Any, rank: int) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads are read from /proc")
-def test_no_thread_of_gloo_outlives_an_error(small, together) -> None:
-    assert together(2, threads_after_an_error, small.go, 1) == [[], []]
+def test_no_thread_of_gloo_outlives_an_error(small, run_processes) -> None:
+    assert run_processes(2, threads_after_an_error, small.go, 1) == [[], []]
 
 
 def said_by_first() -> Any:
     with process_group() as processes:
         rank = processes.rank
-        told = processes.from_rank0(lambda: {"is": [rank, 0.1, "é"]})
+        received = processes.from_rank0(lambda: {"is": [rank, 0.1, "é"]})
         stopped = processes.sync_stop(rank == 1, 7.25 + rank), processes.sync_stop(False, 0.5)
         sums = processes.all_reduce(torch.tensor([1.0, float(rank)])).tolist()
         processes.barrier()
-        return told, stopped, sums, is_main_process(), torch.get_num_threads()
+        return received, stopped, sums, is_main_process(), torch.get_num_threads()
 
 
-def test_all_hear_the_same(together) -> None:
-    first, second = together(2, said_by_first)
+def test_all_hear_the_same(run_processes) -> None:
+    first, second = run_processes(2, said_by_first)
     assert first[:3] == second[:3] == ({"is": [0, 0.1, "é"]}, ((True, 7.25), (False, 0.5)), [2.0, 1.0])
     assert (first[3], second[3]) == (True, False)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -210,70 +210,72 @@ LINES = [(f"{number:03}", f"{7 * number % 100:02}") for number in range(100)]
 DIGITS = CharTokenizer("0123456789")
 
 
-def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
+def read_in_parts(file: Path, positions: list[int]) -> tuple[list[str], int]:
     """The pairs that one process sees in an epoch, and how often it read the corpus.
 
     Its place on its machine is given by rank.
     """
-    os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
+    os.environ["LOCAL_RANK"] = str(positions[int(os.environ["RANK"])])
     settings = parse(
         f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n',
         "",
     )
     with process_group() as processes, patch.object(translation, "pair_corpus", wraps=pair_corpus) as reading:
         bitext, corpus = prepare_examples(processes, settings, Vocabularies({}, (DIGITS, DIGITS)))
-        batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
+        batches, lines = bitext.stream(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)
             pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
-            seen += [
+            lines += [
                 f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}"
                 for source, length, target in pairs
             ]
         processes.barrier()
         assert (corpus is not None) == bool(reading.call_count)
-        return seen, reading.call_count
+        return lines, reading.call_count
 
 
-@pytest.mark.parametrize("places", [[0], [0, 1], [0, 0], [0, 1, 0], [0, 1, 2]])
-def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: Path, places: list[int]) -> None:
+@pytest.mark.parametrize("positions", [[0], [0, 1], [0, 0], [0, 1, 0], [0, 1, 2]])
+def test_every_pair_is_learnt_once_and_read_once_a_machine(run_processes, tmp_path: Path, positions: list[int]) -> None:
     """The last batch has two pairs, of which three processes get none, or one."""
     (tmp_path / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LINES), encoding="utf-8")
     (tmp_path / "valid.tsv").write_text("7\t7\n", encoding="utf-8")
-    found = together(len(places), read_in_parts, tmp_path / "train.tsv", places)
-    assert sorted(line for seen, _ in found for line in seen) == [f"{source} {target}" for source, target in LINES]
-    assert [calls for _, calls in found] == [int(place == 0) for place in places]
+    result = run_processes(len(positions), read_in_parts, tmp_path / "train.tsv", positions)
+    assert sorted(line for observed, _ in result for line in observed) == [
+        f"{source} {target}" for source, target in LINES
+    ]
+    assert [calls for _, calls in result] == [int(position == 0) for position in positions]
 
 
-def other_data(small: Any, other: Bitext) -> None:
+def other_data(small: Any, bitext: Bitext) -> None:
     with process_group() as processes:
         train(
             small.model("transformer", 0.0),
-            small.data if processes.is_rank0 else other,
+            small.data if processes.is_rank0 else bitext,
             small.settings(),
             processes=processes,
         )
 
 
-def test_other_data_is_noticed(small, together) -> None:
-    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
+def test_other_data_is_noticed(small, run_processes) -> None:
+    _, second = run_processes(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
     assert str(second) == "process 1 has other pairs to train on than process 0"
-    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
+    _, second = run_processes(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
     assert str(second) == "process 1 has 10 pairs to train on, process 0 has 11"
 
 
 def in_time(small: Any) -> int:
     with process_group() as processes:
-        how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
+        options = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
         return train(
-            small.model("transformer", 0.0), small.data, how, progress=SilentProgress(), processes=processes
+            small.model("transformer", 0.0), small.data, options, progress=SilentProgress(), processes=processes
         ).updates
 
 
-def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
-    first, second = together(2, in_time, small)
+def test_all_end_at_the_same_update_when_time_is_up(small, run_processes) -> None:
+    first, second = run_processes(2, in_time, small)
     assert first == second > 0
 
 
@@ -287,9 +289,9 @@ def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_main_process()
 
 
-def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **places: int) -> None:
+def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **environment: int) -> None:
     """As a launcher does it, on a machine with so many GPUs."""
-    for name, value in places.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
@@ -298,20 +300,20 @@ def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **places: int) -> None:
 def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its number on its machine; they speak through NCCL there, and through gloo of what lies on the CPU."""
     start(monkeypatch, 2, RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2)
-    taken: list[Any] = []
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    used: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", used.append)
 
     class JoinedError(Exception):
         pass
 
     def init(backend: str, **_: Any) -> None:
-        taken.append(backend)
+        used.append(backend)
         raise JoinedError
 
     monkeypatch.setattr(torch.distributed, "init_process_group", init)
     with pytest.raises(JoinedError), process_group(torch.device("cuda")):
         pass
-    assert taken == [1, "cpu:gloo,cuda:nccl"]
+    assert used == [1, "cpu:gloo,cuda:nccl"]
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,8 +332,8 @@ def test_one_gpu_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_process_takes_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose random numbers a checkpoint then holds."""
-    taken: list[Any] = []
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    with process_group(torch.device("cuda")) as alone, process_group(torch.device("cuda", 1)) as again:
-        assert alone is again is SINGLE_PROCESS
-    assert taken == [torch.device("cuda", 1)]
+    used: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", used.append)
+    with process_group(torch.device("cuda")) as single, process_group(torch.device("cuda", 1)) as repeated:
+        assert single is repeated is SINGLE_PROCESS
+    assert used == [torch.device("cuda", 1)]

@@ -38,62 +38,62 @@ def of_standard_input(folder: Path) -> None:
     follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
 
 
-def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: Path) -> None:
-    (first, said), (second, nothing) = together(2, followed, tmp_path / "run", settings_file)
+def test_a_recipe_is_followed_together(run_processes, settings_file: Path, tmp_path: Path) -> None:
+    (first, message), (second, empty) = run_processes(2, followed, tmp_path / "run", settings_file)
     assert set(first) == {"held-out dates", "held-out combinations"}
     assert first == second
-    assert said
-    assert nothing == ""
+    assert message
+    assert empty == ""
     assert (read_config(tmp_path / "run").state, read_state(latest_checkpoint(tmp_path / "run")).update) == (
         "finished",
         6,
     )
-    first, second = together(2, gone_on, tmp_path / "run")
+    first, second = run_processes(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(latest_checkpoint(tmp_path / "run")).update == 9
-    first, second = together(2, followed, tmp_path / "run", settings_file)
+    first, second = run_processes(2, followed, tmp_path / "run", settings_file)
     assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
-    first, _ = together(2, of_standard_input, tmp_path / "other")
+    first, _ = run_processes(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.slow
 def test_own_parts_are_built_by_every_process_where_the_first_may(
-    together, settings_file: Path, tmp_path: Path
+    run_processes, settings_file: Path, tmp_path: Path
 ) -> None:
     own = settings_file.read_text(encoding="utf-8").replace(
         "[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"'
     )
     (tmp_path / "own.toml").write_text(own, encoding="utf-8")
-    (first, _), (second, _) = together(2, followed, tmp_path / "run", tmp_path / "own.toml")
+    (first, _), (second, _) = run_processes(2, followed, tmp_path / "run", tmp_path / "own.toml")
     assert first == second == read_config(tmp_path / "run").results
-    refused, _ = together(2, gone_on, tmp_path / "run")
+    refused, _ = run_processes(2, gone_on, tmp_path / "run")
     assert "attent.attention.scores.dot:Dot' would import" in str(refused)
-    assert together(2, gone_on, tmp_path / "run", True) == [read_config(tmp_path / "run").results] * 2
+    assert run_processes(2, gone_on, tmp_path / "run", True) == [read_config(tmp_path / "run").results] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharded", [False, True])
 def test_frozen_embeddings_stay_as_they_start_in_every_process(
-    together, settings_file: Path, tmp_path: Path, sharded: bool
+    run_processes, settings_file: Path, tmp_path: Path, sharded: bool
 ) -> None:
     vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
     vectors.write_text(
         "".join(
-            f"{letter} {' '.join(str((place + n) % 7) for n in range(8))}\n"
-            for place, letter in enumerate("abcdefgh0123")
+            f"{letter} {' '.join(str((index + n) % 7) for n in range(8))}\n"
+            for index, letter in enumerate("abcdefgh0123")
         )
     )
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
     follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=SilentProgress())
-    together(2, followed, tmp_path / "run", recipe)
-    together(2, gone_on, tmp_path / "run")
-    alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
+    run_processes(2, followed, tmp_path / "run", recipe)
+    run_processes(2, gone_on, tmp_path / "run")
+    single, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
     (frozen,) = (name for name in run if "source_embedding" in name)
-    assert run[frozen].equal(alone[frozen])
-    assert not any(weight.equal(alone[name]) for name, weight in run.items() if "target_embedding" in name)
+    assert run[frozen].equal(single[frozen])
+    assert not any(weight.equal(single[name]) for name, weight in run.items() if "target_embedding" in name)
     assert read_config(tmp_path / "run").coverage == read_config(tmp_path / "alone").coverage
 
 
@@ -114,13 +114,13 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr.count("training into run") == 1
     assert read_state(latest_checkpoint(tmp_path / "run")).processes == 2
-    again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
-    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
-    assert "1 process instead of 2" in again.stderr
+    repeated = call(sys.executable, *train, "--resume", "run", "--updates", "8")
+    assert (repeated.returncode, repeated.stdout.splitlines()[0]) == (0, "run: run")
+    assert "1 process instead of 2" in repeated.stderr
     divided = call(*torchrun, *train, "--resume", "run", "--updates", "9", "--sharded")
     assert (divided.returncode, divided.stdout.splitlines()[0]) == (0, "run: run"), divided.stderr
     assert "divided weights instead of whole weights" in divided.stderr
     assert read_config(tmp_path / "run").training["sharded"]
-    there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
-    assert there.returncode != 0
-    assert "attent: run is there already" in there.stderr
+    process_result = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
+    assert process_result.returncode != 0
+    assert "attent: run is there already" in process_result.stderr

@@ -107,12 +107,12 @@ def test_mlflow_gets_a_run_that_ends_even_if_training_fails(tmp_path: Path, monk
 def test_a_resumed_training_goes_on_with_its_own_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    begun: list[dict[str, str]] = []
+    started: list[dict[str, str]] = []
 
     def begin(**options: str) -> types.SimpleNamespace:
-        begun.append(options)
-        known = options.get("id") or options.get("run_id") or f"run-{len(begun)}"
-        return types.SimpleNamespace(id=known, info=types.SimpleNamespace(run_id=known), finish=lambda: None)
+        started.append(options)
+        vocabulary = options.get("id") or options.get("run_id") or f"run-{len(started)}"
+        return types.SimpleNamespace(id=vocabulary, info=types.SimpleNamespace(run_id=vocabulary), finish=lambda: None)
 
     module = types.ModuleType(name)
     module.init = module.start_run = begin
@@ -126,7 +126,7 @@ def test_a_resumed_training_goes_on_with_its_own_run(
 
     def start(update: int) -> dict[str, str]:
         with open_loggers([name], tmp_path / "tiny", update):
-            return begun[-1]
+            return started[-1]
 
     (tmp_path / "tiny").mkdir()
     fresh = start(0)

@@ -29,7 +29,7 @@ PAIRS = [Pair(text, text.upper().lower()) for text in ("a", "bc", "deb", "cead",
 DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER)
 
 
-def model(dropout: float = 0.0) -> Transformer:
+def make_model(dropout: float = 0.0) -> Transformer:
     torch.manual_seed(5)
     settings = TransformerSettings(
         encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, dropout=dropout
@@ -37,45 +37,45 @@ def model(dropout: float = 0.0) -> Transformer:
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
 
 
-def settings(**values: object) -> TrainingSettings:
+def make_settings(**values: object) -> TrainingSettings:
     return TrainingSettings.model_validate(
         {"updates": 5, "batch_pairs": 3, "warmup": 2, "precision": "float32"} | values
     )
 
 
-def run(made: Transformer, how: TrainingSettings, **others: Any) -> TrainingResult:
-    return train(made, DATA, how, progress=Progress(io.StringIO()), **others)
+def run(model: Transformer, settings: TrainingSettings, **others: Any) -> TrainingResult:
+    return train(model, DATA, settings, progress=Progress(io.StringIO()), **others)
 
 
-def weights(made: Transformer) -> torch.Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in made.parameters()])
+def weights(model: Transformer) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
 def test_it_learns_to_copy() -> None:
-    made = model()
+    model = make_model()
     trained = run(
-        made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine")
+        model, make_settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine")
     )
     batch = DATA.batch(np.arange(len(PAIRS)))
-    assert translation_cross_entropy(made, batch, 0.0, "float32").item() < 0.1
+    assert translation_cross_entropy(model, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 120
-    assert not made.training
+    assert not model.training
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_same_seed_gives_the_same_weights(precision: str) -> None:
-    one, two, other = model(0.1), model(0.1), model(0.1)
-    run(one, settings(precision=precision))
-    run(two, settings(precision=precision))
-    run(other, settings(precision=precision, seed=2))
-    assert weights(one).equal(weights(two))
-    assert not weights(one).equal(weights(other))
+    first, second, third = make_model(0.1), make_model(0.1), make_model(0.1)
+    run(first, make_settings(precision=precision))
+    run(second, make_settings(precision=precision))
+    run(third, make_settings(precision=precision, seed=2))
+    assert weights(first).equal(weights(second))
+    assert not weights(first).equal(weights(third))
 
 
 def test_trying_paces_changes_nothing_but_the_log() -> None:
-    tried, plain, log = model(0.1), model(0.1), []
-    trained = run(tried, settings(precision="auto"), log=log.append)
-    run(plain, settings(precision=trained.precision))
+    tried, plain, log = make_model(0.1), make_model(0.1), []
+    trained = run(tried, make_settings(precision="auto"), log=log.append)
+    run(plain, make_settings(precision=trained.precision))
     assert log[0]["pace"] == f"{trained.precision} on 1 thread"
     assert set(log[0]["seconds"]) == {"float32 on 1 thread", "bfloat16 on 1 thread"}
     assert trained.threads == 1
@@ -83,7 +83,7 @@ def test_trying_paces_changes_nothing_but_the_log() -> None:
 
 
 def test_it_ends_when_time_is_up() -> None:
-    trained = run(model(), settings(updates=None, minutes=0.2 / 60))
+    trained = run(make_model(), make_settings(updates=None, minutes=0.2 / 60))
     assert trained.updates > 0
     assert 0.2 <= trained.seconds < 5
 
@@ -91,37 +91,39 @@ def test_it_ends_when_time_is_up() -> None:
 def test_the_log_says_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    run(model(), settings(updates=4, validate_every=2), validate=lambda: {"exact match": 50.0}, log=log.append)
+    run(
+        make_model(), make_settings(updates=4, validate_every=2), validate=lambda: {"exact match": 50.0}, log=log.append
+    )
     assert [record["update"] for record in log if "loss" in record] == [1, 2, 3, 4]
     assert [record["update"] for record in log if "validation" in record] == [2, 4]
     assert all({"tokens_per_second", "learning_rate", "seconds"} <= set(record) for record in log if "loss" in record)
 
 
 def test_validation_sees_the_weights_that_are_kept() -> None:
-    made, seen = model(), []
+    model, records = make_model(), []
 
     def validate() -> dict[str, float]:
-        assert not made.training
+        assert not model.training
         assert not torch.is_grad_enabled()
-        seen.append(weights(made))
-        return {"score": float(len(seen))}
+        records.append(weights(model))
+        return {"score": float(len(records))}
 
-    trained = run(made, settings(updates=5, validate_every=2, averaging="ema", ema_decay=0.5), validate=validate)
+    trained = run(model, make_settings(updates=5, validate_every=2, averaging="ema", ema_decay=0.5), validate=validate)
     assert trained.validation == {"score": 3.0}
-    assert seen[-1].equal(weights(made))
+    assert records[-1].equal(weights(model))
 
 
 def test_averaging_keeps_another_mean() -> None:
-    last, mean = model(), model()
-    run(last, settings())
-    run(mean, settings(averaging="last", last=3, last_every=1))
+    last, mean = make_model(), make_model()
+    run(last, make_settings())
+    run(mean, make_settings(averaging="last", last=3, last_every=1))
     assert not weights(last).equal(weights(mean))
 
 
 def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    run(model(), settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
+    run(make_model(), make_settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
 
 
@@ -131,7 +133,7 @@ def test_a_share_warms_up_as_so_many_updates_do(schedule: str, monkeypatch: pyte
     rates: dict[float, list[float]] = {}
     for warmup in (4, 0.2):
         log: list[dict[str, Any]] = []
-        run(model(), settings(updates=20, schedule=schedule, warmup=warmup), log=log.append)
+        run(make_model(), make_settings(updates=20, schedule=schedule, warmup=warmup), log=log.append)
         rates[warmup] = [record["learning_rate"] for record in log if "loss" in record]
     assert len(rates[4]) == 20
     assert rates[0.2] == pytest.approx(rates[4])
@@ -156,7 +158,9 @@ def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.Mon
     Clock(monkeypatch, seconds=2.0)
     log: list[dict[str, Any]] = []
     trained = run(
-        model(), settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1), log=log.append
+        make_model(),
+        make_settings(updates=5000, minutes=4, learning_rate=1.0, schedule="linear", warmup=0.1),
+        log=log.append,
     )
     rates = [record["learning_rate"] for record in log if "loss" in record]
     assert trained.updates == len(rates) == 120
@@ -168,23 +172,25 @@ def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.Mon
 
 
 def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    how = settings(updates=None, minutes=1, warmup=0.2, schedule="cosine", save_every=3)
+    settings = make_settings(updates=None, minutes=1, warmup=0.2, schedule="cosine", save_every=3)
     rates = []
     for stops in (False, True):
         log: list[dict[str, Any]] = []
         with monkeypatch.context() as patched:
             clock = Clock(patched, seconds=2.0)
-            checkpoints = partial(Checkpoints, tmp_path / str(stops), how)
+            checkpoints = partial(Checkpoints, tmp_path / str(stops), settings)
             (tmp_path / str(stops)).mkdir()
             if stops:
-                made = Training(model(), DATA, how, dict, log.append, Progress(io.StringIO()), checkpoints())
-                while made.state.update < 3:
-                    made.should_continue(False)
-                    made.train_step()
-                    made.log_progress()
-                made.save()
+                training = Training(
+                    make_model(), DATA, settings, dict, log.append, Progress(io.StringIO()), checkpoints()
+                )
+                while training.state.update < 3:
+                    training.should_continue(False)
+                    training.train_step()
+                    training.log_progress()
+                training.save()
                 clock.now += 1000.0
-            run(model(), how, log=log.append, checkpoints=checkpoints())
+            run(make_model(), settings, log=log.append, checkpoints=checkpoints())
         rates.append([record["learning_rate"] for record in log if "loss" in record])
     assert len(rates[0]) == 30
     assert rates[1] == pytest.approx(rates[0])
@@ -192,19 +198,19 @@ def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.
 
 def test_a_training_whose_rate_stayed_low_says_so_in_one_line() -> None:
     stream = io.StringIO()
-    train(model(), DATA, settings(updates=5, warmup=50), progress=Progress(stream))
+    train(make_model(), DATA, make_settings(updates=5, warmup=50), progress=Progress(stream))
     *_, fault = stream.getvalue().splitlines()
     assert fault.startswith(
         "5 updates are too few for a warm-up of 50 updates: the learning rate reaches 10% of its peak; "
     )
     stream = io.StringIO()
-    train(model(), DATA, settings(updates=5, warmup=0.2), progress=Progress(stream))
+    train(make_model(), DATA, make_settings(updates=5, warmup=0.2), progress=Progress(stream))
     assert "too few" not in stream.getvalue()
 
 
 def test_how_long_it_takes_is_said_before_it_begins() -> None:
     stream = io.StringIO()
-    train(model(), DATA, settings(updates=60), progress=Progress(stream))
+    train(make_model(), DATA, make_settings(updates=60), progress=Progress(stream))
     first, *_ = stream.getvalue().splitlines()
     assert first.startswith("about 0:0")
     # 7 pairs in batches of 3
@@ -215,7 +221,7 @@ def test_how_long_it_takes_is_said_before_it_begins() -> None:
 def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch, seconds=3.0)
     stream = io.StringIO()
-    train(model(), DATA, settings(updates=None, minutes=4), progress=Progress(stream))
+    train(make_model(), DATA, make_settings(updates=None, minutes=4), progress=Progress(stream))
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("update ")]
     assert lines[0].endswith("0:03 elapsed, 3:57 left")
 
@@ -223,27 +229,27 @@ def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: 
 def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    run(model(), settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam"), log=log.append)
+    run(make_model(), make_settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam"), log=log.append)
     assert log[0]["learning_rate"] == pytest.approx(2.0 * 16**-0.5 * 4**-1.5)
 
 
 def test_a_loss_that_is_not_finite_ends_it() -> None:
-    made = model()
+    model = make_model()
     with torch.no_grad():
-        made.to_logits.weight.fill_(float("inf"))
+        model.to_logits.weight.fill_(float("inf"))
     with pytest.raises(AttentError, match="no longer finite"):
-        run(made, settings())
+        run(model, make_settings())
 
 
 def test_a_score_that_is_not_finite_ends_it() -> None:
     with pytest.raises(AttentError, match="validation's loss is nan at update 2"):
-        run(model(), settings(updates=5, validate_every=2), validate=lambda: {"loss": float("nan")})
+        run(make_model(), make_settings(updates=5, validate_every=2), validate=lambda: {"loss": float("nan")})
 
 
 def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, how = model(), settings(updates=9, save_every=2)
+    model, settings = make_model(), make_settings(updates=9, save_every=2)
     learn = Training.train_step
 
     def spoils(training: Training) -> None:
@@ -254,7 +260,7 @@ def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(
 
     monkeypatch.setattr(Training, "train_step", spoils)
     with pytest.raises(AttentError, match="a weight is no longer finite at update 4"):
-        run(made, how, checkpoints=Checkpoints(tmp_path, how))
+        run(model, settings, checkpoints=Checkpoints(tmp_path, settings))
     assert [path.name for path in list_checkpoints(tmp_path)] == ["00000002"]
 
 
@@ -274,20 +280,22 @@ def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
 
     results = []
     for pairs, accumulate in ((6, 1), (2, 3)):
-        made = model()
+        model = make_model()
         # with so large an epsilon a step is nearly in proportion to the gradient, however small
-        how = settings(accumulate=accumulate, clip=None, learning_rate=0.1, epsilon=1.0)
-        training = Training(made, data, how, dict, lambda record: None, Progress(io.StringIO()), None)
+        settings = make_settings(accumulate=accumulate, clip=None, learning_rate=0.1, epsilon=1.0)
+        training = Training(model, data, settings, dict, lambda record: None, Progress(io.StringIO()), None)
         training.batches = InTurn(pairs)
         training.train_step()
         assert training.meter.tokens == sum(len(pair.target) + 1 for pair in PAIRS[:6])
-        results.append((weights(made), training.meter.losses))
+        results.append((weights(model), training.meter.losses))
     torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-6)
 
 
 def test_it_ends_when_nothing_better_is_found() -> None:
     scores = iter([3.0, 2.0, 2.5, 2.25, 1.0])
-    trained = run(model(), settings(updates=9, validate_every=1, patience=2), validate=lambda: {"loss": next(scores)})
+    trained = run(
+        make_model(), make_settings(updates=9, validate_every=1, patience=2), validate=lambda: {"loss": next(scores)}
+    )
     assert trained.updates == 4
     assert trained.validation == {"loss": 2.25}
 
@@ -295,7 +303,7 @@ def test_it_ends_when_nothing_better_is_found() -> None:
 def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
-    how = settings(
+    settings = make_settings(
         updates=4,
         validate_every=1,
         schedule="plateau",
@@ -304,7 +312,7 @@ def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
         learning_rate=1e-2,
         warmup=0,
     )
-    run(model(), how, validate=lambda: {"loss": 1.0}, log=log.append)
+    run(make_model(), settings, validate=lambda: {"loss": 1.0}, log=log.append)
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([1e-2, 1e-2, 1e-3, 1e-4])
 
 
@@ -314,14 +322,16 @@ def test_ctrl_c_passes_through_without_a_place_to_save() -> None:
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        run(model(), settings(updates=9, validate_every=1), validate=validate)
+        run(make_model(), make_settings(updates=9, validate_every=1), validate=validate)
 
 
 def test_matrices_alone_are_decayed() -> None:
-    decayed, kept = build_optimizer(list(model().parameters()), settings(weight_decay=0.01)).param_groups
+    decayed, param_groups = build_optimizer(
+        list(make_model().parameters()), make_settings(weight_decay=0.01)
+    ).param_groups
     assert all(parameter.dim() > 1 for parameter in decayed["params"])
-    assert all(parameter.dim() < 2 for parameter in kept["params"])
-    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.01, 0.0)
+    assert all(parameter.dim() < 2 for parameter in param_groups["params"])
+    assert (decayed["weight_decay"], param_groups["weight_decay"]) == (0.01, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -329,11 +339,11 @@ def test_matrices_alone_are_decayed() -> None:
     [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)],
 )
 def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
-    assert fraction_done(settings(**limits), updates_done=10, seconds_spent=30) == done
+    assert fraction_done(make_settings(**limits), updates_done=10, seconds_spent=30) == done
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    loop.train(model(), DATA, settings())
+    loop.train(make_model(), DATA, make_settings())
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "nats/token" in captured.err
@@ -367,13 +377,13 @@ def test_the_second_acts() -> None:
 
 
 def test_other_threads_hold_nothing_back() -> None:
-    seen = []
+    records = []
 
     def run() -> None:
         with deferred_interrupt() as interruption:
-            seen.append(interruption.is_set())
+            records.append(interruption.is_set())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [False]
+    assert records == [False]

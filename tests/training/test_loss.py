@@ -48,7 +48,7 @@ def test_padding_counts_for_nothing() -> None:
     logits = model.output(model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in))
     expected = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(each, list(model.parameters())) for each in (loss, expected)))
+    torch.testing.assert_close(*(torch.autograd.grad(tensor, list(model.parameters())) for tensor in (loss, expected)))
 
 
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
@@ -66,16 +66,19 @@ def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None
     torch.manual_seed(3)
     logits = model.output(model.decode(model.encode(doubled[0], doubled[1]), doubled[2])).log_softmax(-1)
     assert (logits[:2] - logits[2:]).abs().max() > 1e-3
-    one, other = (half[batch.target_out != PAD] for half in (logits[:2], logits[2:]))
+    first, second = (half[batch.target_out != PAD] for half in (logits[:2], logits[2:]))
     target = batch.target_out[batch.target_out != PAD]
-    entropy = sum(F.cross_entropy(half, target, label_smoothing=0.1) for half in (one, other)) / 2
-    divergence = (one.exp() * (one - other) + other.exp() * (other - one)).sum(-1).mean()
+    entropy = sum(F.cross_entropy(half, target, label_smoothing=0.1) for half in (first, second)) / 2
+    divergence = (first.exp() * (first - second) + second.exp() * (second - first)).sum(-1).mean()
     torch.manual_seed(3)
     loss = translation_cross_entropy(model, batch, 0.1, "float32", r_drop=5.0)
     torch.testing.assert_close(loss, entropy + 5 / 4 * divergence)
     parameters = list(model.parameters())
     torch.testing.assert_close(
-        *(torch.autograd.grad(each, parameters, allow_unused=True) for each in (loss, entropy + 5 / 4 * divergence)),
+        *(
+            torch.autograd.grad(tensor, parameters, allow_unused=True)
+            for tensor in (loss, entropy + 5 / 4 * divergence)
+        ),
         atol=1e-5,
         rtol=1e-4,
     )
@@ -89,7 +92,7 @@ def followed_recipe(folder: Path, file: Path) -> None:
     follow(read(file), folder if os.environ["RANK"] == "0" else folder / "nowhere", progress=SilentProgress())
 
 
-def test_r_drop_is_in_the_loss_of_every_process(together, settings_file: Path, tmp_path: Path) -> None:
+def test_r_drop_is_in_the_loss_of_every_process(run_processes, settings_file: Path, tmp_path: Path) -> None:
     text = (
         settings_file.read_text(encoding="utf-8")
         .replace("dropout = 0.0", "dropout = 0.4")
@@ -98,7 +101,7 @@ def test_r_drop_is_in_the_loss_of_every_process(together, settings_file: Path, t
     losses = list[float]()
     for alpha in ("0.0", "1000.0"):
         (tmp_path / f"{alpha}.toml").write_text(text.replace("r_drop = 0.0", f"r_drop = {alpha}"), encoding="utf-8")
-        together(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
+        run_processes(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
         records = [
             json.loads(line) for line in (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()
         ]
@@ -119,8 +122,8 @@ def test_the_mean_over_batches_is_that_over_tokens() -> None:
     tokenizer = CharTokenizer("abcde")
     data = Bitext([Pair(text, text) for text in ("a", "bc", "deb", "cead", "ba")], tokenizer, tokenizer)
     model = tiny().eval()
-    one, other = (mean_loss(model, data, BatchSize(pairs=pairs)) for pairs in (5, 2))
-    assert one == pytest.approx(other, rel=1e-5)
+    first, second = (mean_loss(model, data, BatchSize(pairs=pairs)) for pairs in (5, 2))
+    assert first == pytest.approx(second, rel=1e-5)
 
 
 MODELS: dict[str, TransformerSettings | RnnSettings] = {
@@ -204,17 +207,17 @@ def labelled_batch(count: int = 5) -> LabelledBatch:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_it_is_the_cross_entropy_of_the_vector_in_front(smoothing: float) -> None:
-    model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
-    loss = classification_cross_entropy(model, some, smoothing, "float32")
-    logits = model.output(model(some.sequence, some.lengths)[:, 0])
-    torch.testing.assert_close(loss, F.cross_entropy(logits, some.classes, label_smoothing=smoothing))
+    model, batch = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
+    loss = classification_cross_entropy(model, batch, smoothing, "float32")
+    logits = model.output(model(batch.sequence, batch.lengths)[:, 0])
+    torch.testing.assert_close(loss, F.cross_entropy(logits, batch.classes, label_smoothing=smoothing))
 
 
 def test_what_is_behind_the_end_does_not_count() -> None:
-    model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
-    before = classification_cross_entropy(model, some, 0.0, "float32")
-    some.sequence[1, 1:] = 1e3
-    torch.testing.assert_close(classification_cross_entropy(model, some, 0.0, "float32"), before)
+    model, batch = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
+    before = classification_cross_entropy(model, batch, 0.0, "float32")
+    batch.sequence[1, 1:] = 1e3
+    torch.testing.assert_close(classification_cross_entropy(model, batch, 0.0, "float32"), before)
 
 
 def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
@@ -231,32 +234,32 @@ LINES = MaskedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 
 MASKED_LM = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, dropout=0.0)
 
 
-def masked_lm() -> EncoderModel:
+def make_masked_lm() -> EncoderModel:
     return EncoderModel(MASKED_LM, SIZE + 1, SIZE)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> None:
-    made, batch = masked_lm(), LINES.augmented(np.arange(3), 1, 0)
-    loss = masked_lm_cross_entropy(made, batch, smoothing, "float32")
-    logits = made.output(made(batch.token_ids, batch.lengths)).flatten(0, 1)[batch.positions]
+    masked_lm, batch = make_masked_lm(), LINES.augmented(np.arange(3), 1, 0)
+    loss = masked_lm_cross_entropy(masked_lm, batch, smoothing, "float32")
+    logits = masked_lm.output(masked_lm(batch.token_ids, batch.lengths)).flatten(0, 1)[batch.positions]
     torch.testing.assert_close(loss, F.cross_entropy(logits, batch.labels, label_smoothing=smoothing))
     loss.backward()
-    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in made.parameters())
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in masked_lm.parameters())
 
 
 def test_without_a_blank_there_is_nothing_to_learn() -> None:
-    made = masked_lm()
-    loss = masked_lm_cross_entropy(made, LINES.augmented(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
+    masked_lm = make_masked_lm()
+    loss = masked_lm_cross_entropy(masked_lm, LINES.augmented(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
     loss.backward()
     assert loss.item() == 0
-    assert all(not weight.grad.any() for weight in made.parameters())
+    assert all(not weight.grad.any() for weight in masked_lm.parameters())
 
 
 def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
-    made = masked_lm().eval()
-    torch.nn.init.zeros_(made.to_logits.weight)
-    loss, right = masked_lm_scores(made, LINES, BatchSize(2))
+    built = make_masked_lm().eval()
+    torch.nn.init.zeros_(built.to_logits.weight)
+    loss, right = masked_lm_scores(built, LINES, BatchSize(2))
     assert loss == pytest.approx(math.log(SIZE), abs=1e-5)
     assert right == 0
 
@@ -264,8 +267,8 @@ def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
 def go(**values: object) -> tuple[dict[int, float], list[float]]:
     """Learn some lines together with whichever processes there are: the losses by update, and the weights."""
     torch.manual_seed(5)
-    made, losses = masked_lm(), dict[int, float]()
-    least = {
+    masked_lm, losses = make_masked_lm(), dict[int, float]()
+    base_settings = {
         "updates": 12,
         "batch_pairs": 3,
         "warmup": 2,
@@ -276,30 +279,30 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
     }
     with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         train(
-            made,
+            masked_lm,
             MaskedLines(
                 Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]),
                 SIZE,
                 0.3,
                 length_multiple=1,
             ),
-            TrainingSettings.model_validate(least | values),
+            TrainingSettings.model_validate(base_settings | values),
             loss=masked_lm_cross_entropy,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
             progress=SilentProgress(),
             processes=processes,
         )
-    return losses, torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
+    return losses, torch.cat([weight.detach().flatten() for weight in masked_lm.parameters()]).tolist()
 
 
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_processes_learn_together_what_one_alone_would(together, sharded: bool) -> None:
+def test_processes_learn_together_what_one_alone_would(run_processes, sharded: bool) -> None:
     """The last batch of each epoch has two lines, so that one of three processes has none."""
     losses, weights = go()
-    (found, ours), *_ = together(3, go_sharded if sharded else go)
-    assert list(found) == list(losses) == list(range(1, 13))
-    assert found == pytest.approx(losses, abs=1e-5)
-    assert ours == pytest.approx(weights, abs=1e-4)
+    (actual, result), *_ = run_processes(3, go_sharded if sharded else go)
+    assert list(actual) == list(losses) == list(range(1, 13))
+    assert actual == pytest.approx(losses, abs=1e-5)
+    assert result == pytest.approx(weights, abs=1e-4)
 
 
 def go_sharded() -> tuple[dict[int, float], list[float]]:

@@ -44,19 +44,19 @@ def test_adamw_decays_weights_and_adam_adds_to_the_gradient() -> None:
 
 
 def test_a_restored_one_goes_on_in_the_same_way() -> None:
-    one = nn.Linear(3, 5)
-    first = build_optimizer(list(one.parameters()), settings())
-    assert optimizer_state(first, dict(one.named_parameters())) == {}
-    step(one, first)
+    single = nn.Linear(3, 5)
+    first = build_optimizer(list(single.parameters()), settings())
+    assert optimizer_state(first, dict(single.named_parameters())) == {}
+    step(single, first)
     two = nn.Linear(3, 5)
-    two.load_state_dict(one.state_dict())
+    two.load_state_dict(single.state_dict())
     second = build_optimizer(list(two.parameters()), settings())
-    state = optimizer_state(first, dict(one.named_parameters()))
+    state = optimizer_state(first, dict(single.named_parameters()))
     assert set(state) == {f"{name}/{key}" for name in ("weight", "bias") for key in ("step", "exp_avg", "exp_avg_sq")}
     restore_optimizer(second, dict(two.named_parameters()), state)
-    for model, optimizer in ((one, first), (two, second)):
+    for model, optimizer in ((single, first), (two, second)):
         step(model, optimizer)
-    assert torch.equal(one.weight, two.weight)
+    assert torch.equal(single.weight, two.weight)
 
 
 def test_a_state_of_another_model_is_refused() -> None:

@@ -14,9 +14,9 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (7325, "2:02:05")])
-def test_clock(seconds: float, shown: str) -> None:
-    assert format_duration(seconds) == shown
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (7325, "2:02:05")])
+def test_clock(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 def test_a_file_gets_few_lines_and_always_the_last() -> None:
@@ -83,33 +83,33 @@ CPU = torch.device("cpu")
 
 
 def test_a_record_is_the_mean_since_the_last() -> None:
-    made = Meter(CPU)
-    made.add(torch.tensor(9.0), 5)
-    assert made.pop_record(1, 0.1)["loss"] == 9.0
-    made.add(torch.tensor(1.0), 5)
-    made.add(torch.tensor(2.0), 7)
-    record = made.pop_record(3, 0.1)
+    meter = Meter(CPU)
+    meter.add(torch.tensor(9.0), 5)
+    assert meter.pop_record(1, 0.1)["loss"] == 9.0
+    meter.add(torch.tensor(1.0), 5)
+    meter.add(torch.tensor(2.0), 7)
+    record = meter.pop_record(3, 0.1)
     assert (record["update"], record["loss"], record["learning_rate"]) == (3, 1.5, 0.1)
     assert record["tokens_per_second"] > 0
-    assert made.seconds >= record["seconds"] > 0
+    assert meter.seconds >= record["seconds"] > 0
 
 
 def test_a_loss_keeps_no_graph() -> None:
-    made = Meter(CPU)
-    made.add(torch.tensor(1.0, requires_grad=True) * 2, 3)
-    assert not made.losses.requires_grad
+    meter = Meter(CPU)
+    meter.add(torch.tensor(1.0, requires_grad=True) * 2, 3)
+    assert not meter.losses.requires_grad
 
 
 def test_a_record_is_due_after_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
-    made = Meter(CPU)
-    assert not made.is_due
-    made.add(torch.tensor(1.0), 3)
-    assert made.is_due
+    meter = Meter(CPU)
+    assert not meter.is_due
+    meter.add(torch.tensor(1.0), 3)
+    assert meter.is_due
 
 
 def test_a_loss_that_is_not_finite_ends_it() -> None:
-    made = Meter(CPU)
-    made.add(torch.tensor(float("nan")), 3)
+    meter = Meter(CPU)
+    meter.add(torch.tensor(float("nan")), 3)
     with pytest.raises(AttentError, match="no longer finite at update 7"):
-        made.pop_record(7, 0.1)
+        meter.pop_record(7, 0.1)

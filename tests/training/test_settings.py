@@ -39,11 +39,11 @@ def test_a_run_folder_does_not_keep_the_device() -> None:
     assert TrainingSettings.model_validate(settings.table).device == "auto"
 
 
-@pytest.mark.parametrize(("warmup", "kept"), [(0, 0), (400, 400), (40.0, 40), (1, 1), (0.1, 0.1)])
-def test_a_warmup_is_updates_or_a_share(warmup: float, kept: float) -> None:
+@pytest.mark.parametrize(("warmup", "retained"), [(0, 0), (400, 400), (40.0, 40), (1, 1), (0.1, 0.1)])
+def test_a_warmup_is_updates_or_a_share(warmup: float, retained: float) -> None:
     settings = TrainingSettings.model_validate({"updates": 3, "batch_pairs": 8, "warmup": warmup})
-    assert settings.warmup == settings.table["warmup"] == kept
-    assert type(settings.warmup) is type(kept)
+    assert settings.warmup == settings.table["warmup"] == retained
+    assert type(settings.warmup) is type(retained)
 
 
 @pytest.mark.parametrize("warmup", [-1, 1.5, -0.1, float("nan"), float("inf")])

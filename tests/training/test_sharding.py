@@ -39,16 +39,20 @@ EVERY = EXACT | {"averaging": "ema", "clip": 0.1, "validate_every": 20}
         pytest.param("none", EXACT | {"batch_pairs": 1}, marks=pytest.mark.slow),
     ],
 )
-def test_losses_scores_and_weights_are_those_of_one_process(small, together, kind: str, values: dict[str, Any]) -> None:
+def test_losses_scores_and_weights_are_those_of_one_process(
+    small, run_processes, kind: str, values: dict[str, Any]
+) -> None:
     """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
-    alone, weights, scores, _ = small.go(values, kind)
-    (first, ours, judged, _), (second, _, told, said) = together(2, small.go, values | {"sharded": True}, kind)
-    assert list(first) == list(alone) == list(range(1, small.settings().updates + 1))
-    assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
-    assert ours == pytest.approx(weights, abs=1e-4)
-    assert judged == told
+    single, weights, scores, _ = small.go(values, kind)
+    (first, actual, judged, _), (second, _, target, message) = run_processes(
+        2, small.go, values | {"sharded": True}, kind
+    )
+    assert list(first) == list(single) == list(range(1, small.settings().updates + 1))
+    assert max(abs(first[update] - loss) for update, loss in single.items()) < 1e-5
+    assert actual == pytest.approx(weights, abs=1e-4)
+    assert judged == target
     assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
-    assert (second, said) == ({}, "")
+    assert (second, message) == ({}, "")
 
 
 @pytest.mark.parametrize(
@@ -63,44 +67,44 @@ def test_losses_scores_and_weights_are_those_of_one_process(small, together, kin
     ],
 )
 def test_a_run_goes_on_divided_or_not(
-    small, together, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]
+    small, run_processes, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]
 ) -> None:
     values = EVERY | {"save_every": 5}
-    alone, weights, scores, _ = small.go(values)
+    single, weights, scores, _ = small.go(values)
 
     def on(number: int, divided: bool, *arguments: Any) -> list[Any]:
-        return together(number, small.go, values | {"sharded": divided}, "transformer", 0.0, tmp_path, *arguments)
+        return run_processes(number, small.go, values | {"sharded": divided}, "transformer", 0.0, tmp_path, *arguments)
 
     ended = on(*before, ("killed", before[0] - 1, 28))
     assert ended[-1] is None
     assert all(isinstance(error, RunError) for error in ended[:-1])
     stood = read_state(latest_checkpoint(tmp_path))
     assert (stood.update, stood.processes, stood.sharded) == (25, before[0], before[1])
-    losses, ours, judged, said = on(*after)[0]
+    losses, actual, judged, message = on(*after)[0]
     assert list(losses) == list(range(26, small.settings().updates + 1))
-    assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
-    assert ours == pytest.approx(weights, abs=1e-4)
+    assert max(abs(loss - single[update]) for update, loss in losses.items()) < 1e-5
+    assert actual == pytest.approx(weights, abs=1e-4)
     assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
-    assert ("warning" in said) == (before != after)
+    assert ("warning" in message) == (before != after)
     held = after[1] and after[0] > 1
-    assert ("divided weights instead of whole weights" in said) == (held and not before[1])
-    assert ("whole weights instead of divided weights" in said) == (before[1] and not held)
+    assert ("divided weights instead of whole weights" in message) == (held and not before[1])
+    assert ("whole weights instead of divided weights" in message) == (before[1] and not held)
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) -> None:
+def test_a_signal_to_one_saves_what_all_hold(small, run_processes, tmp_path: Path) -> None:
     values = EVERY | {"sharded": True, "updates": 20}
-    ended = together(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))
+    ended = run_processes(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))
     assert all(isinstance(error, KeyboardInterrupt) for error in ended)
     assert read_state(latest_checkpoint(tmp_path)).update == 13
     whole, weights, *_ = small.go(values | {"sharded": False})
-    losses, ours, *_ = small.go(values, "transformer", 0.0, tmp_path)
+    losses, actual, *_ = small.go(values, "transformer", 0.0, tmp_path)
     assert losses == pytest.approx({update: loss for update, loss in whole.items() if update > 13}, abs=1e-5)
-    assert ours == pytest.approx(weights, abs=1e-4)
+    assert actual == pytest.approx(weights, abs=1e-4)
 
 
 @pytest.mark.slow
-def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Path) -> None:
+def test_dropout_and_precision_are_the_same_again(small, run_processes, tmp_path: Path) -> None:
     values = {
         "save_every": 5,
         "updates": 20,
@@ -109,17 +113,17 @@ def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Pat
         "sharded": True,
         "precision": "bfloat16",
     }
-    whole = together(2, small.go, values, "transformer", 0.3)[0]
-    together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
-    parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
+    whole = run_processes(2, small.go, values, "transformer", 0.3)[0]
+    run_processes(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = run_processes(2, small.go, values, "transformer", 0.3, tmp_path)[0]
     assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
     assert parts[1] == whole[1]
 
 
 def test_one_alone_holds_everything(small) -> None:
-    *learnt, said = small.go({"sharded": True, "updates": 3})
+    *learnt, message = small.go({"sharded": True, "updates": 3})
     assert learnt == list(small.go({"updates": 3})[:3])
-    assert said.splitlines()[0] == "sharded has no effect on a single process, which holds all weights"
+    assert message.splitlines()[0] == "sharded has no effect on a single process, which holds all weights"
 
 
 def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
@@ -151,11 +155,11 @@ def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
 
 
 @pytest.mark.parametrize("kind", ["transformer", "luong"])
-def test_each_holds_its_part_alone(small, together, kind: str) -> None:
-    (total, first, (tensors, empty, full)), (_, second, (_, others, nothing)) = together(2, held, small, kind)
-    assert [one + other for one, other in zip(first, second, strict=True)] == [total] * 5
+def test_each_holds_its_part_alone(small, run_processes, kind: str) -> None:
+    (total, first, (tensors, empty, full)), (_, second, (_, others, absent)) = run_processes(2, held, small, kind)
+    assert [left + right_item for left, right_item in zip(first, second, strict=True)] == [total] * 5
     assert max(first + second) < 0.52 * total
-    assert empty == others == nothing == tensors
+    assert empty == others == absent == tensors
     # what is gathered may have room for parts of equal size
     assert total <= full < 1.05 * total
 
@@ -164,17 +168,17 @@ def parts(small: Any) -> tuple[list[list[int]], bool]:
     with process_group() as processes:
         divided = Sharded(processes.rank, processes.world_size)
         trained = divided.prepare_model(small.model("transformer", 0.0))
-        places = tensors_of(trained)
+        positions = tensors_of(trained)
         average = WeightAverage(list(trained.parameters()), small.settings(averaging="ema"))
         state = divided.gather_tensors(average.state())
         back = divided.broadcast_tensors(state, average.parameter_of)
         same = [torch.equal(back[name].to_local(), tensor.to_local()) for name, tensor in average.state().items()]
-        return [list(tensor.to_local().shape) for tensor in places.values()], all(same)
+        return [list(tensor.to_local().shape) for tensor in positions.values()], all(same)
 
 
-def test_what_is_taken_apart_is_whole_again(small, together) -> None:
+def test_what_is_taken_apart_is_whole_again(small, run_processes) -> None:
     """Three processes: nearly no weight has rows that three divides, and one of two has less rows than processes."""
-    first, second, third = together(3, parts, small)
+    first, second, third = run_processes(3, parts, small)
     assert first[1] and second[1] and third[1]
     rows = [sum(shape[0] for shape in shapes) for shapes in zip(first[0], second[0], third[0], strict=True)]
     assert rows == [len(weight) for weight in tensors_of(small.model("transformer", 0.0)).values()]

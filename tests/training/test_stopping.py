@@ -8,12 +8,12 @@ from attent.training.stopping import EarlyStopping, EarlyStoppingState
 
 
 def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping:
-    made = EarlyStopping(
+    stopping = EarlyStopping(
         TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values)
     )
     for number, score in enumerate(scores, start=1):
-        made.step(10 * number, {name: score})
-    return made
+        stopping.step(10 * number, {name: score})
+    return stopping
 
 
 def test_a_loss_is_better_when_it_is_lower_and_anything_else_when_it_is_higher() -> None:
@@ -22,8 +22,8 @@ def test_a_loss_is_better_when_it_is_lower_and_anything_else_when_it_is_higher()
 
 
 def test_of_equals_the_later_is_kept_but_it_is_nothing_better() -> None:
-    made = judge("exact match", [50.0, 50.0])
-    assert (made.state.best, made.state.waiting) == ([(50.0, 20)], 1)
+    built = judge("exact match", [50.0, 50.0])
+    assert (built.state.best, built.state.waiting) == ([(50.0, 20)], 1)
 
 
 def test_patience_counts_validations_in_a_row_without_anything_better() -> None:
@@ -45,18 +45,18 @@ def test_the_plateau_worked_by_hand() -> None:
 
 
 def test_a_score_can_be_chosen_by_name() -> None:
-    made = EarlyStopping(TrainingSettings(updates=9, batch_pairs=8, judge_by="exact match"))
-    made.step(1, {"loss": 3.0, "exact match": 10.0})
-    made.step(2, {"loss": 2.0, "exact match": 5.0})
-    assert made.state.best == [(10.0, 1)]
+    stopping = EarlyStopping(TrainingSettings(updates=9, batch_pairs=8, judge_by="exact match"))
+    stopping.step(1, {"loss": 3.0, "exact match": 10.0})
+    stopping.step(2, {"loss": 2.0, "exact match": 5.0})
+    assert stopping.state.best == [(10.0, 1)]
     with pytest.raises(UnknownNameError, match=r"unknown training\.judge_by, 'exact match'.*known: loss"):
-        made.step(3, {"loss": 1.0})
+        stopping.step(3, {"loss": 1.0})
 
 
 def test_no_scores_decide_nothing() -> None:
-    made = judge("loss", [2.0])
-    made.step(20, {})
-    assert made.state == EarlyStoppingState(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
+    built = judge("loss", [2.0])
+    built.step(20, {})
+    assert built.state == EarlyStoppingState(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
 
 
 def test_the_scores_of_the_weights_that_are_kept() -> None:

@@ -10,22 +10,22 @@ from attent.views.attention_trace import AttentionTrace
 T, M = ("t0", "t1", "t2"), ("m0", "m1", "m2", "m3", "m4")
 
 
-def heard(attention: MultiHeadAttention, given: torch.Tensor, *memory: torch.Tensor, **how: object):
+def trace_call(attention: MultiHeadAttention, tensor: torch.Tensor, *memory: torch.Tensor, **options: object):
     attention.eval()
-    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as seen:
-        result = attention(given, *memory, **how)
-    return listening.steps(seen[""], T, M if memory else T), result
+    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as captured:
+        result = attention(tensor, *memory, **options)
+    return listening.steps(captured[""], T, M if memory else T), result
 
 
 def test_the_last_step_is_what_the_attention_returned() -> None:
-    steps, result = heard(MultiHeadAttention(12, 3), torch.randn(1, 3, 12))
+    steps, result = trace_call(MultiHeadAttention(12, 3), torch.randn(1, 3, 12))
     torch.testing.assert_close(steps["result"].values, result)
     assert list(steps) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output", "merged", "result"]
 
 
 def test_the_steps_follow_from_each_other() -> None:
     attention = MultiHeadAttention(12, 3)
-    steps, _ = heard(attention, torch.randn(1, 3, 12), mask="causal")
+    steps, _ = trace_call(attention, torch.randn(1, 3, 12), mask="causal")
     projected = attention.query_projection(steps["X"].values).unflatten(-1, (3, 4)).transpose(1, 2)
     torch.testing.assert_close(steps["Q"].values, projected)
     torch.testing.assert_close(steps["scores"].values, steps["Q"].values @ steps["K"].values.mT)
@@ -34,14 +34,14 @@ def test_the_steps_follow_from_each_other() -> None:
 
 
 def test_a_memory_is_a_step_of_its_own() -> None:
-    steps, _ = heard(MultiHeadAttention(12, 3, memory_width=8), torch.randn(1, 3, 12), torch.randn(1, 5, 8))
+    steps, _ = trace_call(MultiHeadAttention(12, 3, memory_width=8), torch.randn(1, 3, 12), torch.randn(1, 5, 8))
     assert steps["M"].shape == (1, 5, 8)
     assert steps["K"].equation == "K = M·W_K + b_K, cut into 3 heads"
     assert steps["K"].rows == M
 
 
 def test_shared_heads_are_shown_for_each_head() -> None:
-    steps, _ = heard(MultiHeadAttention(12, 4, key_value_heads=2), torch.randn(1, 3, 12))
+    steps, _ = trace_call(MultiHeadAttention(12, 4, key_value_heads=2), torch.randn(1, 3, 12))
     assert steps["K"].shape == (1, 4, 3, 3)
     assert steps["K"].equation.endswith("cut into 2 heads, each for 2 heads of queries")
 
@@ -50,11 +50,11 @@ def test_shared_heads_are_shown_for_each_head() -> None:
 @pytest.mark.parametrize("position", [None, "rotary", "alibi"])
 def test_what_is_recalled_from_a_cache_has_the_steps_of_what_is_not(score: str, position: str | None) -> None:
     attention = MultiHeadAttention(12, 2, score=score, position=position).eval()
-    given = torch.randn(1, 3, 12)
-    direct, _ = heard(attention, given)
-    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as seen:
-        attention.recall(given, attention.remember(given))
-    cached = listening.steps(seen[""], T, T)
+    inputs = torch.randn(1, 3, 12)
+    direct, _ = trace_call(attention, inputs)
+    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as captured:
+        attention.recall(inputs, attention.remember(inputs))
+    cached = listening.steps(captured[""], T, T)
     torch.testing.assert_close(cached["result"].values, direct["result"].values)
     torch.testing.assert_close(cached["weights"].values, direct["weights"].values)
     if position != "rotary":
@@ -63,5 +63,5 @@ def test_what_is_recalled_from_a_cache_has_the_steps_of_what_is_not(score: str, 
 
 def test_hooks_are_taken_away_again() -> None:
     attention = MultiHeadAttention(4, 1)
-    heard(attention, torch.randn(1, 3, 4))
+    trace_call(attention, torch.randn(1, 3, 4))
     assert not any(module._forward_hooks for module in attention.modules())

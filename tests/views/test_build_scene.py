@@ -17,19 +17,21 @@ from attent.views.scene import PRODUCED, READ, Picture
 def seen_of(layers: int = 2, length: int = 5, batch: int = 1) -> attent.watch:
     layer = nn.TransformerEncoderLayer(12, 3, 16, batch_first=True)
     model = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).eval()
-    with torch.no_grad(), attent.watch(model) as seen:
+    with torch.no_grad(), attent.watch(model) as captured:
         model(torch.randn(batch, length, 12))
-    return seen
+    return captured
 
 
 def test_a_models_layers_are_one_group() -> None:
-    seen = seen_of()
-    scene = build_scene(seen, "abcde", title="an encoder")
+    captured = seen_of()
+    scene = build_scene(captured, "abcde", title="an encoder")
     assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [
         ("self", "self-attention", 2, READ)
     ]
-    assert [layer.name for layer in scene.groups[0].layers] == list(seen)
-    torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), seen["layers.1.self_attn"].dense()[0])
+    assert [layer.name for layer in scene.groups[0].layers] == list(captured)
+    torch.testing.assert_close(
+        scene.groups[0].layers[1].rows(torch.arange(5)), captured["layers.1.self_attn"].dense()[0]
+    )
     assert scene.title == "an encoder"
 
 
@@ -49,12 +51,12 @@ def test_a_run_of_ours_is_three_groups_with_its_own_labels(translator) -> None:
 
 def test_an_encoder_decoder_written_by_steps() -> None:
     model = nn.Transformer(12, 2, 2, 2, 16, batch_first=True).eval()
-    with torch.no_grad(), attent.watch(model) as seen:
+    with torch.no_grad(), attent.watch(model) as captured:
         memory = model.encoder(torch.randn(1, 4, 12))
         for length in (1, 2, 3):
             model.decoder(torch.randn(1, length, 12), memory)
     # without a cache the last call has all rows
-    scene = build_scene(seen, "abcd", ["<s>", "x", "y", "z"])
+    scene = build_scene(captured, "abcd", ["<s>", "x", "y", "z"])
     assert [(group.name, group.shape) for group in scene.groups] == [
         ("cross", (2, 3, 4)),
         ("encoder", (2, 4, 4)),
@@ -127,11 +129,13 @@ def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
 
 
 def test_one_sequence_of_a_batch() -> None:
-    seen = seen_of(batch=3)
-    scene = build_scene(seen, sequence=2)
-    torch.testing.assert_close(scene.groups[0].layers[0].rows(torch.arange(5)), seen["layers.0.self_attn"].dense()[2])
+    captured = seen_of(batch=3)
+    scene = build_scene(captured, sequence=2)
+    torch.testing.assert_close(
+        scene.groups[0].layers[0].rows(torch.arange(5)), captured["layers.0.self_attn"].dense()[2]
+    )
     with pytest.raises(ArgumentError, match="sequence must be from 0 to 2, got 3"):
-        build_scene(seen, sequence=3)
+        build_scene(captured, sequence=3)
 
 
 def test_patches_of_a_picture() -> None:
@@ -141,10 +145,10 @@ def test_patches_of_a_picture() -> None:
 
 def test_what_cannot_be_shown() -> None:
     model = nn.Linear(3, 3)
-    with attent.watch(model) as seen:
+    with attent.watch(model) as captured:
         model(torch.randn(1, 3))
     with pytest.raises(ArgumentError, match="no attention to show: Linear: nothing was seen"):
-        build_scene(seen)
+        build_scene(captured)
     with pytest.raises(ArgumentError, match="no map was given"):
         build_scene({})
     with pytest.raises(ArgumentError, match="has 0 queries and 0 keys"):
@@ -175,7 +179,7 @@ def named(*shapes: tuple[int, int]) -> dict[str, AttentionMap]:
     ],
 )
 def test_calls_that_continue_one_another_are_one(calls: list[tuple[int, int]], joined: list[tuple[int, int]]) -> None:
-    assert [found.shape[2:] for found in forward_passes(named(*calls))["a"]] == joined
+    assert [result.shape[2:] for result in forward_passes(named(*calls))["a"]] == joined
 
 
 def test_joined_rows_are_those_of_the_calls() -> None:
@@ -190,21 +194,22 @@ def test_a_sharp_in_a_name_is_no_call() -> None:
 
 
 def test_one_pass_is_chosen() -> None:
-    found = forward_passes(named((3, 3), (4, 4)))
-    assert select_pass(found, -1)["a"].shape[2:] == (4, 4)
-    assert select_pass(found, 0)["a"].shape[2:] == (3, 3)
+    passes = forward_passes(named((3, 3), (4, 4)))
+    assert select_pass(passes, -1)["a"].shape[2:] == (4, 4)
+    assert select_pass(passes, 0)["a"].shape[2:] == (3, 3)
     with pytest.raises(ArgumentError, match="a ran 2 times, numbered from 0, got 2"):
-        select_pass(found, 2)
+        select_pass(passes, 2)
 
 
 def test_norms_and_gradients_come_along_where_they_are_known(translator: Translator) -> None:
     scene = build_scene(translator.map("abc", "65", gradients=True))
     for group in scene.groups:
-        assert [each.name for each in group.measures] == [f"{group.name}.norms", f"{group.name}.gradients"]
+        assert [measure.name for measure in group.measures] == [f"{group.name}.norms", f"{group.name}.gradients"]
         assert all(
-            each.base == group.name and each.shape == group.shape and each.rows == group.rows for each in group.measures
+            measure.base == group.name and measure.shape == group.shape and measure.rows == group.rows
+            for measure in group.measures
         )
-        assert not any(each.is_distribution for each in group.measures)
+        assert not any(measure.is_distribution for measure in group.measures)
     layer = scene.group("cross.gradients").layers[0]
     assert bool((layer.rows(torch.arange(3)) < 0).any())
     assert scene.describe()["groups"][1]["measure"] == "norms"
@@ -213,10 +218,10 @@ def test_norms_and_gradients_come_along_where_they_are_known(translator: Transla
 
 def test_gradients_are_those_of_the_pass_that_is_shown() -> None:
     model = nn.ModuleDict({"self": attent.MultiHeadAttention(6, 2)})
-    with attent.watch(model, gradients=True) as seen:
+    with attent.watch(model, gradients=True) as captured:
         outputs = [model["self"](torch.randn(1, 3, 6)) for _ in range(2)]
-    gradients = seen.gradients(outputs[0].sum() + outputs[1].square().sum())
+    gradients = captured.gradients(outputs[0].sum() + outputs[1].square().sum())
     for call, path in ((0, "self"), (1, "self#2")):
-        (group,) = build_scene(seen, "abc", call=call, gradients=gradients).groups
-        assert [each.measure for each in group.measures] == ["norms", "gradients"]
+        (group,) = build_scene(captured, "abc", call=call, gradients=gradients).groups
+        assert [measure.measure for measure in group.measures] == ["norms", "gradients"]
         torch.testing.assert_close(group.measures[1].layers[0].rows(torch.arange(3)), gradients[path].dense()[0])

@@ -11,19 +11,22 @@ ROWS = ("a", "b", "c")
 
 
 def test_the_steps_are_those_of_the_layer() -> None:
-    given, module = vectors("X", "X", "", "(B, T, E)", torch.randn(1, 3, 5), ROWS), FeedForward(5, 7, activation="gelu")
+    inputs, module = (
+        vectors("X", "X", "", "(B, T, E)", torch.randn(1, 3, 5), ROWS),
+        FeedForward(5, 7, activation="gelu"),
+    )
     for norm in ("post", "pre"):
         around = Residual(5, norm)
         torch.nn.init.normal_(around.norm.weight)
-        stream, read = around.enter(Stream(given.values))
+        stream, read = around.enter(Stream(inputs.values))
         expected = around.leave(stream, module(read))
-        inner = norm_step("norm", given, around.norm) if around.pre else given
+        inner = norm_step("norm", inputs, around.norm) if around.pre else inputs
         output = feed_forward_steps(inner, module)[-1]
-        last = residual_steps(given, output, around)[-1]
+        last = residual_steps(inputs, output, around)[-1]
         torch.testing.assert_close(
             last.values, expected.features if expected.output is None else expected.features + expected.output
         )
-    assert feed_forward_steps(given, module)[0].equation == "wide = gelu(X·W₁ + b₁)"
+    assert feed_forward_steps(inputs, module)[0].equation == "wide = gelu(X·W₁ + b₁)"
 
 
 def test_a_norm_says_mean_and_variance() -> None:

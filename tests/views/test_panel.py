@@ -21,7 +21,7 @@ def test_without_a_head_the_mean_over_heads_is_taken() -> None:
 
 def test_titles_say_which_head() -> None:
     assert panel(WEIGHTS, "ab", "cd", title="layer").title == "layer, mean over 2 heads"
-    assert [one.title for one in head_panels(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
+    assert [item.title for item in head_panels(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
     assert panel(WEIGHTS[0, 0], "ab", "cd", title="layer").title == "layer"
 
 
@@ -84,21 +84,21 @@ def test_a_models_panel_says_what_its_rows_are_about(translator) -> None:
 def test_the_mean_over_heads_of_the_last_layer_unless_said_otherwise(translator) -> None:
     maps = translator.map("abc", "xy")
     scene = build_scene(maps)
-    ((name, shown),) = panels(scene).items()
+    ((name, displayed),) = panels(scene).items()
     assert name == "decoder.layers.1.cross_attention"
-    assert shown.title == f"{name}, mean over 3 heads"
-    assert shown.reading == "a row is about the token produced · columns: what is looked at"
-    assert (shown.rows, shown.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
-    torch.testing.assert_close(shown.weights, maps[name].weights.dense()[0].mean(0))
+    assert displayed.title == f"{name}, mean over 3 heads"
+    assert displayed.reading == "a row is about the token produced · columns: what is looked at"
+    assert (displayed.rows, displayed.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
+    torch.testing.assert_close(displayed.weights, maps[name].weights.dense()[0].mean(0))
 
 
 def test_a_head_and_all_of_them(translator) -> None:
     scene = build_scene(translator.map("abc", "xy"))
-    (one,) = panels(scene, "encoder", 0, 2).values()
-    assert one.title == "encoder.layers.0.self_attention, head 2"
-    every = panels(scene, "encoder", 0, "all")
-    assert list(every) == ["head 0", "head 1", "head 2"]
-    torch.testing.assert_close(every["head 2"].weights, one.weights)
+    (single,) = panels(scene, "encoder", 0, 2).values()
+    assert single.title == "encoder.layers.0.self_attention, head 2"
+    full = panels(scene, "encoder", 0, "all")
+    assert list(full) == ["head 0", "head 1", "head 2"]
+    torch.testing.assert_close(full["head 2"].weights, single.weights)
 
 
 @pytest.mark.parametrize("name", ["map.png", "map.svg"])

@@ -11,35 +11,35 @@ from attent.errors import ArgumentError, ShapeError
 from attent.views.patch_overlay import cls_panel, cls_weights, draw_overlay, overlay_figure
 
 
-def maps(batch: int = 1) -> list[AttentionMap]:
+def make_maps(batch: int = 1) -> list[AttentionMap]:
     """Two layers of three heads over a vector in front and six patches."""
     return [attend(*torch.randn(3, batch, 3, 7, 5), return_map=True)[1] for _ in range(2)]
 
 
 def test_what_the_vector_in_front_looks_at() -> None:
-    some = maps()
-    found = cls_weights(some)
-    assert [*found] == ["head 0", "head 1", "head 2", "mean of 3 heads", "rolled out"]
-    torch.testing.assert_close(found["head 1"], some[-1].dense()[0, 1, 0, 1:])
-    torch.testing.assert_close(found["mean of 3 heads"], some[-1].dense()[0, :, 0, 1:].mean(0))
-    torch.testing.assert_close(found["rolled out"], rollout(some, [0])[0, 0, 1:])
+    maps = make_maps()
+    weights = cls_weights(maps)
+    assert [*weights] == ["head 0", "head 1", "head 2", "mean of 3 heads", "rolled out"]
+    torch.testing.assert_close(weights["head 1"], maps[-1].dense()[0, 1, 0, 1:])
+    torch.testing.assert_close(weights["mean of 3 heads"], maps[-1].dense()[0, :, 0, 1:].mean(0))
+    torch.testing.assert_close(weights["rolled out"], rollout(maps, [0])[0, 0, 1:])
 
 
 def test_the_same_as_a_heat_map() -> None:
-    panel = cls_panel(maps(), [*"abcdef"], "title")
+    panel = cls_panel(make_maps(), [*"abcdef"], "title")
     assert panel.weights.shape == (5, 6)
     assert (panel.rows[0], panel.columns, panel.title) == ("head 0", tuple("abcdef"), "title")
-    assert cls_panel(maps()).columns == tuple("012345")
+    assert cls_panel(make_maps()).columns == tuple("012345")
 
 
 @pytest.mark.parametrize("pixels", [np.zeros((4, 6, 1), np.float32), np.full((4, 6, 3), 200, np.uint8)])
 def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    draw_overlay(pixels, (2, 3), maps(), tmp_path / "new" / "a.png", "title")
+    draw_overlay(pixels, (2, 3), make_maps(), tmp_path / "new" / "a.png", "title")
     assert (tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
-    drawn = overlay_figure(pixels, (2, 3), cls_weights(maps()), "title")
-    shown = [axes for axes in drawn.axes if axes.get_images()]
-    assert [axes.get_title(loc="left").split(":")[0] for axes in shown] == [
+    drawn = overlay_figure(pixels, (2, 3), cls_weights(make_maps()), "title")
+    displayed = [axes for axes in drawn.axes if axes.get_images()]
+    assert [axes.get_title(loc="left").split(":")[0] for axes in displayed] == [
         "picture",
         "head 0",
         "head 1",
@@ -47,7 +47,7 @@ def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
         "mean of 3 heads",
         "rolled out",
     ]
-    over = shown[1].get_images()[1]
+    over = displayed[1].get_images()[1]
     assert over.get_array().shape == (2, 3)
     assert over.get_extent() == [-0.5, 5.5, 3.5, -0.5]
 
@@ -67,9 +67,9 @@ def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
     centers = (
         (box.x0 + box.width * (column + 0.5) / 3, pixels.shape[0] - box.y1 + box.height / 4) for column in range(3)
     )
-    most, fifth, none = (pixels[int(y), int(x)] for x, y in centers)
+    strong, fifth, none = (pixels[int(y), int(x)] for x, y in centers)
     assert 60 < none.max() < 225
-    assert np.abs(most - none).max() > 80
+    assert np.abs(strong - none).max() > 80
     assert np.abs(fifth - none).max() > 15
     assert beneath.dtype == original.dtype
 
@@ -77,11 +77,11 @@ def test_weights_are_seen_over_black_and_white(ground: np.ndarray) -> None:
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     pixels = np.zeros((4, 6, 1), np.float32)
     with pytest.raises(ArgumentError, match=r"must end in \.png or \.svg"):
-        draw_overlay(pixels, (2, 3), maps(), tmp_path / "a.jpg")
+        draw_overlay(pixels, (2, 3), make_maps(), tmp_path / "a.jpg")
     with pytest.raises(ArgumentError, match="no map to draw"):
         cls_weights([])
     with pytest.raises(ShapeError, match="of one example, got 2"):
-        cls_weights(maps(batch=2))
+        cls_weights(make_maps(batch=2))
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     with pytest.raises(ShapeError, match="there are 3 x 3 patches, got weights of 6"):
-        draw_overlay(pixels, (3, 3), maps(), tmp_path / "a.png")
+        draw_overlay(pixels, (3, 3), make_maps(), tmp_path / "a.png")

@@ -26,11 +26,11 @@ def test_every_step_is_named_with_equation_shape_and_words() -> None:
 
 
 def test_the_numbers_printed_are_those_of_the_steps() -> None:
-    found = walk("a b")
-    lines = found.text(100).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.endswith("│   Σ"))
+    walkthrough = walk("a b")
+    lines = walkthrough.text(100).splitlines()
+    start = next(index for index, line in enumerate(lines) if line.endswith("│   Σ"))
     printed = [[float(cell) for cell in line.split()[1:3]] for line in lines[start + 1 : start + 3]]
-    assert printed == [[round(value, 2) for value in row] for row in found.steps["weights"].values[0, 0].tolist()]
+    assert printed == [[round(value, 2) for value in row] for row in walkthrough.steps["weights"].values[0, 0].tolist()]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -116,10 +116,10 @@ def test_a_page_can_hold_any_number_of_walks() -> None:
 
 
 def test_every_step_has_its_equation_and_table() -> None:
-    found = walk()
-    html = found._repr_html_()
-    assert html.count("<details") == len(found.steps)
-    assert html.count("<table") == len(found.steps) + len(found.parameters)
+    walkthrough = walk()
+    html = walkthrough._repr_html_()
+    assert html.count("<details") == len(walkthrough.steps)
+    assert html.count("<table") == len(walkthrough.steps) + len(walkthrough.parameters)
     assert "scores = Q·Kᵀ" in html
     assert "(1, 1, 6, 6)" in html
     assert html.count(">1.000<") == 6
@@ -132,13 +132,13 @@ def test_words_cannot_break_out() -> None:
 
 
 def test_weights_are_shaded_by_size() -> None:
-    found = walk("a")
-    assert re.search(r"background:rgba\(31,119,180,0\.70\)", found._repr_html_())
+    walkthrough = walk("a")
+    assert re.search(r"background:rgba\(31,119,180,0\.70\)", walkthrough._repr_html_())
 
 
 def test_words_stand_before_their_numbers(translator) -> None:
-    found = walk_run(translator, "abc", kind="cross", whole=True)
-    step = found.steps["probabilities"]
+    walkthrough = walk_run(translator, "abc", kind="cross", whole=True)
+    step = walkthrough.steps["probabilities"]
     cell = f"{visible(step.cells[0][0])} {step.values[0, 0, 0]:.2f}"
-    assert cell in found.text(120)
-    assert f">{escape(cell)}<" in found._repr_html_()
+    assert cell in walkthrough.text(120)
+    assert f">{escape(cell)}<" in walkthrough._repr_html_()

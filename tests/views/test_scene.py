@@ -14,7 +14,7 @@ WEIGHTS = torch.rand(3, 2, 5).softmax(-1)
 TEXTS = {"target": Text(("x", "y")), "source": Text(tuple("abcde"))}
 
 
-def scene(weights: object = WEIGHTS, **changed: object) -> Scene:
+def make_scene(weights: object = WEIGHTS, **changed: object) -> Scene:
     group = LayerGroup(
         "cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),), "the token produced"
     )
@@ -39,7 +39,7 @@ def test_a_tensor_may_have_fewer_axes() -> None:
 
 
 def test_what_is_described_is_json() -> None:
-    described = json.loads(json.dumps(scene(notes=("One.",)).describe()))
+    described = json.loads(json.dumps(make_scene(notes=("One.",)).describe()))
     assert described["groups"][0] == {
         "name": "cross",
         "title": "cross-attention",
@@ -77,13 +77,13 @@ def test_which_way_a_text_runs(labels: tuple[str, ...], direction: str) -> None:
 
 def test_what_does_not_fit() -> None:
     with pytest.raises(ShapeError, match="cross-attention has 2 rows, got 1 labels"):
-        scene(texts={**TEXTS, "target": Text(("x",))})
+        make_scene(texts={**TEXTS, "target": Text(("x",))})
     with pytest.raises(ArgumentError, match="a text 'source' that is not there"):
-        scene(texts={"target": TEXTS["target"]})
+        make_scene(texts={"target": TEXTS["target"]})
     with pytest.raises(ArgumentError, match="names of their own"):
-        scene(groups=scene().groups * 2)
+        make_scene(groups=make_scene().groups * 2)
     with pytest.raises(ArgumentError, match="no group 'self'; there are cross"):
-        scene().group("self")
+        make_scene().group("self")
     with pytest.raises(ArgumentError, match="has no layer"):
         LayerGroup("a", "a", "target", "source", ())
     with pytest.raises(ShapeError, match="of one shape"):
@@ -92,9 +92,9 @@ def test_what_does_not_fit() -> None:
 
 def test_a_picture_has_a_patch_for_each_place() -> None:
     pixels = np.zeros((4, 8, 1), np.uint8)
-    shown = scene(picture=Picture(pixels, (2, 2), "source"))
-    assert shown.describe()["picture"] == {"grid": [2, 2], "text": "source", "before": 1, "height": 4, "width": 8}
+    scene = make_scene(picture=Picture(pixels, (2, 2), "source"))
+    assert scene.describe()["picture"] == {"grid": [2, 2], "text": "source", "before": 1, "height": 4, "width": 8}
     with pytest.raises(ShapeError, match="2 x 3 patches behind 1 places"):
-        scene(picture=Picture(pixels, (2, 3), "source"))
+        make_scene(picture=Picture(pixels, (2, 3), "source"))
     with pytest.raises(ShapeError, match="must be"):
         Picture(pixels[..., 0], (2, 2), "source")

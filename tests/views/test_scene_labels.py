@@ -9,7 +9,7 @@ from attent.views.scene_labels import SceneLabels, kinds, patch_names
 
 
 @pytest.mark.parametrize(
-    ("paths", "found"),
+    ("paths", "actual"),
     [
         (["encoder.layer.*.attention.self"], ["self"]),
         (["transformer.h.*.attn"], ["self"]),
@@ -33,8 +33,8 @@ from attent.views.scene_labels import SceneLabels, kinds, patch_names
         (["encoder.layers.*.self_attn", "decoder.layers.*.self_attn", "decoder.layers.*.multihead_attn"], 3),
     ],
 )
-def test_a_path_says_what_attends_to_what(paths: list[str], found: object) -> None:
-    assert kinds(paths) == (["encoder", "decoder", "cross"] if found == 3 else found)
+def test_a_path_says_what_attends_to_what(paths: list[str], actual: object) -> None:
+    assert kinds(paths) == (["encoder", "decoder", "cross"] if actual == 3 else actual)
 
 
 def test_one_label_more_is_what_was_written_last() -> None:

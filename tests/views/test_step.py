@@ -17,42 +17,42 @@ from attent.views.step import WalkStep, equation_of, features, formula_steps, na
 ROWS, COLUMNS = ("r0", "r1"), ("c0", "c1", "c2")
 
 
-def steps(**how: object) -> dict[str, WalkStep]:
+def steps(**options: object) -> dict[str, WalkStep]:
     query, key, value = torch.randn(1, 1, 2, 5), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 7)
-    prepared = prepare(query, key, value, **how)
-    found = reference.steps(*prepared)
-    return {step.name: step for step in formula_steps(prepared.call, found, query, key, ROWS, COLUMNS)}
+    prepared = prepare(query, key, value, **options)
+    step_values = reference.steps(*prepared)
+    return {step.name: step for step in formula_steps(prepared.call, step_values, query, key, ROWS, COLUMNS)}
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_has_an_equation(name: str) -> None:
-    said = equation_of(SCORES[name].for_widths(5, 5, 1))
-    assert re.fullmatch(r"score\(q, kⱼ?\) = .+", said)
-    assert SCORES[name].__name__ not in said, "the fallback for scores that say nothing"
+    equation = equation_of(SCORES[name].for_widths(5, 5, 1))
+    assert re.fullmatch(r"score\(q, kⱼ?\) = .+", equation)
+    assert SCORES[name].__name__ not in equation, "the fallback for scores that say nothing"
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_can_be_walked_through(name: str) -> None:
-    found = steps(score=SCORES[name].for_widths(5, 5, 1))
-    assert list(found)[-2:] == ["weights", "output"]
+    step_values = steps(score=SCORES[name].for_widths(5, 5, 1))
+    assert list(step_values)[-2:] == ["weights", "output"]
     assert all(
         step.equation and step.meaning and step.values.shape[-2:] == (len(step.rows), len(step.columns))
-        for step in found.values()
+        for step in step_values.values()
     )
 
 
 def test_the_scaled_dot_product_is_told_as_textbooks_tell_it() -> None:
-    found = steps()
-    assert list(found) == ["scores", "scaled", "weights", "output"]
-    assert found["scaled"].equation == "scaled = scores / √Dk = scores / √5"
-    assert str(found["scores"]) == "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 2, 3)"
-    torch.testing.assert_close(found["scaled"].values * 5**0.5, found["scores"].values)
+    step_values = steps()
+    assert list(step_values) == ["scores", "scaled", "weights", "output"]
+    assert step_values["scaled"].equation == "scaled = scores / √Dk = scores / √5"
+    assert str(step_values["scores"]) == "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 2, 3)"
+    torch.testing.assert_close(step_values["scaled"].values * 5**0.5, step_values["scores"].values)
 
 
 def test_every_step_of_a_call_is_there() -> None:
-    found = steps(score=Dot(), soft_cap=3.0, bias=torch.zeros(2, 3), mask="causal", dropout=0.5, seed=1)
-    assert list(found) == ["scores", "capped", "biased", "masked", "weights", "dropped", "output"]
-    assert found["output"].equation == "output = dropped·V"
+    step_values = steps(score=Dot(), soft_cap=3.0, bias=torch.zeros(2, 3), mask="causal", dropout=0.5, seed=1)
+    assert list(step_values) == ["scores", "capped", "biased", "masked", "weights", "dropped", "output"]
+    assert step_values["output"].equation == "output = dropped·V"
 
 
 def test_a_mask_that_hides_nothing_is_no_step() -> None:
@@ -60,17 +60,17 @@ def test_a_mask_that_hides_nothing_is_no_step() -> None:
 
 
 def test_only_weights_have_sums() -> None:
-    found = steps()
-    torch.testing.assert_close(found["weights"].sums, torch.ones(1, 1, 2))
-    assert found["scores"].sums is None
-    assert "every row sums to 1" in found["weights"].meaning
+    step_values = steps()
+    torch.testing.assert_close(step_values["weights"].sums, torch.ones(1, 1, 2))
+    assert step_values["scores"].sums is None
+    assert "every row sums to 1" in step_values["weights"].meaning
     assert "need not sum to 1" in steps(normalizer="sigmoid")["weights"].meaning
 
 
 def test_an_example_is_the_number_that_stands_in_the_table() -> None:
-    found = steps(score="dot")["scores"]
-    assert found.example.startswith("scores[r1, c0] = (")
-    assert found.example.endswith(f" = {found.values[0, 0, 1, 0]:.2f}")
+    scores = steps(score="dot")["scores"]
+    assert scores.example.startswith("scores[r1, c0] = (")
+    assert scores.example.endswith(f" = {scores.values[0, 0, 1, 0]:.2f}")
 
 
 def test_a_score_of_ones_own_is_shown_by_its_numbers() -> None:
@@ -80,9 +80,9 @@ def test_a_score_of_ones_own_is_shown_by_its_numbers() -> None:
         def steps(self, query: torch.Tensor, key: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"twice": 2 * query, "scores": 2 * query @ key.mT}
 
-    found = steps(score=Doubled())
-    assert found["twice"].shape == (1, 1, 2, 5)
-    assert found["scores"].equation == "scores[i, j] = score(Q[i], K[j]),  score(q, k) = Doubled(q, k)"
+    step_values = steps(score=Doubled())
+    assert step_values["twice"].shape == (1, 1, 2, 5)
+    assert step_values["scores"].equation == "scores[i, j] = score(Q[i], K[j]),  score(q, k) = Doubled(q, k)"
 
 
 def distance(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

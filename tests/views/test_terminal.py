@@ -34,7 +34,7 @@ def test_long_labels_are_written_from_top_to_bottom() -> None:
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
-    keys = [chr(ord("a") + place % 26) for place in range(90)]
+    keys = [chr(ord("a") + position % 26) for position in range(90)]
     drawn = heat_map(panel(torch.rand(5, 90).softmax(-1), list("vwxyz"), keys), columns=50)
     assert "columns 1 to 39 of 90" in drawn
     assert "columns 79 to 90 of 90" in drawn
@@ -49,7 +49,7 @@ def test_a_very_long_map_ends_early_and_says_so() -> None:
 
 
 def test_weights_too_small_for_a_block_take_one_line() -> None:
-    labels = [f"patch {place}" for place in range(65)]
+    labels = [f"patch {position}" for position in range(65)]
     uniform = panel(torch.full((65, 65), 1 / 65), labels, labels, title="layers.0, mean over 3 heads")
     says = ["layers.0, mean over 3 heads", "no weight is large enough for a block: of 65 keys the largest has 0.015"]
     assert heat_map(uniform, columns=80).splitlines() == heat_map(uniform, columns=80, color=True).splitlines() == says

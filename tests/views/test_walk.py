@@ -16,12 +16,12 @@ from attent.views.walk import walk
 
 
 def test_a_walk_is_the_formula() -> None:
-    found = walk().steps
-    query, key, value = (found[name].values for name in "QKV")
+    steps = walk().steps
+    query, key, value = (steps[name].values for name in "QKV")
     context, weights = attent.attend(query, key, value, return_map=True)
-    torch.testing.assert_close(found["weights"].values, weights.dense())
-    torch.testing.assert_close(found["output"].values, context)
-    assert list(found) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output"]
+    torch.testing.assert_close(steps["weights"].values, weights.dense())
+    torch.testing.assert_close(steps["output"].values, context)
+    assert list(steps) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output"]
 
 
 def test_by_hand() -> None:
@@ -29,8 +29,8 @@ def test_by_hand() -> None:
     x, weights = steps["X"].values[0], walk("a b").parameters
     torch.testing.assert_close(steps["Q"].values[0, 0], x @ weights["W_Q"].values)
     scores = [
-        [sum(q * k for q, k in zip(one, two, strict=True)) for two in steps["K"].values[0, 0].tolist()]
-        for one in steps["Q"].values[0, 0].tolist()
+        [sum(q * k for q, k in zip(item, two, strict=True)) for two in steps["K"].values[0, 0].tolist()]
+        for item in steps["Q"].values[0, 0].tolist()
     ]
     torch.testing.assert_close(steps["scores"].values[0, 0], torch.tensor(scores))
     torch.testing.assert_close(steps["scaled"].values[0, 0], torch.tensor(scores) / 2)
@@ -42,18 +42,18 @@ def test_rows_of_weights_sum_to_one(normalizer: str) -> None:
 
 
 def test_the_same_word_has_the_same_vector_wherever_it_stands() -> None:
-    one, other = walk("the cat the", seed=1).steps["X"].values[0], walk("cat the", seed=2).steps["X"].values[0]
-    assert torch.equal(one[0], one[2])
-    assert torch.equal(one[1], other[0])
-    assert not torch.equal(one[0], one[1])
+    first, second = walk("the cat the", seed=1).steps["X"].values[0], walk("cat the", seed=2).steps["X"].values[0]
+    assert torch.equal(first[0], first[2])
+    assert torch.equal(first[1], second[0])
+    assert not torch.equal(first[0], first[1])
 
 
 def test_the_seed_decides_the_matrices_and_leaves_other_random_numbers_alone() -> None:
     before = torch.random.get_rng_state()
-    one, same, other = walk(seed=1), walk(seed=1), walk(seed=2)
+    first, same, second = walk(seed=1), walk(seed=1), walk(seed=2)
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(one.steps["output"].values, same.steps["output"].values)
-    assert not torch.equal(one.steps["Q"].values, other.steps["Q"].values)
+    assert torch.equal(first.steps["output"].values, same.steps["output"].values)
+    assert not torch.equal(first.steps["Q"].values, second.steps["Q"].values)
 
 
 def test_without_scale_there_is_no_scaled_step() -> None:
@@ -65,41 +65,41 @@ def test_without_scale_there_is_no_scaled_step() -> None:
 
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score_by_name(score: str) -> None:
-    found = walk("a b c", score=score, heads=2)
-    assert found.steps["weights"].shape == (1, 2, 3, 3)
-    assert str(found)
+    walkthrough = walk("a b c", score=score, heads=2)
+    assert walkthrough.steps["weights"].shape == (1, 2, 3, 3)
+    assert str(walkthrough)
 
 
 def test_parameters_of_the_score_are_shown() -> None:
-    found = walk("a b c", score="additive", heads=2).parameters
-    assert found["W₁"].shape == (4, 2)
-    assert found["W₁"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
-    assert found["v"].rows == ("head0", "head1")
-    assert list(found) == ["W_Q", "W_K", "W_V", "W_O", "W₁", "W₂", "b", "v"]
+    parameters = walk("a b c", score="additive", heads=2).parameters
+    assert parameters["W₁"].shape == (4, 2)
+    assert parameters["W₁"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
+    assert parameters["v"].rows == ("head0", "head1")
+    assert list(parameters) == ["W_Q", "W_K", "W_V", "W_O", "W₁", "W₂", "b", "v"]
 
 
 def test_the_additive_score_is_the_equation_of_the_matrices_shown() -> None:
-    found = walk("a b c", score="additive")
-    first, second, bias, v = (found.parameters[symbol].values for symbol in ("W₁", "W₂", "b", "v"))
-    query, key = (found.steps[name].values[0, 0] for name in "QK")
+    walkthrough = walk("a b c", score="additive")
+    first, second, bias, v = (walkthrough.parameters[symbol].values for symbol in ("W₁", "W₂", "b", "v"))
+    query, key = (walkthrough.steps[name].values[0, 0] for name in "QK")
     by_hand = [[(v @ torch.tanh(first @ q + second @ k + bias[0])).item() for k in key] for q in query]
-    torch.testing.assert_close(found.steps["scores"].values[0, 0], torch.tensor(by_hand))
-    assert found.steps["scores"].equation == "scores[i, j] = vᵀhidden[i, j]"
+    torch.testing.assert_close(walkthrough.steps["scores"].values[0, 0], torch.tensor(by_hand))
+    assert walkthrough.steps["scores"].equation == "scores[i, j] = vᵀhidden[i, j]"
 
 
 def test_the_gate_is_that_of_the_matrix_shown() -> None:
-    found = walk("a b", score="gated")
-    pair = torch.cat((found.steps["Q"].values[0, 0, 1], found.steps["K"].values[0, 0, 0]))
-    gate = torch.sigmoid(found.parameters["W_g"].values[0] @ pair + found.parameters["b_g"].values[0, 0])
-    torch.testing.assert_close(found.steps["gate"].values[0, 0, 1, 0], gate)
+    walkthrough = walk("a b", score="gated")
+    pair = torch.cat((walkthrough.steps["Q"].values[0, 0, 1], walkthrough.steps["K"].values[0, 0, 0]))
+    gate = torch.sigmoid(walkthrough.parameters["W_g"].values[0] @ pair + walkthrough.parameters["b_g"].values[0, 0])
+    torch.testing.assert_close(walkthrough.steps["gate"].values[0, 0, 1, 0], gate)
 
 
 def test_by_seed_21_sat_looks_at_cat_and_on_and_mat_at_the_and_sat() -> None:
     # docs/walk.md shows it
     weights = walk("The cat sat on the mat", seed=21).steps["weights"]
     words = weights.columns
-    assert {words[place] for place in weights.values[0, 0, 2].topk(2).indices} == {"cat", "on"}
-    assert {words[place] for place in weights.values[0, 0, 5].topk(2).indices} == {"the", "sat"}
+    assert {words[index] for index in weights.values[0, 0, 2].topk(2).indices} == {"cat", "on"}
+    assert {words[index] for index in weights.values[0, 0, 5].topk(2).indices} == {"the", "sat"}
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned"])
@@ -133,13 +133,13 @@ def test_positions_inside_attention() -> None:
 
 
 def test_a_second_text_is_keys_and_values() -> None:
-    found = walk("a b", cross="c d e", position="sinusoidal")
-    steps = found.steps
+    walkthrough = walk("a b", cross="c d e", position="sinusoidal")
+    steps = walkthrough.steps
     assert list(steps)[:6] == ["E", "PE", "X", "E_M", "PE_M", "M"]
-    torch.testing.assert_close(steps["K"].values[0, 0], steps["M"].values[0] @ found.parameters["W_K"].values)
+    torch.testing.assert_close(steps["K"].values[0, 0], steps["M"].values[0] @ walkthrough.parameters["W_K"].values)
     assert steps["K"].equation == "K = M·W_K"
     assert (steps["weights"].rows, steps["weights"].columns) == (("a", "b"), ("c", "d", "e"))
-    assert found.title == "Cross-attention, step by step: a b → c d e"
+    assert walkthrough.title == "Cross-attention, step by step: a b → c d e"
 
 
 def test_word_vectors_are_the_words() -> None:
@@ -163,22 +163,22 @@ def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
 
 
 def test_heads_are_merged_by_w_o() -> None:
-    found = walk(heads=2)
-    assert list(found.steps)[-2:] == ["merged", "result"]
+    walkthrough = walk(heads=2)
+    assert list(walkthrough.steps)[-2:] == ["merged", "result"]
     torch.testing.assert_close(
-        found.steps["result"].values, found.steps["merged"].values @ found.parameters["W_O"].values
+        walkthrough.steps["result"].values, walkthrough.steps["merged"].values @ walkthrough.parameters["W_O"].values
     )
 
 
 def test_the_whole_layer_is_the_formula_of_a_transformer_layer() -> None:
-    found = walk("a b c", whole=True)
-    steps, parameters = {name: step.values for name, step in found.steps.items()}, found.parameters
+    walkthrough = walk("a b c", whole=True)
+    steps, parameters = {name: step.values for name, step in walkthrough.steps.items()}, walkthrough.parameters
     torch.testing.assert_close(steps["residual"], steps["X"] + steps["result"])
     torch.testing.assert_close(steps["norm"], torch.nn.functional.layer_norm(steps["residual"], (4,)))
     torch.testing.assert_close(steps["wide"], (steps["norm"] @ parameters["W₁ of ffn"].values).relu())
     torch.testing.assert_close(steps["residual_ffn"], steps["norm"] + steps["wide"] @ parameters["W₂ of ffn"].values)
     torch.testing.assert_close(steps["norm_ffn"].mean(-1), torch.zeros(1, 3))
-    assert str(found)
+    assert str(walkthrough)
 
 
 def test_a_mask_gives_no_weight_to_what_it_hides() -> None:
@@ -187,13 +187,13 @@ def test_a_mask_gives_no_weight_to_what_it_hides() -> None:
 
 
 def test_heads_side_by_side_are_as_wide_as_the_words() -> None:
-    found = walk(heads=2).steps
-    assert found["merged"].shape == found["X"].shape
-    assert torch.equal(found["merged"].values[0, :, 2:], found["output"].values[0, 1])
+    steps = walk(heads=2).steps
+    assert steps["merged"].shape == steps["X"].shape
+    assert torch.equal(steps["merged"].values[0, :, 2:], steps["output"].values[0, 1])
 
 
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("options", "says"),
     [
         ({"text": " "}, "at least one word"),
         ({"heads": 3}, "heads must divide the width, 4, got 3"),
@@ -202,9 +202,9 @@ def test_heads_side_by_side_are_as_wide_as_the_words() -> None:
         ({"scale": False, "score": "cosine"}, "only the scaled dot product has a scale"),
     ],
 )
-def test_what_cannot_be_walked_through(how: dict, says: str) -> None:
+def test_what_cannot_be_walked_through(options: dict, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
-        walk(**how)
+        walk(**options)
 
 
 def test_an_unknown_score() -> None:

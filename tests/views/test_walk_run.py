@@ -23,15 +23,15 @@ from attent.views.walk_run import walk_run
 )
 def test_a_run_is_walked_through_with_the_numbers_that_watch_sees(untrained, kind: str, settings: dict) -> None:
     translator = untrained(**settings)
-    found = walk_run(translator, "abc", kind=kind, layer=0, head=2)
+    walkthrough = walk_run(translator, "abc", kind=kind, layer=0, head=2)
     target = translator.translate(["abc"])[0]
     name = {"encoder": "encoder.layers.0.self_attention", "decoder": "decoder.layers.0.self_attention"}.get(kind)
-    seen = translator.map("abc", target)[name or "decoder.layers.0.cross_attention"]
-    torch.testing.assert_close(found.steps["weights"].values, seen.weights.dense())
-    assert found.steps["weights"].rows == seen.rows
-    assert found.steps["weights"].columns == seen.columns
-    assert ("M" in found.steps) is (kind == "cross")
-    assert f"head 2, step by step: abc → {target}" in f"{found.title} "
+    attention_map = translator.map("abc", target)[name or "decoder.layers.0.cross_attention"]
+    torch.testing.assert_close(walkthrough.steps["weights"].values, attention_map.weights.dense())
+    assert walkthrough.steps["weights"].rows == attention_map.rows
+    assert walkthrough.steps["weights"].columns == attention_map.columns
+    assert ("M" in walkthrough.steps) is (kind == "cross")
+    assert f"head 2, step by step: abc → {target}" in f"{walkthrough.title} "
 
 
 def test_what_a_run_does_not_have(translator) -> None:
@@ -53,20 +53,21 @@ def encoder(outputs: int, inputs: int, **settings: object) -> EncoderModel:
 @pytest.mark.parametrize("kind", ["decoder", "cross"])
 def test_the_whole_last_layer_of_a_translator_ends_in_its_words(untrained, norm: str, kind: str) -> None:
     translator = untrained(norm=norm)
-    found = walk_run(translator, "abc", kind=kind, whole=True)
+    walkthrough = walk_run(translator, "abc", kind=kind, whole=True)
     target = translator.translate("abc")
     tokenizer = translator.target_tokenizer
     with torch.no_grad(), watch(translator.model):
         memory = translator.encode(translator.source_tokenizer.encode("abc"))
         features = translator.model.decode(memory, torch.tensor([[2, *tokenizer.encode(target)]]))
         best = translator.model.output(features).softmax(-1)[0].topk(5)
-    torch.testing.assert_close(found.steps["probabilities"].values[0], best.values)
+    torch.testing.assert_close(walkthrough.steps["probabilities"].values[0], best.values)
     assert [tokenizer.piece(token) or "special" for token in best.indices[0].tolist()] == [
-        "special" if cell in ("</s>", "<s>", "<unk>", "�") else cell for cell in found.steps["probabilities"].cells[0]
+        "special" if cell in ("</s>", "<s>", "<unk>", "�") else cell
+        for cell in walkthrough.steps["probabilities"].cells[0]
     ]
-    assert ("cross" in found.steps) is (kind == "decoder")
-    assert ("H" in found.steps) is (norm == "pre")
-    assert "3." in str(found)
+    assert ("cross" in walkthrough.steps) is (kind == "decoder")
+    assert ("H" in walkthrough.steps) is (norm == "pre")
+    assert "3." in str(walkthrough)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -88,9 +89,9 @@ def test_a_layer_that_is_not_the_last_ends_with_its_output(untrained, norm: str)
 def test_a_masked_language_model_fills_in_words(norm: str) -> None:
     tokenizer = CharTokenizer("abcdef ")
     run = FillMask(encoder(tokenizer.size, tokenizer.size + 1, norm=norm), tokenizer)
-    found = walk_run(run, "ab [MASK] d", whole=True)
+    walkthrough = walk_run(run, "ab [MASK] d", whole=True)
     (prediction,) = run.fill("ab [MASK] d")
-    step = found.steps["probabilities"]
+    step = walkthrough.steps["probabilities"]
     assert step.rows == ("[MASK]",)
     assert step.cells[0] == tuple(guess.word for guess in prediction.guesses)
     torch.testing.assert_close(
@@ -101,10 +102,10 @@ def test_a_masked_language_model_fills_in_words(norm: str) -> None:
 def test_a_classifier_tells_classes() -> None:
     tokenizer, labels = CharTokenizer("abcdef "), ("one", "two", "three")
     run = Classifier(encoder(3, tokenizer.size, cls=True), Inputs(labels=labels, inputs=TextInputs()), tokenizer)
-    found = walk_run(run, "abc", head=1, whole=True)
+    walkthrough = walk_run(run, "abc", head=1, whole=True)
     prediction = run.classify("abc", best=3)
-    step = found.steps["probabilities"]
-    assert found.steps["weights"].rows == ("CLS", "a", "b", "c")
+    step = walkthrough.steps["probabilities"]
+    assert walkthrough.steps["weights"].rows == ("CLS", "a", "b", "c")
     assert (step.rows, step.cells) == (("CLS",), (prediction.labels,))
     torch.testing.assert_close(step.values[0, 0].tolist(), list(prediction.probabilities), rtol=1e-4, atol=1e-6)
     assert "3 classes" in step.meaning

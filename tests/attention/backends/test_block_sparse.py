@@ -13,7 +13,7 @@ from attent.attention.call import Call
 from attent.attention.masks import Blocks, Causal, Documents, Padding, Selected, Window
 
 
-def call(mask: Mask | None, length: int = 64, heads: int = 1) -> Call:
+def make_call(mask: Mask | None, length: int = 64, heads: int = 1) -> Call:
     return prepare(*(torch.zeros(1, heads, length, 1) for _ in range(3)), mask=mask).call
 
 
@@ -38,71 +38,71 @@ MASKS += [
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: type(mask).__name__)
 @pytest.mark.parametrize("tile", [1, 100, 1000, sys.maxsize])
 def test_every_row_comes_once_and_every_pair_that_attends_too(mask: Mask | None, tile: int) -> None:
-    some = call(mask)
-    found = block_sparse.bands(some, 1, tile)
-    assert [row for band in found for row in band.rows] == list(range(64))
-    seen = (
-        torch.ones(64, 64, dtype=torch.bool) if mask is None else mask.allowed(some.pairs()).expand(1, 1, 64, 64)[0, 0]
+    call = make_call(mask)
+    key_bands = block_sparse.bands(call, 1, tile)
+    assert [row for band in key_bands for row in band.rows] == list(range(64))
+    visible = (
+        torch.ones(64, 64, dtype=torch.bool) if mask is None else mask.allowed(call.pairs()).expand(1, 1, 64, 64)[0, 0]
     )
-    for band in found:
-        assert not {int(key) for key in seen[band.own].any(0).nonzero()} - set(keys(band))
+    for band in key_bands:
+        assert not {int(key) for key in visible[band.own].any(0).nonzero()} - set(keys(band))
         assert keys(band) == sorted(keys(band))
         assert len(band.rows) == 1 or band.pairs <= tile
 
 
 def test_a_window_leaves_bands_of_few_keys() -> None:
-    found = block_sparse.bands(call(Window(3, 0), 4096), 1, sys.maxsize)
-    assert sum(band.pairs for band in found) <= 2 * block_sparse.WASTE * 4096 * 4
+    key_bands = block_sparse.bands(make_call(Window(3, 0), 4096), 1, sys.maxsize)
+    assert sum(band.pairs for band in key_bands) <= 2 * block_sparse.WASTE * 4096 * 4
 
 
 def test_scattered_keys_are_gathered() -> None:
     # each block sees the first block and one far away
     table = torch.zeros(8, 8, dtype=torch.bool)
     table[:, 0] = table[:, 7] = True
-    found = block_sparse.bands(call(Blocks(table, 8)), 1, sys.maxsize)
-    assert all(keys(band) == [*range(8), *range(56, 64)] for band in found)
-    some, gradient = found[0], torch.randn(1, 1, 16, 3)
+    key_bands = block_sparse.bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
+    assert all(keys(band) == [*range(8), *range(56, 64)] for band in key_bands)
+    sample, gradient = key_bands[0], torch.randn(1, 1, 16, 3)
     total = torch.zeros(1, 1, 64, 3)
-    some.add_key_gradient(total, gradient)
-    some.add_key_gradient(total, gradient)
-    assert torch.equal(total[:, :, some.key_slice], 2 * gradient)
+    sample.add_key_gradient(total, gradient)
+    sample.add_key_gradient(total, gradient)
+    assert torch.equal(total[:, :, sample.key_slice], 2 * gradient)
     assert total[:, :, 8:56].count_nonzero() == 0
 
 
 def test_what_is_mostly_seen_is_not_gathered() -> None:
     table = torch.ones(8, 8, dtype=torch.bool)
     table[:, 3] = False
-    assert all(isinstance(band.keys, range) for band in block_sparse.bands(call(Blocks(table, 8)), 1, sys.maxsize))
+    assert all(isinstance(band.keys, range) for band in block_sparse.bands(make_call(Blocks(table, 8)), 1, sys.maxsize))
 
 
 def test_a_row_that_sees_nothing_asks_for_no_keys() -> None:
-    found = block_sparse.bands(call(Padding(torch.tensor([0]))), 1, sys.maxsize)
-    assert {len(band.keys) for band in found} == {0}
+    key_bands = block_sparse.bands(make_call(Padding(torch.tensor([0]))), 1, sys.maxsize)
+    assert {len(band.keys) for band in key_bands} == {0}
 
 
 def test_sparse_only_where_enough_is_hidden_of_many() -> None:
-    assert block_sparse.worthwhile_bands(call(Window(3, 0)), 0.5, 64 * 64) is not None
-    assert block_sparse.worthwhile_bands(call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
-    assert block_sparse.worthwhile_bands(call(Window(40, 0)), 0.5, 1) is None
-    assert block_sparse.worthwhile_bands(call(None), 0.5, 1) is None
-    assert block_sparse.worthwhile_bands(call(Window(3, 0), 63), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64) is not None
+    assert block_sparse.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
+    assert block_sparse.worthwhile_bands(make_call(Window(40, 0)), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(make_call(None), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(make_call(Window(3, 0), 63), 0.5, 1) is None
     # all heads count
-    assert block_sparse.worthwhile_bands(call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
+    assert block_sparse.worthwhile_bands(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
 
 
 def test_rows_go_by_a_tiles_size_without_a_reach() -> None:
-    some = call(None, heads=2)
-    assert [len(band.rows) for band in block_sparse.bands(some, 3, 2 * 64 * 3 * 20)] == [20, 20, 20, 4]
-    assert [len(band.rows) for band in block_sparse.bands(some, 3, 2 * 64 * 3 * 20)] == [
-        len(part) for part in row_tiles.tiles(some, 3, 2 * 64 * 3 * 20)
+    call = make_call(None, heads=2)
+    assert [len(band.rows) for band in block_sparse.bands(call, 3, 2 * 64 * 3 * 20)] == [20, 20, 20, 4]
+    assert [len(band.rows) for band in block_sparse.bands(call, 3, 2 * 64 * 3 * 20)] == [
+        len(part) for part in row_tiles.tiles(call, 3, 2 * 64 * 3 * 20)
     ]
 
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:
-    some = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
-    bounds = mask_info.key_bounds(some, exact=True)
+    sample = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
+    bounds = mask_info.key_bounds(sample, exact=True)
     assert bounds is not None
-    first, behind = bounds
+    first, stop = bounds
     # queries at 5 … 9, of which the last two see nothing
     assert first.flatten().tolist() == [4, 5, 6, 7, 7]
-    assert behind.flatten().tolist() == [7, 7, 7, 0, 0]
+    assert stop.flatten().tolist() == [7, 7, 7, 0, 0]

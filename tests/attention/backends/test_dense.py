@@ -61,7 +61,7 @@ class Steps(TorchDispatchMode):
         return function(*arguments, **(named or {}))
 
 
-def given(
+def make_inputs(
     groups: int, key_width: int, value_width: int, dtype: torch.dtype = torch.float32, *, queries: int = TQ
 ) -> list[Tensor]:
     """As a projection has them: the heads of a token beside each other."""
@@ -79,12 +79,12 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
-    tensors = given(*widths)
+    tensors = make_inputs(*widths)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(
+    for actual, right in zip(
         outcome(tensors, "dense", **CASES[name]), outcome(exact, "reference", **CASES[name]), strict=True
     ):
-        torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(actual.double(), right, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -92,22 +92,22 @@ def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries: int) -> None:
-    tensors = given(3, 24, 24, dtype, queries=queries)
+    tensors = make_inputs(3, 24, 24, dtype, queries=queries)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": 0.2, "seed": 1}
     three = (
-        outcome(some, name, **arguments)
-        for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+        outcome(inputs, name, **arguments)
+        for inputs, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
     )
-    for found, plain, right in zip(*three, strict=True):
-        assert found.dtype == dtype
-        assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
+    for actual, plain, right in zip(*three, strict=True):
+        assert actual.dtype == dtype
+        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max()
 
 
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_weights_dropped_are_those_of_the_hash() -> None:
-    query, key, _ = given(1, 8, 8)
+    query, key, _ = make_inputs(1, 8, 8)
     identity = torch.eye(TK).expand(B, 1, TK, TK)
     weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="dense")
     call = prepare(query, key, identity).call
@@ -119,16 +119,16 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
-    tensors = given(3, 16, 16)
+    tensors = make_inputs(3, 16, 16)
     lengths, long = (
         torch.tensor([29, 41]),
         [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors],
     )
     whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense")
-    alone = attend(
-        *(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense"
+    single = attend(
+        *(tensor[:1] for tensor in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense"
     )
-    assert torch.equal(whole[:1], alone)
+    assert torch.equal(whole[:1], single)
     padded = attend(
         long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="dense"
     )
@@ -152,7 +152,7 @@ def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
 )
 @pytest.mark.needs_native
 def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
-    tensors = given(2, 16, 16)
+    tensors = make_inputs(2, 16, 16)
     if isinstance(arguments.get("mask"), Tensor):
         arguments = {"mask": arguments["mask"].expand(TQ, TK)}
     call = prepare(*tensors, **arguments, query_start=2).call
@@ -160,13 +160,15 @@ def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
     spoilt = [tensors[0], *(tensor.detach().masked_fill(hidden, torch.nan).requires_grad_() for tensor in tensors[1:])]
     arguments = {**arguments, "query_start": 2}
     assert hidden.any()
-    for found, right in zip(outcome(spoilt, "dense", **arguments), outcome(tensors, "dense", **arguments), strict=True):
-        assert torch.equal(found, right)
+    for actual, right in zip(
+        outcome(spoilt, "dense", **arguments), outcome(tensors, "dense", **arguments), strict=True
+    ):
+        assert torch.equal(actual, right)
 
 
 @pytest.mark.needs_native
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
-    tensors, nobody = given(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
+    tensors, nobody = make_inputs(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
     nobody[11] = False
     for arguments in ({"mask": nobody}, {"mask": Causal(), "query_start": -12}):
         context, dquery, *_ = outcome(tensors, "dense", **arguments)
@@ -177,7 +179,7 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
 
 @pytest.mark.needs_native
 def test_nan_is_not_hidden() -> None:
-    query, key, value = given(3, 16, 8)
+    query, key, value = make_inputs(3, 16, 8)
     spoilt = query.detach().clone()
     spoilt[0, 1, 4, 3] = torch.nan
     context = attend(spoilt, key, value, implementation="dense")
@@ -195,33 +197,33 @@ def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) 
     gradients = torch.autograd.grad(context.sum(), heads)
     assert all(gradient.transpose(1, 2).is_contiguous() for gradient in gradients)
     # any other order serves too
-    other = [head.contiguous().mT.contiguous().mT for head in heads]
-    assert torch.equal(attend(*other, implementation="dense"), context)
+    second = [head.contiguous().mT.contiguous().mT for head in heads]
+    assert torch.equal(attend(*second, implementation="dense"), context)
 
 
 @pytest.mark.needs_native
 def test_second_derivatives() -> None:
-    tensors = [tensor[:, :, :5] for tensor in given(3, 4, 4)]
+    tensors = [tensor[:, :, :5] for tensor in make_inputs(3, 4, 4)]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    found = []
-    for some, implementation in ((tensors, "dense"), (exact, "reference")):
-        context = attend(*some, mask="causal", dropout=0.3, seed=2, implementation=implementation)
-        first = torch.autograd.grad(context.sin().sum(), some, create_graph=True)
-        found.append(torch.autograd.grad(sum(one.square().sum() for one in first), some))
-    for ours, right in zip(*found, strict=True):
-        torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=1e-4)
+    results = []
+    for inputs, implementation in ((tensors, "dense"), (exact, "reference")):
+        context = attend(*inputs, mask="causal", dropout=0.3, seed=2, implementation=implementation)
+        first = torch.autograd.grad(context.sin().sum(), inputs, create_graph=True)
+        results.append(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), inputs))
+    for actual, right in zip(*results, strict=True):
+        torch.testing.assert_close(actual.double(), right, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.needs_native
 def test_only_what_is_wanted_is_differentiated() -> None:
-    query, key, value = given(6, 8, 8)
-    (found,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="dense").sum(), query)
+    query, key, value = make_inputs(6, 8, 8)
+    (gradient,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="dense").sum(), query)
     (right,) = torch.autograd.grad(attend(query, key, value, implementation="reference").sum(), query)
-    torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(gradient, right, atol=1e-5, rtol=1e-5)
 
 
 def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors = given(6, 8, 8)
+    tensors = make_inputs(6, 8, 8)
     for arguments, reason in (
         ({"score": Cosine()}, "score Cosine is not the plain dot product"),
         ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
@@ -229,7 +231,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert dense.unsupported(prepare(*tensors, **arguments).call) == reason
     expected = "it takes float32, bfloat16 and float16, not torch.float64"
-    assert dense.unsupported(prepare(*(one.double() for one in tensors)).call) == expected
+    assert dense.unsupported(prepare(*(tensor.double() for tensor in tensors)).call) == expected
     assert dense.unsupported(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
     monkeypatch.setattr(native, "library", lambda: None)
     assert dense.unsupported(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
@@ -238,23 +240,23 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.needs_native
 def test_auto_takes_it_for_short_sequences() -> None:
-    tensors = given(6, 32, 32)
+    tensors = make_inputs(6, 32, 32)
     assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "dense"
 
 
 @pytest.mark.needs_native
 def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
-    query, key, value = (tensor.detach() for tensor in given(6, 8, 8))
+    query, key, value = (tensor.detach() for tensor in make_inputs(6, 8, 8))
     right = attend(query, key, value, implementation="reference")
     with warnings.catch_warnings(action="ignore"):
         # PyTorch's own is slow under vmap, and traces say that they are on their way out
         mapped, traced = torch.func.vmap(attend)(query, key, value), torch.jit.trace(attend, (query, key, value))
-    for found in (
+    for actual in (
         mapped,
         traced(query, key, value),
         torch.compile(attend, backend="aot_eager", fullgraph=True)(query, key, value),
     ):
-        torch.testing.assert_close(found, right)
+        torch.testing.assert_close(actual, right)
     with Steps() as steps:
         attend(query, key, value)
     assert any("scaled_dot_product" in name for name in steps.names)
@@ -266,9 +268,9 @@ def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
 def test_autocast_and_the_module() -> None:
     layer, features = MultiHeadAttention(24, 3, dropout=0.2), torch.randn(2, 11, 24)
     with torch.autocast("cpu", torch.bfloat16):
-        found = layer(features, lengths=torch.tensor([11, 7]))
-    assert found.dtype == torch.bfloat16
-    found.float().square().sum().backward()
+        output = layer(features, lengths=torch.tensor([11, 7]))
+    assert output.dtype == torch.bfloat16
+    output.float().square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
     assert isinstance(layer.output, nn.Linear)
 
@@ -304,12 +306,12 @@ def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> Non
     tensors = long_ones(dtype)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     three = (
-        outcome(some, way, **LONG[name])
-        for some, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+        outcome(inputs, way, **LONG[name])
+        for inputs, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
     )
-    for found, plain, right in zip(*three, strict=True):
-        assert found.dtype == dtype
-        assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
+    for actual, plain, right in zip(*three, strict=True):
+        assert actual.dtype == dtype
+        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -337,9 +339,9 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
     whole = attend(*tensors, **arguments)
     assert torch.equal(attend(longer[0].nan_to_num(), *longer[1:], **arguments)[:, :, :300], whole)
     # one query of one sequence by itself
-    alone = [tensors[0][:1, :, 120:121], *(tensor[:1] for tensor in tensors[1:])]
+    single = [tensors[0][:1, :, 120:121], *(tensor[:1] for tensor in tensors[1:])]
     arguments.update(lengths=torch.tensor([590]), query_start=400)
-    assert torch.equal(attend(*alone, **arguments), whole[:1, :, 120:121])
+    assert torch.equal(attend(*single, **arguments), whole[:1, :, 120:121])
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -348,18 +350,18 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, dropout: float) -> None:
-    inputs = given(3, 24, 24) if keys == TK else long_ones()
+    inputs = make_inputs(3, 24, 24) if keys == TK else long_ones()
     tensors = [
         tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)
     ]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     arguments: dict[str, Any] = {"mask": "causal", "dropout": dropout, "seed": 3}
     three = [
-        outcome(some, name, **arguments)
-        for some, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
+        outcome(sample, name, **arguments)
+        for sample, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
     ]
-    for found, plain, right in zip(*three, strict=True):
-        assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
+    for actual, plain, right in zip(*three, strict=True):
+        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
 
 
 @pytest.mark.parametrize("keys", [23, 300])
@@ -388,12 +390,10 @@ def test_of_keys_that_are_alike_a_query_has_a_gradient_of_what_rounding_leaves(d
 @pytest.mark.needs_native
 def test_float16_is_read_and_rounded_as_pytorch_does() -> None:
     # one key has the weight 1: the context is its value
-    every = torch.arange(2**16).to(torch.uint16).view(torch.float16).view(-1, 1, 1, 64)
-    query, key = torch.zeros(len(every), 1, 1, 8).half(), torch.zeros(len(every), 1, 2, 8).half()
-    assert torch.equal(
-        attend(query, key[:, :, :1], every, implementation="dense").nan_to_num(7.0), every.nan_to_num(7.0)
-    )
+    full = torch.arange(2**16).to(torch.uint16).view(torch.float16).view(-1, 1, 1, 64)
+    query, key = torch.zeros(len(full), 1, 1, 8).half(), torch.zeros(len(full), 1, 2, 8).half()
+    assert torch.equal(attend(query, key[:, :, :1], full, implementation="dense").nan_to_num(7.0), full.nan_to_num(7.0))
     # two keys have one half each: their mean lies between two numbers, halfway or not
-    values = torch.cat([every, every.view(-1).roll(-7).view_as(every)], 2).nan_to_num(0.0, 0.0, 0.0)
+    values = torch.cat([full, full.view(-1).roll(-7).view_as(full)], 2).nan_to_num(0.0, 0.0, 0.0)
     right = values.float().mean(2, keepdim=True).half()
     assert torch.equal(attend(query, key, values, implementation="dense"), right)

@@ -32,9 +32,9 @@ class Shared(Position):
 
     biases = True
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         super().__init__()
-        self.most, self.numbers = most, nn.Parameter(torch.randn(2 * most + 1, generator=dice))
+        self.most, self.numbers = limit, nn.Parameter(torch.randn(2 * limit + 1, generator=dice))
 
     def bias(self, pairs: Pairs) -> Tensor:
         query, key = pairs.broadcast_positions()
@@ -89,7 +89,7 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(native, "simd_level", lambda: request.param)
 
 
-def given(
+def make_inputs(
     groups: int = H,
     width: int = 16,
     value_width: int = 16,
@@ -122,14 +122,14 @@ def outcome(
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 @pytest.mark.usefixtures("width")
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
-    tensors = given(*widths)
+    tensors = make_inputs(*widths)
     pairs = zip(
         outcome(tensors, "dense", **TERMS[name]),
         outcome(tensors, "reference", dtype=torch.float64, **TERMS[name]),
         strict=True,
     )
-    for ours, right in pairs:
-        torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=3e-5)
+    for actual, right in pairs:
+        torch.testing.assert_close(actual.double(), right, atol=1e-4, rtol=3e-5)
 
 
 LONG_TERMS: dict[str, dict[str, Any]] = {
@@ -144,7 +144,7 @@ LONG_TERMS: dict[str, dict[str, Any]] = {
 
 def long_ones(dtype: Any = torch.float32) -> list[Tensor]:
     """Queries of several strips, and keys of two tiles."""
-    return given(2, 24, 20, heads=4, queries=150, keys=600, dtype=dtype)
+    return make_inputs(2, 24, 20, heads=4, queries=150, keys=600, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -157,9 +157,9 @@ def test_errors_are_at_most_three_times_the_formulas(name: str, dtype: torch.dty
         outcome(tensors, "reference", dtype=dtype, **arguments),
         outcome([tensor.double() for tensor in tensors], "reference", dtype=torch.float64, **rounded(arguments, dtype)),
     )
-    for ours, plain, right in zip(*three, strict=True):
-        assert ours.dtype == dtype
-        assert (ours - right).abs().max() <= 3 * (plain - right).abs().max()
+    for actual, plain, right in zip(*three, strict=True):
+        assert actual.dtype == dtype
+        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max()
 
 
 def rounded(arguments: dict[str, Any], dtype: torch.dtype) -> dict[str, Any]:
@@ -200,8 +200,8 @@ def test_neither_padding_nor_neighbours_change_a_bit() -> None:
         **arguments,
     )
     assert torch.equal(whole, padded)
-    alone = attend(query[:1], key[:1], value[:1], bias=bias[:1], lengths=torch.tensor([590]), **arguments)
-    assert torch.equal(whole[:1], alone)
+    single = attend(query[:1], key[:1], value[:1], bias=bias[:1], lengths=torch.tensor([590]), **arguments)
+    assert torch.equal(whole[:1], single)
 
 
 @pytest.mark.usefixtures("width")
@@ -210,7 +210,7 @@ def test_pairs_that_a_bias_hides_have_no_gradient_and_do_not_leak() -> None:
     # nobody sees key 5, and query 11 sees nothing
     bias[..., 5], bias[:, :, 11] = -torch.inf, -torch.inf
     for hidden in (0.0, torch.nan):
-        query, key, value = given(3)
+        query, key, value = make_inputs(3)
         with torch.no_grad():
             key[:, :, 5], value[:, :, 5] = hidden, hidden
         context, *gradients, dbias = outcome([query, key, value], "dense", bias=bias, mask=Window(None, 8))
@@ -228,17 +228,17 @@ def test_the_lowest_numbers_of_a_bias_are_raised_and_have_no_gradient(rows: int)
     # nothing higher; half the lowest and nothing higher; a single higher one
     bias[:, 0], bias[:, 1, ..., :5] = lowest, lowest
     bias[:, 1, ..., 5:], bias[:, 2, ..., 1:] = lowest / 2, lowest
-    tensors = given(3)
-    ours, right = (outcome(tensors, implementation, bias=bias) for implementation in ("dense", "reference"))
-    torch.testing.assert_close(ours, right, atol=1e-4, rtol=3e-5)
-    assert ours[-1][:, 0].count_nonzero() == ours[-1][:, 1, ..., :5].count_nonzero() == 0
+    tensors = make_inputs(3)
+    actual, right = (outcome(tensors, implementation, bias=bias) for implementation in ("dense", "reference"))
+    torch.testing.assert_close(actual, right, atol=1e-4, rtol=3e-5)
+    assert actual[-1][:, 0].count_nonzero() == actual[-1][:, 1, ..., :5].count_nonzero() == 0
 
 
 @pytest.mark.usefixtures("width")
 def test_offsets_may_hide_pairs() -> None:
     position = Shared(80)
     position.numbers.data[:75] = -torch.inf
-    tensors = given(3)
+    tensors = make_inputs(3)
     context, *gradients, dnumbers = outcome(tensors, "dense", position=position)
     with torch.no_grad():
         numbers = position.numbers.detach().masked_fill(position.numbers == -torch.inf, 0.0)
@@ -254,14 +254,14 @@ def test_capped_scores_are_as_exact_as_pytorchs() -> None:
     # the weight of the first of two keys is sigmoid(capped − 0)
     for cap in (1.0, 30.0):
         key, value = torch.tensor([[1.0], [0.0]]), torch.tensor([[1.0], [-1.0]])
-        ours = attend(query, key, value, score="dot", soft_cap=cap, implementation="dense")
+        output = attend(query, key, value, score="dot", soft_cap=cap, implementation="dense")
         right = (cap * torch.tanh(query.double() / cap) / 2).tanh()
-        torch.testing.assert_close(ours.double(), right, atol=2e-7, rtol=1e-6)
+        torch.testing.assert_close(output.double(), right, atol=2e-7, rtol=1e-6)
 
 
 def test_second_derivatives() -> None:
-    found = []
-    tensors, position, bias = [tensor[:, :, :5] for tensor in given(3, 4, 4)], relative_bias(), table(1, H, 5, 5)
+    results = []
+    tensors, position, bias = [tensor[:, :, :5] for tensor in make_inputs(3, 4, 4)], relative_bias(), table(1, H, 5, 5)
     for implementation, dtype in (("dense", torch.float32), ("reference", torch.float64)):
         leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (*tensors, bias)]
         own = copy.deepcopy(position).to(dtype)
@@ -270,13 +270,13 @@ def test_second_derivatives() -> None:
         )
         leaves += own.parameters()
         first = torch.autograd.grad(context.sin().sum(), leaves, create_graph=True)
-        found.append(torch.autograd.grad(sum(one.square().sum() for one in first), leaves))
-    for ours, right in zip(*found, strict=True):
-        torch.testing.assert_close(ours.double(), right, atol=2e-4, rtol=2e-4)
+        results.append(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), leaves))
+    for actual, right in zip(*results, strict=True):
+        torch.testing.assert_close(actual.double(), right, atol=2e-4, rtol=2e-4)
 
 
 def test_auto_takes_it() -> None:
-    tensors = given()
+    tensors = make_inputs()
     for arguments in TERMS.values():
         assert explain(*tensors, **arguments).chosen == "dense"
     for bias in (table(1, H, TQ, TK), table(B, 1, 1, TK)):
@@ -284,21 +284,21 @@ def test_auto_takes_it() -> None:
 
 
 def test_why_not() -> None:
-    tensors = given()
+    tensors = make_inputs()
     reason = dense.unsupported(prepare(*tensors, position="alibi", query_start=torch.tensor([3, 4])).call)
     assert reason == "the bias that Alibi adds is none of offsets alone, alike in all sequences"
 
 
 def test_checkpoints_and_frozen_tensors() -> None:
-    query, key, value = (tensor.detach() for tensor in given())
+    query, key, value = (tensor.detach() for tensor in make_inputs())
     bias = table(1, H, TQ, TK).requires_grad_()
 
     def work() -> Tensor:
         return attend(query, key, value, bias=bias, soft_cap=2.0, implementation="dense").square().sum()
 
     (right,) = torch.autograd.grad(work(), bias)
-    (ours,) = torch.autograd.grad(torch.utils.checkpoint.checkpoint(work, use_reentrant=False), bias)
-    assert torch.equal(ours, right)
+    (gradient,) = torch.autograd.grad(torch.utils.checkpoint.checkpoint(work, use_reentrant=False), bias)
+    assert torch.equal(gradient, right)
 
 
 def test_one_number_by_hand() -> None:

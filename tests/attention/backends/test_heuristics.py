@@ -36,10 +36,10 @@ def test_a_processor_has_the_row_of_its_class(
 
 def test_a_calibration_decides_until_its_file_is_removed(cache: Path) -> None:
     default = current_row()
-    other = next(row for row in ROWS.values() if row is not default)
-    assert save_calibration(other, {other.name: 1.0}) == cache
-    assert json.loads(cache.read_text())["row"] == other.name
-    assert current_row() is other
+    second = next(row for row in ROWS.values() if row is not default)
+    assert save_calibration(second, {second.name: 1.0}) == cache
+    assert json.loads(cache.read_text())["row"] == second.name
+    assert current_row() is second
     cache.unlink()
     heuristics._calibrated_row.cache_clear()
     assert current_row() is default

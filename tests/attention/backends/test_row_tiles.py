@@ -28,9 +28,9 @@ def test_a_row_takes_what_its_score_computes_with(score, numbers: int) -> None:
 @pytest.mark.parametrize(("tile", "lengths"), [(1, [1] * 5), (42, [1] * 5), (84, [2, 2, 1]), (130, [3, 2]), (210, [5])])
 def test_tiles_hold_as_many_rows_as_fit(monkeypatch: pytest.MonkeyPatch, tile: int, lengths: list[int]) -> None:
     monkeypatch.setattr(row_tiles, "TILE", tile)
-    found = row_tiles.tiles(prepare(QUERY, KEY, VALUE).call)
-    assert [len(part) for part in found] == lengths
-    assert [row for part in found for row in part] == [0, 1, 2, 3, 4]
+    row_ranges = row_tiles.tiles(prepare(QUERY, KEY, VALUE).call)
+    assert [len(part) for part in row_ranges] == lengths
+    assert [row for part in row_ranges for row in part] == [0, 1, 2, 3, 4]
 
 
 def test_lowering_empties_hidden_keys_and_is_exact() -> None:
@@ -53,8 +53,8 @@ def test_what_came_lowered_is_not_lowered_again() -> None:
     score = Gaussian()
     side = score.lower_key(torch.randn(2, 3, 7, 4))
     lowered = row_tiles.lower(*prepare(QUERY, side, VALUE, score=score))
-    for found, given in zip(lowered.key, side, strict=True):
-        assert torch.equal(found, given)
+    for actual, original in zip(lowered.key, side, strict=True):
+        assert torch.equal(actual, original)
 
 
 def test_hidden_keys_do_not_move_the_centre() -> None:
@@ -65,18 +65,18 @@ def test_hidden_keys_do_not_move_the_centre() -> None:
     score, query, key = Gaussian(), torch.randn(2, 3, 5, 4) + 1e4, torch.randn(2, 3, 7, 4) + 1e4
     call, *tensors = prepare(query, key, VALUE, score=score, lengths=torch.tensor([5, 2]))
     lowered = row_tiles.lower(call, *tensors)
-    for place, length in enumerate((5, 2)):
-        found = score.score_lowered(
-            LoweredSide(*(part[place] for part in lowered.query)), LoweredSide(*(part[place] for part in lowered.key))
+    for index, length in enumerate((5, 2)):
+        actual = score.score_lowered(
+            LoweredSide(*(part[index] for part in lowered.query)), LoweredSide(*(part[index] for part in lowered.key))
         )[..., :length]
-        torch.testing.assert_close(found, score(query[place], key[place, :, :length]), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(actual, score(query[index], key[index, :, :length]), rtol=1e-3, atol=1e-3)
 
 
 def test_some_rows_of_a_query_side() -> None:
     side = LoweredSide(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 1, 4))
-    for which in (slice(1, 3), torch.tensor([4, 0])):
-        part = row_tiles.some(side, which)
-        assert torch.equal(part.features, side.features[:, :, which])
-        assert torch.equal(part.bias, side.bias[:, :, which])
+    for selection in (slice(1, 3), torch.tensor([4, 0])):
+        part = row_tiles.some(side, selection)
+        assert torch.equal(part.features, side.features[:, :, selection])
+        assert torch.equal(part.bias, side.bias[:, :, selection])
         assert part.center is side.center
     assert row_tiles.some(LoweredSide(side.features), slice(0, 1)).bias is None

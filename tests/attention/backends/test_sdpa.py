@@ -68,32 +68,32 @@ def test_causal_by_position_wherever_the_queries_stand(score: Any, start: Any, s
     query, key, value = (KEY, QUERY, QUERY) if swapped else (QUERY, KEY, VALUE)
     arguments: dict[str, Any] = {"score": score, "mask": "causal", "query_start": start}
     expected = attend(query.double(), key.double(), value.double(), **arguments, implementation="reference")
-    found = attend(query, key, value, **arguments, implementation="sdpa")
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    output = attend(query, key, value, **arguments, implementation="sdpa")
+    torch.testing.assert_close(output.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_causal_call_needs_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's own mask serves from the first key on, and none where a query sees all."""
-    asked: list[tuple[bool, bool]] = []
+    requests: list[tuple[bool, bool]] = []
     original = F.scaled_dot_product_attention
 
     def recording(*tensors: Tensor, attn_mask: Any, is_causal: bool, scale: float) -> Tensor:
-        asked.append((attn_mask is not None, is_causal))
+        requests.append((attn_mask is not None, is_causal))
         return original(*tensors, attn_mask=attn_mask, is_causal=is_causal, scale=scale)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", recording)
     attend(KEY, KEY, KEY, mask="causal", implementation="sdpa")
     attend(QUERY[:, :, :1], KEY, VALUE, mask="causal", implementation="sdpa")
     attend(QUERY, KEY, VALUE, mask=Causal(), implementation="sdpa")
-    assert asked == [(False, True), (False, False), (True, False)]
+    assert requests == [(False, True), (False, False), (True, False)]
 
 
 def test_keys_behind_the_last_query_cannot_leak() -> None:
     spoilt = KEY.clone()
     spoilt[:, :, 5:] = torch.nan
-    found = attend(QUERY, spoilt, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
+    output = attend(QUERY, spoilt, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
     assert torch.equal(
-        found, attend(QUERY, KEY, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
+        output, attend(QUERY, KEY, VALUE, score=Gaussian(), mask="causal", query_start=0, implementation="sdpa")
     )
 
 
@@ -110,11 +110,11 @@ def test_far_from_zero_the_squares_do_not_cancel() -> None:
 def test_a_key_bias_keeps_its_gradient() -> None:
     leaves = [tensor.double().requires_grad_() for tensor in (QUERY, KEY, VALUE)]
     score = Gaussian(torch.nn.Parameter(torch.rand(4).double() + 0.5))
-    found, expected = (
+    actual, expected = (
         torch.autograd.grad(attend(*leaves, score=score, implementation=name).square().sum(), [*leaves, score.sigma])
         for name in ("sdpa", "reference")
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 class Biased(DotScore):
@@ -134,15 +134,15 @@ class Biased(DotScore):
 
 
 def test_biases_stand_beside_the_scale() -> None:
-    found = attend(QUERY, KEY, VALUE, score=Biased(), implementation="sdpa")
-    torch.testing.assert_close(found, (QUERY @ KEY.mT / 2 + KEY[..., None, :, 0]).softmax(-1) @ VALUE)
+    output = attend(QUERY, KEY, VALUE, score=Biased(), implementation="sdpa")
+    torch.testing.assert_close(output, (QUERY @ KEY.mT / 2 + KEY[..., None, :, 0]).softmax(-1) @ VALUE)
 
 
 def test_one_number_by_hand() -> None:
     # −(1 − 0)²/2 = −½ against −(1 − 1)²/2 = 0: weights 1 : e^½, so 1/(1 + e^{−½}) = 0.622459 on the second
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0]])
-    found = attend(query, key, value, score=Gaussian(), implementation="sdpa")
-    torch.testing.assert_close(found, torch.tensor([[0.622459]]), rtol=0, atol=1e-6)
+    output = attend(query, key, value, score=Gaussian(), implementation="sdpa")
+    torch.testing.assert_close(output, torch.tensor([[0.622459]]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("keys", [7, select.SIXTEEN_BIT_GRADIENTS])
@@ -156,12 +156,14 @@ def test_gradients_in_16_bits_are_those_in_32_rounded_once(keys: int, bias: Tens
     biases = (
         [None, None] if bias is None else [wide.repeat(keys // 7 + 1)[None, :keys] for wide in (bias, bias.double())]
     )
-    results = [attend(*which, bias=b, implementation="sdpa") for which, b in zip((tensors, exact), biases, strict=True)]
+    results = [
+        attend(*inputs, bias=b, implementation="sdpa") for inputs, b in zip((tensors, exact), biases, strict=True)
+    ]
     assert results[0].dtype == torch.bfloat16
     torch.testing.assert_close(results[0].double(), results[1], atol=2e-2, rtol=2e-2)
     gradients = [
-        torch.autograd.grad(result.square().sum(), which)
-        for result, which in zip(results, (tensors, exact), strict=True)
+        torch.autograd.grad(result.square().sum(), inputs)
+        for result, inputs in zip(results, (tensors, exact), strict=True)
     ]
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours.double(), theirs, atol=3e-2, rtol=3e-2)
+    for actual, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual.double(), expected, atol=3e-2, rtol=3e-2)

@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 4)
 
 
-def given(dtype: torch.dtype = torch.float64, value_width: int = D) -> list[Tensor]:
+def make_inputs(dtype: torch.dtype = torch.float64, value_width: int = D) -> list[Tensor]:
     return [torch.randn(B, H, T, width, dtype=dtype, requires_grad=True) for width in (D, D, value_width)]
 
 
@@ -47,13 +47,13 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("value_width", [2, D, 9])
 def test_it_is_the_formula(mask: Mask, value_width: int) -> None:
-    tensors = given(value_width=value_width)
+    tensors = make_inputs(value_width=value_width)
     assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
     torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "reference", mask=mask))
 
 
 def test_gradients_of_rows_with_large_scores() -> None:
-    query, key, value = (tensor.detach().float() for tensor in given())
+    query, key, value = (tensor.detach().float() for tensor in make_inputs())
     query[:, :, 7:19] *= 1e6
     bias = torch.zeros(B, 1, T, T)
     bias[1, :, 30:32] = torch.finfo(torch.float32).min
@@ -61,10 +61,10 @@ def test_gradients_of_rows_with_large_scores() -> None:
     right = outcome(exact, "reference", mask=Window(5, 0), bias=bias.double())
     tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
     assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
-    found, plain = (
+    actual, plain = (
         outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "reference")
     )
-    for part, of_formula, expected in zip(found, plain, right, strict=True):
+    for part, of_formula, expected in zip(actual, plain, right, strict=True):
         allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
         assert (part - expected).abs().max() <= allowed
 
@@ -72,19 +72,19 @@ def test_gradients_of_rows_with_large_scores() -> None:
 def test_scores_with_a_bias_of_the_key_and_biases_of_pairs() -> None:
     bias = torch.randn(1, H, T, T, dtype=torch.float64)
     bias[:, :, 3], bias[..., 9] = -torch.inf, -torch.inf
-    tensors = given()
+    tensors = make_inputs()
     for arguments in (
         {"score": Gaussian()},
         {"bias": bias},
         {"bias": bias[:, :1, :1]},
         {"lengths": torch.tensor([T, 9])},
     ):
-        together: dict[str, Any] = {"mask": Window(5, 0), **arguments}
-        torch.testing.assert_close(outcome(tensors, "sdpa", **together), outcome(tensors, "reference", **together))
+        joint: dict[str, Any] = {"mask": Window(5, 0), **arguments}
+        torch.testing.assert_close(outcome(tensors, "sdpa", **joint), outcome(tensors, "reference", **joint))
 
 
 def test_rows_that_see_nothing_are_zero_and_hidden_nan_stays_hidden() -> None:
-    tensors = given()
+    tensors = make_inputs()
     for tensor in tensors[1:]:
         tensor.data[1, :, 23:] = torch.nan
     context, *gradients = outcome(tensors, "sdpa", mask=Window(5, 2), lengths=torch.tensor([T, 23]), query_start=0)
@@ -101,18 +101,18 @@ def test_second_derivatives(name: str) -> None:
     }[name]
     assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
     assert torch.autograd.gradgradcheck(
-        lambda *some: attend(*some, mask=mask, implementation="sdpa"), tensors, fast_mode=True
+        lambda *inputs: attend(*inputs, mask=mask, implementation="sdpa"), tensors, fast_mode=True
     )
 
 
 def test_in_16_bits_what_bands_share_is_summed_in_32() -> None:
-    tensors = given(torch.bfloat16)
+    tensors = make_inputs(torch.bfloat16)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    for found, right in zip(
+    for actual, right in zip(
         outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "reference", mask=Window(9, 0)), strict=True
     ):
-        assert found.dtype == torch.bfloat16
-        torch.testing.assert_close(found.double(), right, atol=3e-2, rtol=3e-2)
+        assert actual.dtype == torch.bfloat16
+        torch.testing.assert_close(actual.double(), right, atol=3e-2, rtol=3e-2)
 
 
 def test_the_pairs_that_a_mask_hides_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,27 +125,29 @@ def test_the_pairs_that_a_mask_hides_are_not_computed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", counting)
     with torch.no_grad():
-        attend(*given(), mask=Window(2, 0))
+        attend(*make_inputs(), mask=Window(2, 0))
     assert sum(done) <= 2 * block_sparse.WASTE * T * 3
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_what_it_leaves_to_pytorch() -> None:
-    tensors = given()
+    tensors = make_inputs()
     for arguments in ({}, {"mask": "causal"}, {"mask": Window(50, 0)}):
         assert sdpa.sparse_bands(prepare(*tensors, **arguments).call) is None
     bias = torch.zeros(T, T, dtype=torch.float64, requires_grad=True)
     assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is None
-    mapped = torch.func.vmap(lambda *some: attend(*some, mask=Window(5, 0)))(*(tensor.detach() for tensor in tensors))
+    mapped = torch.func.vmap(lambda *inputs: attend(*inputs, mask=Window(5, 0)))(
+        *(tensor.detach() for tensor in tensors)
+    )
     torch.testing.assert_close(mapped, attend(*tensors, mask=Window(5, 0)))
 
 
 def test_one_number_by_hand() -> None:
     # each query sees its own key and the one before: weights alike, so the mean of two values
     key, value = torch.zeros(1, 1, 40, 1), torch.arange(40.0).reshape(1, 1, 40, 1)
-    found = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
+    output = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
     assert sdpa.sparse_bands(prepare(key, key, value, mask=Window(1, 0)).call) is not None
-    torch.testing.assert_close(found.flatten()[1:], torch.arange(39.0) + 0.5)
+    torch.testing.assert_close(output.flatten()[1:], torch.arange(39.0) + 0.5)
     torch.testing.assert_close(
-        found, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0)
+        output, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0)
     )

@@ -46,8 +46,8 @@ def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_g
         reason = select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
         assert (reason is not None) is slow
         assert select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias.detach()).call) is None
-    few = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0), bias=bias[:, :63]).call
-    assert select.reason_to_skip("sdpa", few) is None
+    subset = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0), bias=bias[:, :63]).call
+    assert select.reason_to_skip("sdpa", subset) is None
 
 
 def test_a_few_queries_take_the_plain_tanh() -> None:

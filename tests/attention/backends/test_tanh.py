@@ -52,9 +52,9 @@ def test_it_is_the_formula(
     exact = outcome(torch.float64, score, case, "reference")
     plain = outcome(torch.float32, score, case, "reference")
     monkeypatch.setattr(row_tiles, "TILE", size)
-    for ours, theirs, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
-        allowed = 3 * (theirs.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
-        assert (ours.double() - right).abs().max() <= allowed
+    for actual, baseline, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        allowed = 3 * (baseline.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+        assert (actual.double() - right).abs().max() <= allowed
 
 
 def test_auto_takes_it_and_others_say_why_not() -> None:
@@ -67,13 +67,13 @@ def test_keys_that_came_lowered_from_a_cache_serve() -> None:
     score = Additive(5, 5, 7, heads=3)
     query, key, value = (torch.randn(2, 3, length, 5) for length in (1, 13, 13))
     lowered = score.lower_key(key)
-    found = attend(query, lowered, value, score=score, implementation="tanh")  # pyright: ignore[reportCallIssue]
-    torch.testing.assert_close(found, attend(query, key, value, score=score, implementation="reference"))
+    output = attend(query, lowered, value, score=score, implementation="tanh")  # pyright: ignore[reportCallIssue]
+    torch.testing.assert_close(output, attend(query, key, value, score=score, implementation="reference"))
 
 
 def test_in_16_bits_scores_stay_in_32() -> None:
     score = Additive(5, 5, 7)
     tensors = [torch.randn(2, 3, length, 5).bfloat16() for length in (11, 13, 13)]
-    found = attend(*tensors, score=score.bfloat16(), implementation="tanh")
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, attend(*tensors, score=score, implementation="reference"), atol=1e-2, rtol=1e-2)
+    output = attend(*tensors, score=score.bfloat16(), implementation="tanh")
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output, attend(*tensors, score=score, implementation="reference"), atol=1e-2, rtol=1e-2)

@@ -55,18 +55,18 @@ def test_memory_is_linear_in_the_sequence(score: Any, monkeypatch: pytest.Monkey
 
 def test_a_tile_is_all_that_is_held_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tiles, "TILE", 2048)
-    seen: list[int] = []
+    sizes: list[int] = []
 
     def recording(query: Tensor, key: Tensor) -> Tensor:
         scores = query @ key.transpose(-2, -1)
-        seen.append(scores.numel())
+        sizes.append(scores.numel())
         return scores
 
     query, key, value = (torch.randn(257, 4, requires_grad=True) for _ in range(3))
     attend(query, key, value, score=recording, implementation="tiled").sum().backward()
-    assert max(seen) <= 2048
+    assert max(sizes) <= 2048
     # every tile once forward and once more for the backward, and six rows to see what the score does
-    assert sum(seen) == 2 * 257 * 257 + 6 * 257
+    assert sum(sizes) == 2 * 257 * 257 + 6 * 257
 
 
 def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,14 +44,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         position.table.normal_()
 
 
-def given() -> list[Tensor]:
+def make_inputs() -> list[Tensor]:
     return [torch.randn(2, 3, length, 4, dtype=torch.float64, requires_grad=True) for length in (11, 13, 13)]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_reach_everything_in_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, besides = CASES[name]
-    leaves, outcomes = [*given(), *besides], []
+    leaves, outcomes = [*make_inputs(), *besides], []
     up = torch.randn(2, 3, 11, 4, dtype=torch.float64)
     for implementation in ("reference", "tiled"):
         if implementation == "tiled":
@@ -65,11 +65,11 @@ def test_gradients_reach_everything_in_place(name: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", ["own", "additive", "key bias", "gathered"])
 def test_second_derivatives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, besides = CASES[name]
-    leaves, results = [*given(), *besides], []
+    leaves, results = [*make_inputs(), *besides], []
     for implementation in ("reference", "tiled"):
         context = attend(*leaves[:3], **arguments, implementation=implementation)
         first = torch.autograd.grad(context.sin().sum(), leaves, create_graph=True)
-        results.append(torch.autograd.grad(sum(one.square().sum() for one in first), leaves))
+        results.append(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), leaves))
     torch.testing.assert_close(*results)
 
 
@@ -78,16 +78,16 @@ def throwing(query: Tensor, key: Tensor) -> Tensor:
 
 
 def test_a_captured_intermediate_and_dice_take_the_long_way() -> None:
-    leaves = given()
+    leaves = make_inputs()
     weight = torch.randn(4, dtype=torch.float64, requires_grad=True)
-    found = []
+    results = []
     for implementation in ("reference", "tiled"):
         before = weight.exp()
         context = attend(
             *leaves, score=lambda query, key, w=before: (query * w) @ key.mT, implementation=implementation
         )
-        found.append(torch.autograd.grad(context.sin().sum(), [*leaves, before]))
-    torch.testing.assert_close(*found)
+        results.append(torch.autograd.grad(context.sin().sum(), [*leaves, before]))
+    torch.testing.assert_close(*results)
     # a second computation throws what the first one did: the gradient is that of the result
     torch.manual_seed(3)
     context = attend(*leaves, score=throwing, implementation="tiled")
@@ -98,18 +98,20 @@ def test_a_captured_intermediate_and_dice_take_the_long_way() -> None:
 
 
 def test_only_what_is_wanted_is_computed() -> None:
-    query, key, value = given()
-    for wanted in ([query], [key], [value], [query, value]):
-        inputs = [tensor if any(tensor is one for one in wanted) else tensor.detach() for tensor in (query, key, value)]
-        expected, found = (
-            torch.autograd.grad(attend(*inputs, score=difference, implementation=name).sin().sum(), wanted)
+    query, key, value = make_inputs()
+    for leaves in ([query], [key], [value], [query, value]):
+        inputs = [
+            tensor if any(tensor is leaf for leaf in leaves) else tensor.detach() for tensor in (query, key, value)
+        ]
+        expected, actual = (
+            torch.autograd.grad(attend(*inputs, score=difference, implementation=name).sin().sum(), leaves)
             for name in ("reference", "tiled")
         )
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(actual, expected)
 
 
 def test_a_tensor_changed_before_the_backward_is_noticed() -> None:
-    query, key, value = given()
+    query, key, value = make_inputs()
     context = attend(query, key, value, score=lambda q, k: q @ k.mT * CAPTURED.sum(), implementation="tiled")
     with torch.no_grad():
         CAPTURED.add_(1.0)
@@ -120,21 +122,21 @@ def test_a_tensor_changed_before_the_backward_is_noticed() -> None:
 @pytest.mark.parametrize("transform", ["vmap", "jvp", "grad"])
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_functional_transforms_go_the_long_way(transform: str) -> None:
-    tensors = [tensor.detach() for tensor in given()]
+    tensors = [tensor.detach() for tensor in make_inputs()]
 
     def work(implementation: str) -> Callable[[Tensor], Tensor]:
         return lambda query: attend(query, *tensors[1:], score=difference, implementation=implementation)
 
     if transform == "vmap":
-        many = torch.randn(2, *tensors[0].shape, dtype=torch.float64)
-        found, expected = (torch.func.vmap(work(name))(many) for name in ("tiled", "reference"))
+        batch = torch.randn(2, *tensors[0].shape, dtype=torch.float64)
+        actual, expected = (torch.func.vmap(work(name))(batch) for name in ("tiled", "reference"))
     elif transform == "jvp":
-        found, expected = (
+        actual, expected = (
             torch.func.jvp(work(name), (tensors[0],), (tensors[0].cos(),))[1] for name in ("tiled", "reference")
         )
     else:
-        found, expected = (
+        actual, expected = (
             torch.func.grad(lambda query, name=name: work(name)(query).sin().sum())(tensors[0])
             for name in ("tiled", "reference")
         )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)

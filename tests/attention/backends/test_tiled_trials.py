@@ -37,8 +37,8 @@ def prepared(score: object) -> tuple[Call, row_tiles.Lowered]:
     ids=["products", "a layer", "differences", "gated", "dot", "tanh"],
 )
 def test_how_many_numbers_a_pair_takes(score: object, numbers: int | None) -> None:
-    found = tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=score))  # pyright: ignore[reportArgumentType]
-    assert found == numbers if numbers is None or found is None else abs(found - numbers) <= 1
+    actual = tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=score))  # pyright: ignore[reportArgumentType]
+    assert actual == numbers if numbers is None or actual is None else abs(actual - numbers) <= 1
 
 
 def test_nothing_is_thrown_and_nothing_kept() -> None:
@@ -61,11 +61,11 @@ def leaves_of(between: Callable[[LoweredSide, LoweredSide], Tensor]) -> list[Ten
 
 
 def test_the_leaves_that_a_score_uses() -> None:
-    one, other = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
+    first, second = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
     assert leaves_of(lambda query, key: query.features @ key.features.mT) == []
-    found = leaves_of(lambda query, key: (query.features * one) @ (key.features * (one + other)).mT)
-    assert found is not None
-    assert {id(leaf) for leaf in found} == {id(one), id(other)}
+    leaves = leaves_of(lambda query, key: (query.features * first) @ (key.features * (first + second)).mT)
+    assert leaves is not None
+    assert {id(leaf) for leaf in leaves} == {id(first), id(second)}
 
 
 def test_what_was_computed_before_or_by_chance_is_beyond_it() -> None:
@@ -79,11 +79,11 @@ def test_what_was_computed_before_or_by_chance_is_beyond_it() -> None:
 def test_a_learnt_position_is_found() -> None:
     position = RelativeBias(3)
     call, *tensors = prepare(QUERY, KEY, VALUE, position=position)
-    found = tiled.captured_leaves(
+    leaves = tiled.captured_leaves(
         lambda query, key, value, band: (
             call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))
         ) @ value,
         call, row_tiles.lower(call, *tensors), Band(range(5), range(37)),
     )  # fmt: skip
-    assert found is not None
-    assert found[0] is position.table
+    assert leaves is not None
+    assert leaves[0] is position.table

@@ -34,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": 1, "tanh": 1})
 
 
-def given(key_heads: int = H) -> list[Tensor]:
+def make_inputs(key_heads: int = H) -> list[Tensor]:
     shapes = ((H, TQ, 4), (key_heads, TK, 4), (key_heads, TK, 3))
     return [torch.randn(B, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
@@ -42,10 +42,10 @@ def given(key_heads: int = H) -> list[Tensor]:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("key_heads", [1, H])
 def test_each_alone_is_all_together(name: str, key_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, outcomes = given(key_heads), []
-    needed = select.varlen_key_counts(prepare(*tensors, **CASES[name]).call)
-    assert needed is not None
-    assert needed[2] == 0
+    tensors, outcomes = make_inputs(key_heads), []
+    required = select.varlen_key_counts(prepare(*tensors, **CASES[name]).call)
+    assert required is not None
+    assert required[2] == 0
     for worth in (1, 10**9):
         monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": worth, "tanh": worth})
         context = attend(*tensors, **CASES[name])
@@ -64,16 +64,16 @@ def test_no_more_keys_than_needed_are_computed_with(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", recording)
     with torch.no_grad():
-        attend(*given(), lengths=LENGTHS)
+        attend(*make_inputs(), lengths=LENGTHS)
     assert widths == [(11, True), (4, True)]
 
 
 def test_hidden_nan_stays_hidden() -> None:
-    tensors = given()
+    tensors = make_inputs()
     for tensor in tensors[1:]:
         tensor.data[1, :, 4:] = torch.nan
     context = attend(*tensors, lengths=LENGTHS)
-    assert all(torch.isfinite(found).all() for found in (context, *torch.autograd.grad(context.sum(), tensors)))
+    assert all(torch.isfinite(result).all() for result in (context, *torch.autograd.grad(context.sum(), tensors)))
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_hidden_nan_stays_hidden() -> None:
     ],
 )
 def test_what_is_computed_together(arguments: dict[str, Any]) -> None:
-    assert select.varlen_key_counts(prepare(*given(), **arguments).call) is None
+    assert select.varlen_key_counts(prepare(*make_inputs(), **arguments).call) is None
 
 
 def test_little_padding_is_computed_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = prepare(*given(), lengths=torch.tensor([11, 9, 10])).call
+    call = prepare(*make_inputs(), lengths=torch.tensor([11, 9, 10])).call
     # three keys of padding, for five queries of two heads
     for worth, split in ((10, True), (11, False)):
         monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": worth, "tanh": 1})

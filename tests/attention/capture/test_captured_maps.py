@@ -55,61 +55,63 @@ def test_every_form_of_pytorchs_attention(
     options: dict[str, bool | float],
     boolean: bool,
 ) -> None:
-    ours, theirs = torch.randn(query), torch.randn(key)
-    given = None if mask is None else torch.rand(mask) > 0.3 if boolean else torch.randn(mask)
-    found = DeferredMap(lambda: prepare_scaled_dot_product(ours, theirs, given, **options))
-    expected = weights_of(ours, theirs, given, **options)
+    actual, reference = torch.randn(query), torch.randn(key)
+    inputs = None if mask is None else torch.rand(mask) > 0.3 if boolean else torch.randn(mask)
+    deferred = DeferredMap(lambda: prepare_scaled_dot_product(actual, reference, inputs, **options))
+    expected = weights_of(actual, reference, inputs, **options)
     if expected.dim() > 4:
         expected = expected.flatten(0, -4)
-    assert found.shape == tuple(expected.shape)
-    torch.testing.assert_close(found.dense(), expected)
+    assert deferred.shape == tuple(expected.shape)
+    torch.testing.assert_close(deferred.dense(), expected)
 
 
 @pytest.mark.parametrize("kind", ["boolean", "minus_infinity", "lowest"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_query_that_may_see_nothing_looks_as_in_pytorch(kind: str, dtype: torch.dtype) -> None:
     query, key = torch.randn(2, 3, 5, 4, dtype=dtype), torch.randn(2, 3, 7, 4, dtype=dtype)
-    seen = torch.rand(2, 1, 5, 7) > 0.4
-    seen[0, :, 2] = False
+    visible = torch.rand(2, 1, 5, 7) > 0.4
+    visible[0, :, 2] = False
     hidden = -torch.inf if kind == "minus_infinity" else torch.finfo(dtype).min
-    mask = seen if kind == "boolean" else torch.zeros(2, 1, 5, 7, dtype=dtype).masked_fill(~seen, hidden)
-    found = DeferredMap(lambda: prepare_scaled_dot_product(query, key, mask))
-    torch.testing.assert_close(found.dense(), weights_of(query, key, mask))
-    torch.testing.assert_close(found[0, :, 2], torch.full((3, 7), 1 / 7 if kind == "lowest" else 0.0, dtype=dtype))
+    mask = visible if kind == "boolean" else torch.zeros(2, 1, 5, 7, dtype=dtype).masked_fill(~visible, hidden)
+    deferred = DeferredMap(lambda: prepare_scaled_dot_product(query, key, mask))
+    torch.testing.assert_close(deferred.dense(), weights_of(query, key, mask))
+    torch.testing.assert_close(deferred[0, :, 2], torch.full((3, 7), 1 / 7 if kind == "lowest" else 0.0, dtype=dtype))
 
 
 def test_the_bare_softmax_of_nothing_is_nan() -> None:
     scores, allowed = torch.randn(3, 5), torch.tensor([[True, False, True, True, True], [False] * 5, [True] * 5])
-    found = BareSoftmax()(scores, allowed)
-    torch.testing.assert_close(found, scores.masked_fill(~allowed, -torch.inf).softmax(-1), equal_nan=True)
+    weights = BareSoftmax()(scores, allowed)
+    torch.testing.assert_close(weights, scores.masked_fill(~allowed, -torch.inf).softmax(-1), equal_nan=True)
     torch.testing.assert_close(BareSoftmax()(scores), scores.softmax(-1))
 
 
 def test_nothing_is_prepared_before_it_is_looked_at() -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     def prepared() -> Prepared:
-        asked.append(1)
+        requests.append(1)
         return prepare_scaled_dot_product(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4))
 
-    found = DeferredMap(prepared)
-    assert not asked
-    assert found.shape == (2, 3, 5, 7)
-    assert found.detach().dense().shape == (2, 3, 5, 7)
-    torch.testing.assert_close(found.entropy(), -torch.special.xlogy(found.dense(), found.dense()).sum(-1))
-    assert len(asked) == 1
+    deferred = DeferredMap(prepared)
+    assert not requests
+    assert deferred.shape == (2, 3, 5, 7)
+    assert deferred.detach().dense().shape == (2, 3, 5, 7)
+    torch.testing.assert_close(deferred.entropy(), -torch.special.xlogy(deferred.dense(), deferred.dense()).sum(-1))
+    assert len(requests) == 1
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
-        found.colour  # noqa: B018
+        deferred.colour  # noqa: B018
 
 
 def test_a_mask_of_ours_and_causality_together() -> None:
     query, lengths = torch.randn(2, 3, 5, 4), torch.tensor([5, 2])
-    found = DeferredMap(
+    dense_weights = DeferredMap(
         lambda: prepare_scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)
     ).dense()
-    torch.testing.assert_close(found[0], weights_of(query, query, is_causal=True)[0])
-    torch.testing.assert_close(found[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], is_causal=True)[0])
-    assert not found[1, :, 2:].any()
+    torch.testing.assert_close(dense_weights[0], weights_of(query, query, is_causal=True)[0])
+    torch.testing.assert_close(
+        dense_weights[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], is_causal=True)[0]
+    )
+    assert not dense_weights[1, :, 2:].any()
 
 
 def test_positions_are_counted_from_the_first_key_only_where_pytorch_does() -> None:
@@ -136,25 +138,25 @@ def test_padding_looks_at_nothing_and_is_not_looked_at() -> None:
     assert (weights > 0).sum((1, 3)).tolist() == [[5, 0, 0], [2, 2, 2]]
 
 
-def shares(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+def shares(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
 
 
 def test_what_was_just_computed_is_not_copied() -> None:
     whole = torch.randn(2, 5, 9, requires_grad=True) * 2
     for part in (whole, *whole.chunk(3, -1)):
-        kept = Snapshot.of(part)
-        assert shares(kept.get(), part)
-        assert not kept.get().requires_grad
+        snapshot = Snapshot.of(part)
+        assert shares(snapshot.get(), part)
+        assert not snapshot.get().requires_grad
 
 
-@pytest.mark.parametrize("what", ["written", "buffer", "parameter", "inference"])
-def test_what_may_be_written_over_is_copied(what: str) -> None:
-    if what == "written":
+@pytest.mark.parametrize("kind", ["written", "buffer", "parameter", "inference"])
+def test_what_may_be_written_over_is_copied(kind: str) -> None:
+    if kind == "written":
         tensor = torch.zeros(3).fill_(2.0)
-    elif what == "buffer":
+    elif kind == "buffer":
         tensor = torch.zeros(2, 40, 3)[:, :5]
-    elif what == "parameter":
+    elif kind == "parameter":
         with torch.no_grad():
             tensor = nn.Parameter(torch.zeros(2, 3)).view(3, 2)
     else:
@@ -162,10 +164,10 @@ def test_what_may_be_written_over_is_copied(what: str) -> None:
             tensor = torch.zeros(3) + 1
     expected = tensor.clone()
     assert may_be_overwritten(tensor)
-    kept = Snapshot.of(tensor)
+    snapshot = Snapshot.of(tensor)
     with torch.inference_mode():
         tensor.add_(1.0)
-    assert torch.equal(kept.get(), expected)
+    assert torch.equal(snapshot.get(), expected)
 
 
 def test_what_has_no_graph_is_held_as_it_is() -> None:
@@ -175,13 +177,13 @@ def test_what_has_no_graph_is_held_as_it_is() -> None:
 
 def test_a_change_in_place_is_noticed() -> None:
     tensor, parameter = torch.zeros(3) + 1, nn.Parameter(torch.zeros(3))
-    kept, held = Snapshot.of(tensor), Snapshot.of_parameter(parameter)
+    snapshot, held = Snapshot.of(tensor), Snapshot.of_parameter(parameter)
     assert shares(held.get(), parameter)
     tensor.add_(1.0)
     nn.init.ones_(parameter)
-    for each in (kept, held):
+    for item in (snapshot, held):
         with pytest.raises(StaleMapError, match="changed in place after the call"):
-            each.get()
+            item.get()
 
 
 def call_maps() -> tuple[list[AttentionMap], AttentionMap]:
@@ -195,8 +197,8 @@ def call_maps() -> tuple[list[AttentionMap], AttentionMap]:
 
 
 def test_steps_below_one_another_are_the_whole() -> None:
-    each, whole = call_maps()
-    joined = ConcatenatedMap(each)
+    step_maps, whole = call_maps()
+    joined = ConcatenatedMap(step_maps)
     assert joined.shape == (2, 3, 5, 5)
     torch.testing.assert_close(joined.dense(), whole.dense())
     torch.testing.assert_close(joined[1, :, [4, 0, 3], 2:], whole[1, :, [4, 0, 3], 2:])
@@ -215,34 +217,34 @@ def test_steps_below_one_another_are_the_whole() -> None:
     ids=["entropy", "received", "distance", "pooled", "top"],
 )
 def test_statistics_are_those_of_the_whole(of: type[Tensor]) -> None:
-    each, whole = call_maps()
-    torch.testing.assert_close(of(ConcatenatedMap(each)), of(whole))
+    step_maps, whole = call_maps()
+    torch.testing.assert_close(of(ConcatenatedMap(step_maps)), of(whole))
 
 
 def test_it_is_detached_and_can_be_kept() -> None:
-    each, whole = call_maps()
-    joined = ConcatenatedMap(each)
+    step_maps, whole = call_maps()
+    joined = ConcatenatedMap(step_maps)
     assert joined.detach() is joined
-    kept, expected = joined.keep(), whole.dense()
-    each[1].query.zero_()
-    torch.testing.assert_close(kept.dense(), expected)
+    snapshot, expected = joined.keep(), whole.dense()
+    step_maps[1].query.zero_()
+    torch.testing.assert_close(snapshot.dense(), expected)
 
 
 def test_what_cannot_be_joined() -> None:
-    each, _ = call_maps()
-    other = torch.randn(2, 1, 3, 4)
+    step_maps, _ = call_maps()
+    second = torch.randn(2, 1, 3, 4)
     with pytest.raises(ShapeError, match=r"the same batch and heads, got \(2, 3, 3, 3\), \(2, 1, 3, 3\)"):
-        ConcatenatedMap([each[0], attend(other, other, other, return_map=True)[1]])
+        ConcatenatedMap([step_maps[0], attend(second, second, second, return_map=True)[1]])
     with pytest.raises(ArgumentError, match="ask the map of one call"):
-        ConcatenatedMap(each).scores()
+        ConcatenatedMap(step_maps).scores()
 
 
 def test_some_rows_of_some_heads() -> None:
-    each, whole = call_maps()
-    found = torch.zeros(whole.shape)
-    with ConcatenatedMap(each).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
+    step_maps, whole = call_maps()
+    actual = torch.zeros(whole.shape)
+    with ConcatenatedMap(step_maps).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
         for tile in tiles:
-            found[(*tile.index, tile.columns)] = tile.weights
+            actual[(*tile.index, tile.columns)] = tile.weights
     expected = torch.zeros(whole.shape)
     expected[1, 1, ::2] = whole.dense()[1, 1, ::2]
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)

@@ -55,11 +55,11 @@ def test_the_innermost_are_listed_unless_they_were_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "alike"),
+    ("module", "matches"),
     [(nn.MultiheadAttention(2, 1), True), (FlexMixer(), True), (nn.Dropout(), False), (nn.Linear(1, 1), False)],
 )
-def test_what_looks_like_attention(module: nn.Module, alike: bool) -> None:
-    assert is_attention_module(module) == alike
+def test_what_looks_like_attention(module: nn.Module, matches: bool) -> None:
+    assert is_attention_module(module) == matches
     assert not is_attention_module(type("AttentionDropout", (nn.Module,), {})())
 
 
@@ -68,8 +68,8 @@ def test_what_to_do_about_it() -> None:
     assert "it was not called" in advice(SelfAttention())
     model = nn.Sequential(SelfAttention())
     model.compile(backend="eager")
-    (said,) = advice_for_uncaptured(paths_of(model), set()).values()
-    assert 'torch.compiler.set_stance("force_eager")' in said
+    (message,) = advice_for_uncaptured(paths_of(model), set()).values()
+    assert 'torch.compiler.set_stance("force_eager")' in message
     torch.compiler.reset()
 
 

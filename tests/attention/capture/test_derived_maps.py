@@ -43,15 +43,17 @@ def test_norms_of_our_attention(normalizer: str) -> None:
     model, features = Stack(normalizer=normalizer).double(), torch.randn(2, 5, 6, dtype=torch.float64)
     with torch.no_grad():
         first = features + model.layers[0](features, lengths=torch.tensor([5, 3]))
-        with watch(model) as seen:
+        with watch(model) as captured:
             model(features)
-    norms = seen.norms()
+    norms = captured.norms()
     with torch.no_grad():
         torch.testing.assert_close(
-            norms["layers.0"].dense(), direct(model.layers[0], seen["layers.0"].dense(), features)
+            norms["layers.0"].dense(), direct(model.layers[0], captured["layers.0"].dense(), features)
         )
-        torch.testing.assert_close(norms["layers.1"].dense(), direct(model.layers[1], seen["layers.1"].dense(), first))
-        torch.testing.assert_close(norms["cross"].dense(), direct(model.cross, seen["cross"].dense(), model.memory))
+        torch.testing.assert_close(
+            norms["layers.1"].dense(), direct(model.layers[1], captured["layers.1"].dense(), first)
+        )
+        torch.testing.assert_close(norms["cross"].dense(), direct(model.cross, captured["cross"].dense(), model.memory))
     assert norms["cross"] is norms["cross"]
     assert repr(norms) == "norms of layers.0, layers.1, cross"
 
@@ -63,16 +65,16 @@ def test_a_norm_worked_by_hand() -> None:
         attention.value_projection.weight.copy_(torch.eye(2))
         attention.output.weight.copy_(2 * torch.eye(2))
         attention.key_projection.weight.zero_()
-    with watch(attention) as seen, torch.no_grad():
+    with watch(attention) as captured, torch.no_grad():
         attention(torch.tensor([[[3.0, 4.0], [0.0, 1.0]]]))
-    torch.testing.assert_close(seen.norms()[""][0, 0], torch.tensor([[5.0, 1.0], [5.0, 1.0]]))
+    torch.testing.assert_close(captured.norms()[""][0, 0], torch.tensor([[5.0, 1.0], [5.0, 1.0]]))
 
 
 def test_norms_have_the_statistics_and_rows_of_maps() -> None:
     model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with watch(model) as seen, torch.no_grad():
+    with watch(model) as captured, torch.no_grad():
         model(features)
-    norms = seen.norms()["layers.1"]
+    norms = captured.norms()["layers.1"]
     dense = norms.dense()
     torch.testing.assert_close(norms.rows(torch.tensor([3, 1])), dense[:, :, [3, 1]])
     torch.testing.assert_close(norms.top(2).weights, dense.topk(2).values)
@@ -80,26 +82,26 @@ def test_norms_have_the_statistics_and_rows_of_maps() -> None:
     torch.testing.assert_close(norms.pooled(2, 2, "max")[..., 0, 0], dense[..., :2, :2].amax((-2, -1)))
     with pytest.raises(ArgumentError, match="entropy is that of a distribution, which ValueNorms weights are not"):
         norms.entropy()
-    kept = norms.keep()
-    torch.testing.assert_close(kept.dense(), dense)
-    torch.testing.assert_close(seen["layers.1"].keep().norms().dense(), dense)
+    snapshot = norms.keep()
+    torch.testing.assert_close(snapshot.dense(), dense)
+    torch.testing.assert_close(captured["layers.1"].keep().norms().dense(), dense)
 
 
 def test_values_that_were_changed_since_are_noticed() -> None:
     attention = MultiHeadAttention(6, 3)
-    with watch(attention) as seen, torch.no_grad():
+    with watch(attention) as captured, torch.no_grad():
         attention(torch.randn(1, 4, 6))
         attention.output.weight.mul_(2)
     with pytest.raises(StaleMapError):
-        seen.norms()[""].dense()
+        captured.norms()[""].dense()
 
 
 def test_nan_at_a_hidden_key_reaches_no_norm() -> None:
     attention, features = MultiHeadAttention(6, 3), torch.randn(1, 4, 6)
     features[0, 3] = torch.nan
-    with watch(attention) as seen, torch.no_grad():
+    with watch(attention) as captured, torch.no_grad():
         attention(torch.randn(1, 2, 6), features, lengths=torch.tensor([3]))
-    assert seen.norms()[""].dense().isfinite().all()
+    assert captured.norms()[""].dense().isfinite().all()
 
 
 @pytest.mark.parametrize("implementation", ["torch", "torch weights", "torch layer"])
@@ -109,26 +111,26 @@ def test_norms_of_pytorchs_modules(implementation: str) -> None:
         torch.randn(2, 5, 6).double(),
     )
     module = layer.self_attn
-    ours = MultiHeadAttention.from_torch(module)
+    converted = MultiHeadAttention.from_torch(module)
     inputs = layer.norm1(features) if implementation == "torch layer" else features
-    with watch(layer) as seen, torch.no_grad():
+    with watch(layer) as captured, torch.no_grad():
         if implementation == "torch layer":
             layer(features)
         else:
             module(features, features, features, need_weights=implementation == "torch weights")
-    (norms,) = seen.norms().values()
-    (weights,) = seen.values()
+    (norms,) = captured.norms().values()
+    (weights,) = captured.values()
     with torch.no_grad():
-        torch.testing.assert_close(norms.dense(), direct(ours, weights.dense(), inputs))
+        torch.testing.assert_close(norms.dense(), direct(converted, weights.dense(), inputs))
 
 
 def test_gradients_are_those_of_the_formula() -> None:
     model, features = Stack(normalizer="sigmoid").double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with watch(model, gradients=True) as seen:
+    with watch(model, gradients=True) as captured:
         output = model(features)
-    derived = seen.gradients(output.square().sum())
+    derived = captured.gradients(output.square().sum())
     # the last attention again, with weights that gradients can be taken by
-    weights = seen["cross"].dense().requires_grad_()
+    weights = captured["cross"].dense().requires_grad_()
     value = model.cross.value_projection(model.memory).unflatten(-1, (2, 3)).transpose(1, 2)
     context = (weights @ value).transpose(1, 2).flatten(2)
     (gradient,) = torch.autograd.grad(context.square().sum(), weights)
@@ -144,30 +146,30 @@ def test_gradients_are_those_of_the_formula() -> None:
 def test_an_input_that_the_number_does_not_depend_on_has_gradients_of_zero() -> None:
     first, second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 3)
     model = nn.ModuleList([first, second])
-    with watch(model, gradients=True) as seen:
+    with watch(model, gradients=True) as captured:
         output = first(torch.randn(1, 4, 6))
         second(torch.randn(1, 4, 6))
-    assert seen.gradients(output.sum())["1"].dense().abs().max() == 0
+    assert captured.gradients(output.sum())["1"].dense().abs().max() == 0
 
 
 def test_what_gradients_need_is_said() -> None:
     attention, features = MultiHeadAttention(6, 3, dropout=0.5), torch.randn(1, 4, 6)
-    with watch(attention) as seen:
+    with watch(attention) as captured:
         output = attention(features)
     with pytest.raises(ArgumentError, match=r"kept by attent\.watch\(model, gradients=True\)$"):
-        seen.gradients(output.sum())
-    with watch(attention, gradients=True) as seen:
+        captured.gradients(output.sum())
+    with watch(attention, gradients=True) as captured:
         output = attention(features)
     with pytest.raises(
         ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got \(1, 4, 6\)"
     ):
-        seen.gradients(output)
+        captured.gradients(output)
     with pytest.raises(ArgumentError, match=r"run the model after model\.eval\(\)"):
-        seen.gradients(output.sum())[""]
-    with watch(attention, gradients=True) as seen, torch.no_grad():
+        captured.gradients(output.sum())[""]
+    with watch(attention, gradients=True) as captured, torch.no_grad():
         attention(features)
     with pytest.raises(ArgumentError, match="the model itself ran without gradients"):
-        seen.gradients(output.sum())[""]
+        captured.gradients(output.sum())[""]
 
 
 def test_what_norms_need_is_said() -> None:
@@ -176,26 +178,26 @@ def test_what_norms_need_is_said() -> None:
             return F.scaled_dot_product_attention(features, features, features)
 
     model, features = nn.ModuleList([Own(), MultiHeadAttention(6, 3, output=nn.ReLU())]), torch.randn(1, 3, 4, 6)
-    with watch(model) as seen, torch.no_grad():
-        for module, given in zip(model, (features, features[0]), strict=True):
-            module(given)
+    with watch(model) as captured, torch.no_grad():
+        for module, value in zip(model, (features, features[0]), strict=True):
+            module(value)
     with pytest.raises(
         ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is named as one; give it as"
     ):
-        seen.norms()["0"]
+        captured.norms()["0"]
     with pytest.raises(ArgumentError, match="its output is ReLU, no linear layer"):
-        seen.norms()["1"]
+        captured.norms()["1"]
     with pytest.raises(UnseenError, match="no map of 'there'"):
-        seen.norms({"there": None})
+        captured.norms({"there": None})
     with pytest.raises(UnseenError, match=r"no norms of 'there'; there are maps of '0', '1'"):
-        seen.norms()["there"]
-    given: Any = "layer"
+        captured.norms()["there"]
+    value: Any = "layer"
     with pytest.raises(ArgumentError, match="an output projection is a linear layer"):
-        seen.norms({"0": given})
+        captured.norms({"0": value})
     with pytest.raises(ShapeError, match="takes 7 features, and 3 heads have 6 each"):
-        seen.norms({"0": torch.randn(5, 7)})["0"].dense()
-    expected = seen["0"].dense() * features.norm(dim=-1)[:, :, None]
-    torch.testing.assert_close(seen.norms({"0": None})["0"].dense(), expected)
+        captured.norms({"0": torch.randn(5, 7)})["0"].dense()
+    expected = captured["0"].dense() * features.norm(dim=-1)[:, :, None]
+    torch.testing.assert_close(captured.norms({"0": None})["0"].dense(), expected)
     _, weights = attend(features, features, features, return_map=True)
     with pytest.raises(ArgumentError, match=r"which attent\.watch finds in a model"):
         weights.norms()
@@ -203,14 +205,14 @@ def test_what_norms_need_is_said() -> None:
 
 def test_rollout_of_each_layer_as_a_map() -> None:
     model, features = Stack().double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    with watch(model) as seen, torch.no_grad():
+    with watch(model) as captured, torch.no_grad():
         model(features)
-    shares = seen.rollout()
-    expected = rollout([seen["layers.0"], seen["layers.1"]], range(5))[:, None]
+    shares = captured.rollout()
+    expected = rollout([captured["layers.0"], captured["layers.1"]], range(5))[:, None]
     weights = shares["layers.1"]
     torch.testing.assert_close(weights.dense(), expected)
     torch.testing.assert_close(
-        shares["layers.0"].dense(), 0.5 * (seen["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double())
+        shares["layers.0"].dense(), 0.5 * (captured["layers.0"].dense().mean(1, keepdim=True) + torch.eye(5).double())
     )
     torch.testing.assert_close(weights.entropy(), torch.special.entr(expected).sum(-1))
     torch.testing.assert_close(weights.top(2).weights, expected.topk(2).values)
@@ -221,11 +223,11 @@ def test_rollout_of_each_layer_as_a_map() -> None:
 
 def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     layer, features = MultiHeadAttention(6, 3), torch.randn(2, 5, 6)
-    with watch(nn.ModuleList([layer])) as seen, torch.no_grad():
+    with watch(nn.ModuleList([layer])) as captured, torch.no_grad():
         layer(layer(features))
-    shares = seen.rollout()
+    shares = captured.rollout()
     assert [*shares] == ["0", "0#2"]
-    torch.testing.assert_close(shares["0"].dense(), 0.5 * (seen["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
+    torch.testing.assert_close(shares["0"].dense(), 0.5 * (captured["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
     with pytest.raises(
         ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies below which is not"
     ):
@@ -233,12 +235,12 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     # a stack that runs twice has two
     model = Stack()
     model.memory = model.memory.float()
-    with watch(model) as seen, torch.no_grad():
+    with watch(model) as captured, torch.no_grad():
         model(features)
         model(features)
-    torch.testing.assert_close(seen.rollout()["layers.1#2"].dense(), seen.rollout()["layers.1"].dense())
+    torch.testing.assert_close(captured.rollout()["layers.1#2"].dense(), captured.rollout()["layers.1"].dense())
     torch.testing.assert_close(
-        seen.rollout()["layers.1"].dense()[:, 0], rollout([seen["layers.0"], seen["layers.1"]], range(5))
+        captured.rollout()["layers.1"].dense()[:, 0], rollout([captured["layers.0"], captured["layers.1"]], range(5))
     )
 
 
@@ -253,9 +255,9 @@ def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
             return self.o_proj(F.scaled_dot_product_attention(query, features, features) * torch.sigmoid(half))
 
     model = Gated()
-    with watch(model) as seen, torch.no_grad():
+    with watch(model) as captured, torch.no_grad():
         model(torch.randn(1, 4, 6))
     with pytest.raises(
         ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate what is projected$"
     ):
-        seen.norms()[""]
+        captured.norms()[""]

@@ -23,12 +23,12 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture
-def heard() -> Iterator[list[CapturedCall]]:
+def captured() -> Iterator[list[CapturedCall]]:
     """What is heard during a test."""
-    found: list[CapturedCall] = []
-    patcher = Patcher(found.append)
+    calls: list[CapturedCall] = []
+    patcher = Patcher(calls.append)
     patcher.patch([])
-    yield found
+    yield calls
     patcher.restore()
 
 
@@ -53,25 +53,25 @@ def test_the_modules_that_are_running_the_innermost_first() -> None:
     assert first_argument(sys._getframe()) is None
 
 
-def test_the_products_of_others_are_none_of_ours(heard: list[CapturedCall]) -> None:
+def test_the_products_of_others_are_none_of_ours(captured: list[CapturedCall]) -> None:
     features = torch.randn(2, 3, 3)
     torch.baddbmm(features, torch.bmm(features, features), features)
-    assert not heard
+    assert not captured
 
 
-def test_our_own_kernels_are_left_to_their_callers(heard: list[CapturedCall]) -> None:
+def test_our_own_kernels_are_left_to_their_callers(captured: list[CapturedCall]) -> None:
     features = torch.randn(2, 3, 5, 4)
     attend(features, features, features, implementation="sdpa")
-    assert not heard
+    assert not captured
     F.scaled_dot_product_attention(features, features, features)
-    assert len(heard) == 1
+    assert len(captured) == 1
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("more", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5, "vdim": 5}])
 @pytest.mark.parametrize("masked", [True, False])
 def test_multihead_attention_that_returns_its_weights(
-    heard: list[CapturedCall], bias: bool, more: dict[str, int], masked: bool
+    captured: list[CapturedCall], bias: bool, more: dict[str, int], masked: bool
 ) -> None:
     attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, bias=bias, **more)
     query, memory = torch.randn(3, 5, 8), torch.randn(3, 4, more.get("kdim", 8))
@@ -84,22 +84,24 @@ def test_multihead_attention_that_returns_its_weights(
     attention.dropout = 0.0
     _, expected = attention(query, memory, memory, average_attn_weights=False, **masks)
     # a query that may see nothing is NaN here, as it is there
-    torch.testing.assert_close(heard[0].make_map().dense(), expected.detach(), equal_nan=True)
+    torch.testing.assert_close(captured[0].make_map().dense(), expected.detach(), equal_nan=True)
     assert bool(expected.isnan().any()) == (masked and not {"add_bias_kv", "add_zero_attn"} & more.keys())
 
 
-def test_nested_tensors(heard: list[CapturedCall]) -> None:
+def test_nested_tensors(captured: list[CapturedCall]) -> None:
     sequences = [torch.randn(3, 2, 8), torch.randn(5, 2, 8)]
     features = torch.nested.nested_tensor(sequences, layout=torch.jagged).transpose(1, 2)  # (B, H, T_b, D)
     F.scaled_dot_product_attention(features, features, features)
-    found = heard[0].make_map().dense()
-    for which, sequence in enumerate(sequences):
+    dense_weights = captured[0].make_map().dense()
+    for index, sequence in enumerate(sequences):
         length, sides = len(sequence), sequence.transpose(0, 1)[None]
-        torch.testing.assert_close(found[which, :, :length, :length], (sides @ sides.mT / 8**0.5).softmax(-1)[0])
-        assert not found[which, :, length:].any()
+        torch.testing.assert_close(
+            dense_weights[index, :, :length, :length], (sides @ sides.mT / 8**0.5).softmax(-1)[0]
+        )
+        assert not dense_weights[index, :, length:].any()
 
 
-def test_query_heads_packed_as_queries_are_unpacked(heard: list[CapturedCall]) -> None:
+def test_query_heads_packed_as_queries_are_unpacked(captured: list[CapturedCall]) -> None:
     """As transformers hands a decoder's step over to PyTorch where heads are grouped."""
 
     def sdpa_attention_forward(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor) -> None:
@@ -110,20 +112,20 @@ def test_query_heads_packed_as_queries_are_unpacked(heard: list[CapturedCall]) -
 
     query, key, mask = torch.randn(2, 6, 1, 4), torch.randn(2, 3, 5, 4), torch.randn(2, 6, 1, 5)
     sdpa_attention_forward(nn.Module(), query, key, mask)
-    found = heard[0].make_map()
-    assert found.shape == (2, 6, 1, 5)
-    torch.testing.assert_close(found.dense(), (query @ key.repeat_interleave(2, 1).mT / 2 + mask).softmax(-1))
+    result = captured[0].make_map()
+    assert result.shape == (2, 6, 1, 5)
+    torch.testing.assert_close(result.dense(), (query @ key.repeat_interleave(2, 1).mT / 2 + mask).softmax(-1))
 
 
-def seen(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> tuple[dict[str, AttentionMap], Tensor]:
+def run_watched(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> tuple[dict[str, AttentionMap], Tensor]:
     """The maps of a model on its fused path, whose output must be as ever, and that output."""
     with torch.no_grad():
         expected = model(*inputs, **masks)
         with watch(model) as maps:
-            found = model(*inputs, **masks)
-    found, expected = (each[0] if isinstance(each, tuple) else each for each in (found, expected))
-    assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
-    return dict(maps), found
+            actual = model(*inputs, **masks)
+    actual, expected = (item[0] if isinstance(item, tuple) else item for item in (actual, expected))
+    assert torch.equal(actual.nan_to_num(7.0), expected.nan_to_num(7.0))
+    return dict(maps), actual
 
 
 def slow(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> dict[str, AttentionMap]:
@@ -139,10 +141,10 @@ def test_an_encoder_layer(norm_first: bool, masked: str) -> None:
     model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True, norm_first=norm_first).eval()
     features, padding = torch.randn(3, 5, 8), torch.zeros(3, 5).bool()
     padding[1, 3:] = True
-    every = {"src_mask": torch.ones(5, 5).triu(1).bool(), "src_key_padding_mask": padding}
-    masks = every if masked == "both" else {masked: every[masked]} if masked else {}
+    full = {"src_mask": torch.ones(5, 5).triu(1).bool(), "src_key_padding_mask": padding}
+    masks = full if masked == "both" else {masked: full[masked]} if masked else {}
     assert "_transformer_encoder_layer_fwd" in operators(model, features, **masks)
-    maps, _ = seen(model, features, **masks)
+    maps, _ = run_watched(model, features, **masks)
     assert list(maps) == ["self_attn"]
     torch.testing.assert_close(maps["self_attn"].dense(), slow(model, features, **masks)["self_attn"].dense())
 
@@ -161,7 +163,7 @@ def test_an_encoder_that_leaves_padding_out() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 13, batch_first=True), 2).eval()
     features, padding = torch.randn(3, 7, 8), torch.zeros(3, 7).bool()
     padding[0, 5:], padding[1, 3:], padding[2, 6:] = True, True, True
-    maps, _ = seen(model, features, src_key_padding_mask=padding)
+    maps, _ = run_watched(model, features, src_key_padding_mask=padding)
     expected = slow(model, features, src_key_padding_mask=padding)
     assert list(maps) == list(expected) == ["layers.0.self_attn", "layers.1.self_attn"]
     for path, weights in maps.items():
@@ -175,7 +177,7 @@ def test_what_pytorch_takes_a_float_mask_for() -> None:
     model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True).eval()
     mask = torch.zeros(5, 5)
     mask[1, 2], mask[4] = 0.7, -torch.inf
-    maps, output = seen(model, torch.randn(3, 5, 8), src_mask=mask)
+    maps, output = run_watched(model, torch.randn(3, 5, 8), src_mask=mask)
     weights = maps["self_attn"].dense()
     assert not weights[:, :, 1, 2].any()
     assert weights[:, :, :4].isfinite().all()
@@ -189,9 +191,9 @@ def test_multihead_attention(masked: str) -> None:
     model = nn.MultiheadAttention(8, 2, batch_first=True).eval()
     features, padding = torch.randn(3, 5, 8), torch.zeros(3, 5).bool()
     padding[1, 3:], padding[2] = True, True
-    every = {"attn_mask": torch.ones(5, 5).triu(1).bool(), "key_padding_mask": padding}
-    masks = every if masked == "both" else {masked: every[masked]} if masked else {}
-    maps, _ = seen(model, features, features, features, **masks)
+    full = {"attn_mask": torch.ones(5, 5).triu(1).bool(), "key_padding_mask": padding}
+    masks = full if masked == "both" else {masked: full[masked]} if masked else {}
+    maps, _ = run_watched(model, features, features, features, **masks)
     _, expected = model(features, features, features, average_attn_weights=False, **masks)
     torch.testing.assert_close(maps[""].dense(), expected.detach(), equal_nan=True)
     assert "_native_multi_head_attention" in operators(model, features, features, features, **masks)
@@ -199,7 +201,7 @@ def test_multihead_attention(masked: str) -> None:
 
 def test_parameters_that_changed_are_noticed() -> None:
     model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True).eval()
-    maps, _ = seen(model, torch.randn(3, 5, 8))
+    maps, _ = run_watched(model, torch.randn(3, 5, 8))
     nn.init.ones_(model.self_attn.in_proj_weight)
     with pytest.raises(StaleMapError, match="changed in place after the call"):
         maps["self_attn"].dense()
@@ -207,7 +209,7 @@ def test_parameters_that_changed_are_noticed() -> None:
 
 def test_nothing_is_left_behind() -> None:
     before = [getattr(target.owner, target.name) for target in TARGETS]
-    patcher = Patcher(lambda heard: None)
+    patcher = Patcher(lambda call: None)
     patcher.patch([])
     assert all(
         getattr(target.owner, target.name) is not original for target, original in zip(TARGETS, before, strict=True)
@@ -224,36 +226,36 @@ def test_a_door_imported_by_name_is_listened_at_too(monkeypatch: pytest.MonkeyPa
     vars(file).update(sdpa=original)
     monkeypatch.setitem(sys.modules, "a_file_of_models", file)
     kind = type("Model", (nn.Module,), {"__module__": "a_file_of_models"})
-    heard: list[CapturedCall] = []
-    patcher = Patcher(heard.append)
+    calls: list[CapturedCall] = []
+    patcher = Patcher(calls.append)
     patcher.patch([kind()])
     assert file.sdpa is F.scaled_dot_product_attention is not original
     query = torch.randn(2, 3, 4)
     assert torch.equal(file.sdpa(query, query, query), original(query, query, query))
-    assert len(heard) == 1
+    assert len(calls) == 1
     patcher.restore()
     assert file.sdpa is original
 
 
 def test_what_somebody_else_put_there_since_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "bmm", torch.bmm)
-    patcher = Patcher(lambda heard: None)
+    patcher = Patcher(lambda call: None)
     patcher.patch([])
-    torch.bmm = other = lambda *tensors: tensors
+    torch.bmm = second = lambda *tensors: tensors
     patcher.restore()
-    assert torch.bmm is other
+    assert torch.bmm is second
 
 
 def test_a_call_that_fails_is_not_heard() -> None:
-    heard: list[CapturedCall] = []
-    patcher = Patcher(heard.append)
+    calls: list[CapturedCall] = []
+    patcher = Patcher(calls.append)
     patcher.patch([])
     try:
         with pytest.raises(RuntimeError):
             F.scaled_dot_product_attention(torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 5))
     finally:
         patcher.restore()
-    assert not heard
+    assert not calls
 
 
 def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
@@ -261,12 +263,12 @@ def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
     mixer = type("Mixer", (nn.Module,), {})()
     mixer.function = original
     model = nn.Sequential(mixer)
-    heard: list[CapturedCall] = []
-    patcher = Patcher(heard.append)
+    calls: list[CapturedCall] = []
+    patcher = Patcher(calls.append)
     patcher.patch(model.modules())
     query = torch.randn(2, 3, 4)
     assert torch.equal(mixer.function(query, query, query), original(query, query, query))
-    assert len(heard) == 1
+    assert len(calls) == 1
     patcher.restore()
     assert mixer.function is original
 

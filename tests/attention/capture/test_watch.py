@@ -29,14 +29,14 @@ class Twice(nn.Module):
 
 def test_every_call_is_collected_in_order_by_its_path() -> None:
     model = Twice()
-    with watch(model) as seen:
+    with watch(model) as captured:
         model(torch.randn(2, 5, 6))
-    assert list(seen) == ["first", "first#2", "second"]
-    assert len(seen) == 3
-    assert seen["second"].shape == (2, 2, 5, 3)
-    assert repr(seen) == "watch(first: (2, 3, 5, 5), first#2: (2, 3, 5, 5), second: (2, 2, 5, 3))"
+    assert list(captured) == ["first", "first#2", "second"]
+    assert len(captured) == 3
+    assert captured["second"].shape == (2, 2, 5, 3)
+    assert repr(captured) == "watch(first: (2, 3, 5, 5), first#2: (2, 3, 5, 5), second: (2, 2, 5, 3))"
     model.first(torch.randn(2, 5, 6))
-    assert len(seen) == 3
+    assert len(captured) == 3
 
 
 def test_what_is_no_model_is_said() -> None:
@@ -47,10 +47,10 @@ def test_what_is_no_model_is_said() -> None:
 
 def test_a_third_and_fourth_call_are_counted_on() -> None:
     attention = MultiHeadAttention(6, 3)
-    with watch(nn.Sequential(attention, attention)) as seen:
+    with watch(nn.Sequential(attention, attention)) as captured:
         for _ in range(4):
             attention(torch.randn(1, 2, 6))
-    assert list(seen) == ["0", "0#2", "0#3", "0#4"]
+    assert list(captured) == ["0", "0#2", "0#3", "0#4"]
 
 
 def test_the_maps_are_the_softmax_weights() -> None:
@@ -59,9 +59,9 @@ def test_the_maps_are_the_softmax_weights() -> None:
         projection(features).unflatten(-1, (3, 2)).transpose(1, 2)
         for projection in (attention.query_projection, attention.key_projection, attention.value_projection)
     )
-    with watch(attention) as seen:
+    with watch(attention) as captured:
         output = attention(features)
-    weights = seen[""].dense()
+    weights = captured[""].dense()
     torch.testing.assert_close(weights, (query @ key.mT / 2**0.5).softmax(-1))
     merged = (weights @ value).transpose(1, 2).flatten(2)
     torch.testing.assert_close(merged @ attention.output.weight.T + attention.output.bias, output)
@@ -78,34 +78,34 @@ def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
         }
     )
     model.register_module("none", None)
-    assert list(module.module_paths(model).items()) == [(each, path) for path, each in model.named_modules()]
+    assert list(module.module_paths(model).items()) == [(item, path) for path, item in model.named_modules()]
 
 
 def test_maps_are_had_while_the_model_runs_on() -> None:
     attention = MultiHeadAttention(6, 3)
-    with watch(attention) as seen:
+    with watch(attention) as captured:
         for call in (1, 2, 3):
             attention(torch.randn(1, 2, 6))
-            assert len(seen) == call
-    assert list(seen) == ["", "#2", "#3"]
-    assert seen.concatenated("").shape == (1, 3, 6, 2)
+            assert len(captured) == call
+    assert list(captured) == ["", "#2", "#3"]
+    assert captured.concatenated("").shape == (1, 3, 6, 2)
 
 
 def test_maps_are_detached_and_the_model_is_as_before() -> None:
     model, features = Twice().eval(), torch.randn(2, 5, 6, requires_grad=True)
     expected = model(features)
-    with watch(model) as seen:
-        found = model(features)
-    assert torch.equal(found, expected)
-    found.sum().backward()
+    with watch(model) as captured:
+        output = model(features)
+    assert torch.equal(output, expected)
+    output.sum().backward()
     assert features.grad is not None
-    assert not any(weights.dense().requires_grad for weights in seen.values())
+    assert not any(weights.dense().requires_grad for weights in captured.values())
 
 
 def test_only_the_watched_part_is_seen_by_each_watcher() -> None:
-    model, other = Twice(), MultiHeadAttention(6, 1)
+    model, second = Twice(), MultiHeadAttention(6, 1)
     with watch(model) as outer, watch(model.first) as inner:
-        model(other(torch.randn(2, 5, 6)))
+        model(second(torch.randn(2, 5, 6)))
         assert module.is_watched()
     assert list(outer) == ["first", "first#2", "second"]
     assert list(inner) == ["", "#2"]
@@ -125,22 +125,22 @@ def test_threads_watch_one_model_at_the_same_time() -> None:
         results = []
         for _ in range(20):
             are_all.wait(30)
-            with watch(model, own_thread=True) as seen:
+            with watch(model, own_thread=True) as captured:
                 are_all.wait(30)
                 model(features[number])
                 # nobody ends to watch before all have run
                 are_all.wait(30)
-            assert list(seen) == ["first", "first#2", "second"]
-            results.append([weights.dense() for weights in seen.values()])
+            assert list(captured) == ["first", "first#2", "second"]
+            results.append([weights.dense() for weights in captured.values()])
         return results
 
     with outer, ThreadPoolExecutor(4) as pool:
         results = [*pool.map(run, range(4))]
     assert len(outer) == 4 * 20 * 3
     for number, of_thread in enumerate(results):
-        with watch(model) as seen:
+        with watch(model) as captured:
             model(features[number])
-        expected = [weights.dense() for weights in seen.values()]
+        expected = [weights.dense() for weights in captured.values()]
         assert all(torch.equal(*pair) for of_call in of_thread for pair in zip(of_call, expected, strict=True))
     assert not module.is_watched()
     assert F.scaled_dot_product_attention is original
@@ -148,12 +148,12 @@ def test_threads_watch_one_model_at_the_same_time() -> None:
 
 def test_a_thread_that_watches_alone_does_not_concern_others() -> None:
     model, features = Twice(), torch.randn(2, 5, 6)
-    with watch(model, own_thread=True) as seen, ThreadPoolExecutor(1) as pool:
+    with watch(model, own_thread=True) as captured, ThreadPoolExecutor(1) as pool:
         assert module.is_watched() and not pool.submit(module.is_watched).result()
         pool.submit(model, features).result()
-        assert not seen
+        assert not captured
         model(features)
-    assert list(seen) == ["first", "first#2", "second"]
+    assert list(captured) == ["first", "first#2", "second"]
 
 
 def test_it_ends_with_an_error_too() -> None:
@@ -192,17 +192,17 @@ def test_what_is_not_ours_is_seen_too_and_unchanged() -> None:
     torch.manual_seed(3)
     expected = model(features)
     torch.manual_seed(3)
-    with watch(model) as seen:
-        found = model(features)
-    assert torch.equal(found, expected)
-    assert {path: weights.shape for path, weights in seen.items()} == {
+    with watch(model) as captured:
+        output = model(features)
+    assert torch.equal(output, expected)
+    assert {path: weights.shape for path, weights in captured.items()} == {
         "": (2, 3, 5, 5),
         "attention": (2, 2, 5, 5),
         "#2": (2, 5, 5),
     }
     query, key, _ = model.projection(features).unflatten(-1, (3, 3, 2)).permute(2, 0, 3, 1, 4)
     scores = (query @ key.mT * 0.7).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
-    torch.testing.assert_close(seen[""].dense(), scores.softmax(-1).detach())
+    torch.testing.assert_close(captured[""].dense(), scores.softmax(-1).detach())
     with watch(model) as outer, watch(model.attention) as inner:
         model(features)
     assert list(inner) == [""]
@@ -218,15 +218,15 @@ def test_a_whole_transformer_of_pytorch(training: bool) -> None:
     with torch.set_grad_enabled(training):
         expected = model(source, target, tgt_mask=mask, tgt_is_causal=True)
     torch.manual_seed(3)
-    with torch.set_grad_enabled(training), watch(model) as seen:
+    with torch.set_grad_enabled(training), watch(model) as captured:
         assert torch.equal(model(source, target, tgt_mask=mask, tgt_is_causal=True), expected)
-    assert list(seen) == [
+    assert list(captured) == [
         *("encoder.layers.0.self_attn", "encoder.layers.1.self_attn"),
         *(f"decoder.layers.{layer}.{kind}" for layer in (0, 1) for kind in ("self_attn", "multihead_attn")),
     ]
-    assert seen["decoder.layers.0.multihead_attn"].shape == (3, 2, 4, 5)
-    assert not seen["decoder.layers.1.self_attn"].dense().triu(1).any()
-    torch.testing.assert_close(seen["encoder.layers.1.self_attn"].dense().sum(-1), torch.ones(3, 2, 5))
+    assert captured["decoder.layers.0.multihead_attn"].shape == (3, 2, 4, 5)
+    assert not captured["decoder.layers.1.self_attn"].dense().triu(1).any()
+    torch.testing.assert_close(captured["encoder.layers.1.self_attn"].dense().sum(-1), torch.ones(3, 2, 5))
 
 
 class Cached(nn.Module):
@@ -245,15 +245,15 @@ class Cached(nn.Module):
 
 def test_maps_keep_what_the_call_saw_though_a_cache_is_written_over() -> None:
     model, expected = Cached(), []
-    with watch(model) as seen:
+    with watch(model) as captured:
         for step in range(3):
             features = torch.randn(1, 2, 4)
             model(features, step)
             expected.append((features[:, :, None] @ model.keys[:, :, : step + 1].mT / 2).softmax(-1))
     model.keys.fill_(7.0)
-    for weights, each in zip(seen.values(), expected, strict=True):
-        torch.testing.assert_close(weights.dense(), each)
-    joined = seen.concatenated("")
+    for weights, reference in zip(captured.values(), expected, strict=True):
+        torch.testing.assert_close(weights.dense(), reference)
+    joined = captured.concatenated("")
     assert joined.shape == (1, 2, 3, 3)
     torch.testing.assert_close(joined[:, :, 1, :2], expected[1][:, :, 0])
     assert not joined.dense().triu(1).any()
@@ -261,12 +261,12 @@ def test_maps_keep_what_the_call_saw_though_a_cache_is_written_over() -> None:
 
 def test_inference_mode() -> None:
     model, features = Foreign().eval(), torch.randn(2, 5, 6)
-    with torch.no_grad(), watch(model) as seen:
+    with torch.no_grad(), watch(model) as captured:
         model(features)
     with torch.inference_mode(), watch(model) as same:
         model(features)
-    assert list(same) == list(seen)
-    assert all(torch.equal(weights.dense(), seen[path].dense()) for path, weights in same.items())
+    assert list(same) == list(captured)
+    assert all(torch.equal(weights.dense(), captured[path].dense()) for path, weights in same.items())
 
 
 class Marked(torch.autograd.Function):
@@ -285,59 +285,59 @@ class Marked(torch.autograd.Function):
 def test_the_graph_is_not_kept_alive(need_weights: bool) -> None:
     model = nn.MultiheadAttention(6, 2, batch_first=True)
     features = Marked.apply(torch.randn(2, 5, 6, requires_grad=True))
-    with watch(model) as seen:
+    with watch(model) as captured:
         output = model(features, features, features, need_weights=need_weights)
     assert Marked.marks[-1]() is not None
     del output, features
     assert Marked.marks[-1]() is None
-    assert seen[""].dense().shape == (2, 2, 5, 5)
+    assert captured[""].dense().shape == (2, 2, 5, 5)
 
 
 def test_gradients_keep_the_graph_until_the_last() -> None:
     model = MultiHeadAttention(6, 2)
     features = Marked.apply(torch.randn(2, 5, 6, requires_grad=True))
-    with watch(model, gradients=True) as seen:
+    with watch(model, gradients=True) as captured:
         output = model(features)
-    expected = seen.gradients(output.sum())[""].dense()
-    gradients = seen.last_gradients(output.sum())
+    expected = captured.gradients(output.sum())[""].dense()
+    gradients = captured.last_gradients(output.sum())
     del output, features
     assert Marked.marks[-1]() is None
     torch.testing.assert_close(gradients[""].dense(), expected)
 
 
 def test_a_missing_path_names_the_nearest() -> None:
-    with watch(Foreign()) as seen:
+    with watch(Foreign()) as captured:
         pass
     with pytest.raises(UnseenError, match=r"^no map of 'attention' among the 0 of Foreign; print\(seen\) lists"):
-        seen["attention"]
-    with watch(model := Foreign()) as seen:
+        captured["attention"]
+    with watch(model := Foreign()) as captured:
         model(torch.randn(2, 5, 6))
     with pytest.raises(
         KeyError, match=r"^no map of 'atention' among the 3 of Foreign; did you mean 'attention'\?$"
     ) as caught:
-        seen["atention"]
+        captured["atention"]
     assert isinstance(caught.value, AttentError)
-    assert seen.get("other") is None
-    assert "other" not in seen
+    assert captured.get("other") is None
+    assert "other" not in captured
     with pytest.raises(UnseenError):
-        seen.concatenated("other")
+        captured.concatenated("other")
 
 
 def test_printed_it_says_what_was_seen_and_what_was_not() -> None:
     model = nn.ModuleDict({"one": Foreign(), "two": nn.MultiheadAttention(6, 2)})
-    with watch(model) as seen:
+    with watch(model) as captured:
         for _ in range(3):
             model["one"](torch.randn(2, 5, 6))
-    assert str(seen).splitlines() == [
+    assert str(captured).splitlines() == [
         "ModuleDict: 9 maps",
         "  one  (2, 3, 5, 5) … (2, 5, 5), 6 calls",
         "  one.attention  (2, 2, 5, 5) … (2, 2, 5, 5), 3 calls",
         "  not seen: two (MultiheadAttention): it was not called, or computes its weights by itself: "
         "F.scaled_dot_product_attention or attent.attend would be seen",
     ]
-    with watch(nn.Linear(2, 2)) as nothing:
+    with watch(nn.Linear(2, 2)) as watched:
         pass
-    assert str(nothing) == "Linear: nothing was seen"
+    assert str(watched) == "Linear: nothing was seen"
 
 
 class Mixer(nn.Module):
@@ -354,10 +354,10 @@ class Mixer(nn.Module):
 def test_a_function_that_a_module_keeps_is_seen() -> None:
     model, features = nn.Sequential(Mixer()), torch.randn(2, 3, 5, 4)
     plain = model(features)
-    with watch(model) as seen:
+    with watch(model) as captured:
         assert torch.equal(model(features), plain)
-    assert str(seen).splitlines() == ["Sequential: 1 map", "  0  (2, 3, 5, 5)"]
-    torch.testing.assert_close(seen["0"].dense(), (features @ features.mT / 2).softmax(-1))
+    assert str(captured).splitlines() == ["Sequential: 1 map", "  0  (2, 3, 5, 5)"]
+    torch.testing.assert_close(captured["0"].dense(), (features @ features.mT / 2).softmax(-1))
     assert model[0].function is F.scaled_dot_product_attention
 
 
@@ -369,9 +369,9 @@ class SelfAttention(nn.Module):
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_torchscript_runs_unseen_and_says_so() -> None:
     model, features = torch.jit.script(nn.Sequential(SelfAttention())), torch.randn(2, 3, 5, 4)
-    with watch(model) as seen:
+    with watch(model) as captured:
         assert torch.equal(model(features), SelfAttention()(features))
-    assert str(seen).splitlines() == [
+    assert str(captured).splitlines() == [
         "RecursiveScriptModule: nothing was seen",
         (
             "  not seen: 0 (RecursiveScriptModule): it is TorchScript, which runs outside Python: watch the model that "
@@ -384,14 +384,14 @@ def test_a_compiled_model_runs_unseen_and_says_so() -> None:
     model, features = Foreign().eval(), torch.randn(2, 5, 6)
     expected = model(features)
     compiled = torch.compile(model, backend="eager")
-    with watch(compiled) as seen:
+    with watch(compiled) as captured:
         torch.testing.assert_close(compiled(features), expected)
-    assert len(seen) == 0
+    assert len(captured) == 0
     assert (
         "not seen: _orig_mod.attention (MultiheadAttention): it is compiled: run it within torch.compiler.set_stance"
-        in str(seen)
+        in str(captured)
     )
-    with watch(compiled) as seen, torch.compiler.set_stance("force_eager"):
+    with watch(compiled) as captured, torch.compiler.set_stance("force_eager"):
         assert torch.equal(compiled(features), expected)
-    assert list(seen) == ["_orig_mod", "_orig_mod.attention", "_orig_mod#2"]
+    assert list(captured) == ["_orig_mod", "_orig_mod.attention", "_orig_mod#2"]
     torch.compiler.reset()

@@ -66,22 +66,22 @@ INDICES = [
 ]
 
 
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("position", range(4))
 @pytest.mark.parametrize("index", INDICES, ids=str)
-def test_one_axis_is_indexed_as_a_tensors(index, place: int) -> None:
+def test_one_axis_is_indexed_as_a_tensors(index, position: int) -> None:
     whole, weights = a_map().dense(), a_map()
-    where = (*[slice(None)] * place, index)
-    torch.testing.assert_close(weights[where], whole[where])
-    behind = (..., index, *[slice(None)] * (3 - place))
-    torch.testing.assert_close(weights[behind], whole[where])
+    location = (*[slice(None)] * position, index)
+    torch.testing.assert_close(weights[location], whole[location])
+    stop = (..., index, *[slice(None)] * (3 - position))
+    torch.testing.assert_close(weights[stop], whole[location])
 
 
 def test_several_axes_are_indexed_as_a_tensors() -> None:
     whole, weights = a_map().dense(), a_map()
-    for where in itertools.product(
+    for location in itertools.product(
         [1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]
     ):
-        torch.testing.assert_close(weights[where], whole[where])
+        torch.testing.assert_close(weights[location], whole[location])
     torch.testing.assert_close(weights[1], whole[1])
     torch.testing.assert_close(weights[..., 3, :], whole[..., 3, :])
     torch.testing.assert_close(weights[0, ..., 3], whole[0, ..., 3])
@@ -142,8 +142,8 @@ def test_gradients_flow_through_as_often_as_one_looks() -> None:
     with torch.no_grad():
         assert not weights.dense().requires_grad
     for _ in range(2):
-        found = torch.autograd.grad(weights[:, :, 1, 0].sum(), (query, score.weight))
-        torch.testing.assert_close(found, expected)
+        gradients = torch.autograd.grad(weights[:, :, 1, 0].sum(), (query, score.weight))
+        torch.testing.assert_close(gradients, expected)
 
 
 def test_detached_it_has_no_graph() -> None:
@@ -156,22 +156,22 @@ def test_detached_it_has_no_graph() -> None:
 
 def test_rows_not_asked_for_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows that the score is asked about are those looked at, one of 4096; never is a table of 4096² made."""
-    looked: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
     def recording(query: Tensor, key: Tensor) -> Tensor:
-        looked.append((query.shape[-2], key.shape[-2]))
+        shapes.append((query.shape[-2], key.shape[-2]))
         return query @ key.transpose(-2, -1)
 
     sequence = torch.randn(4096, 2)
     prepared = prepare(sequence, sequence, sequence, score=recording, mask="causal")
     weights = AttentionMap.of(prepared)
     assert weights[4095, :10].shape == (10,)
-    assert looked == [(1, 4096)]
-    looked.clear()
+    assert shapes == [(1, 4096)]
+    shapes.clear()
     best = weights.argmax()
     assert best.shape == (4096,)
-    assert sum(rows for rows, _ in looked) == 4096
-    assert max(rows * keys for rows, keys in looked) <= by_rows.TILE // 2 < 4096**2
+    assert sum(rows for rows, _ in shapes) == 4096
+    assert max(rows * keys for rows, keys in shapes) <= by_rows.TILE // 2 < 4096**2
 
 
 def test_keys_are_lowered_once_and_only_the_queries_looked_at() -> None:
@@ -270,29 +270,29 @@ def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normalize
 
 
 def test_a_map_without_keys_or_queries() -> None:
-    nothing = attend(QUERY, KEY[:, :, :0], VALUE[:, :, :0], return_map=True)[1]
-    assert nothing.entropy().tolist() == torch.zeros(2, 3, 5).tolist()
-    assert nothing.received().shape == (2, 3, 0)
+    empty = attend(QUERY, KEY[:, :, :0], VALUE[:, :, :0], return_map=True)[1]
+    assert empty.entropy().tolist() == torch.zeros(2, 3, 5).tolist()
+    assert empty.received().shape == (2, 3, 0)
     with pytest.raises(ArgumentError, match="a map without keys has no largest weight"):
-        nothing.argmax()
+        empty.argmax()
     nobody = attend(QUERY[:, :, :0], KEY, VALUE, return_map=True)[1]
     assert nobody.received().tolist() == torch.zeros(2, 3, 11).tolist()
 
 
 @pytest.mark.parametrize(
-    "look", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()]
+    "entry", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()]
 )
-def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(look) -> None:
+def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(entry) -> None:
     query, key = QUERY.clone(), KEY.clone()
     for name, tensor in {"query": query, "key": key}.items():
         weights = attend(query, key, VALUE, return_map=True)[1]
-        kept, before = weights.keep(), weights.dense()
+        snapshot, before = weights.keep(), weights.dense()
         tensor[0, 0, 0] += 1.0
         for stale in (weights, weights.detach()):
             with pytest.raises(StaleMapError, match=f"^{name} was changed in place after this map was made"):
-                look(stale)
-        assert torch.equal(kept.dense(), before)
-        look(kept)
+                entry(stale)
+        assert torch.equal(snapshot.dense(), before)
+        entry(snapshot)
 
 
 def test_repr() -> None:
@@ -313,5 +313,5 @@ def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
 
 def test_rows_and_columns_have_names() -> None:
     _, weights = attend(torch.randn(1, 2, 3, 5), torch.randn(1, 2, 2, 5), torch.randn(1, 2, 2, 5), return_map=True)
-    shown = LabelledMap(weights, ("a", "b", "c"), ("d", "e"))
-    assert shown.weights.shape == (1, 2, len(shown.rows), len(shown.columns))
+    labelled_map = LabelledMap(weights, ("a", "b", "c"), ("d", "e"))
+    assert labelled_map.weights.shape == (1, 2, len(labelled_map.rows), len(labelled_map.columns))

@@ -16,23 +16,23 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
 
 def test_a_row_does_not_ask_what_all_queries_see(monkeypatch: pytest.MonkeyPatch) -> None:
     """With finite keys it does not matter; with others, and for a score that centres its keys, it does."""
-    asked: list[int] = []
+    requests: list[int] = []
 
     def recording(call) -> Tensor | None:
-        asked.append(call.keys)
+        requests.append(call.keys)
         return visible(call)
 
     visible = mask_info.visible_keys_of
     monkeypatch.setattr(mask_info, "visible_keys_of", recording)
     mask = Documents(torch.zeros(1, 11).long())
     attend(QUERY, KEY, VALUE, mask=mask, return_map=True)[1][0, 0, 3]
-    assert not asked
+    assert not requests
     attend(
         QUERY, KEY.masked_fill(torch.arange(11)[:, None] == 10, torch.nan), VALUE, lengths=[10, 10], return_map=True
     )[1][0, 0, 3]
-    assert asked == [11]
+    assert requests == [11]
     attend(QUERY, KEY, VALUE, score=Gaussian(), mask=mask, return_map=True)[1][0, 0, 3]
-    assert asked == [11, 11]
+    assert requests == [11, 11]
 
 
 def test_keys_are_lowered_anew_where_a_graph_hangs_on_them() -> None:

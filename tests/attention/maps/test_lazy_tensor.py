@@ -172,7 +172,9 @@ def test_the_mean_over_the_heads_is_computed_by_rows_too(is_batched: bool) -> No
     torch.testing.assert_close(average[..., 2:4, 1], expected[..., 2:4, 1])
     assert average._dense is None
     torch.testing.assert_close(average.detach().amax(-1), expected.detach().amax(-1))
-    torch.testing.assert_close(*(torch.autograd.grad(each.square().sum(), query)[0] for each in (average, expected)))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(tensor.square().sum(), query)[0] for tensor in (average, expected))
+    )
 
 
 def test_its_map_has_the_statistics() -> None:

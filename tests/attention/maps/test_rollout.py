@@ -31,10 +31,10 @@ def test_it_is_the_product_of_the_layers(mask: str | None, monkeypatch: pytest.M
     monkeypatch.setattr(by_rows, "TILE", 70)
     monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     maps = [layer(2, 3, 11, 5, mask=mask) for _ in range(4)]
-    found = rollout(maps, [10, 3, 3])
-    assert found.shape == (2, 3, 11)
-    torch.testing.assert_close(found.double(), rolled(maps)[:, [10, 3, 3]], rtol=2e-6, atol=2e-6)
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, 3))
+    flow = rollout(maps, [10, 3, 3])
+    assert flow.shape == (2, 3, 11)
+    torch.testing.assert_close(flow.double(), rolled(maps)[:, [10, 3, 3]], rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(flow.sum(-1), torch.ones(2, 3))
 
 
 def test_axes_are_the_callers_but_for_the_heads() -> None:
@@ -48,17 +48,17 @@ def test_one_layer_by_hand() -> None:
 
 
 def test_rows_that_are_not_reached_cost_nothing() -> None:
-    looked: list[int] = []
+    observed: list[int] = []
 
     def recording(query: Tensor, key: Tensor) -> Tensor:
-        looked.append(query.shape[-2])
+        observed.append(query.shape[-2])
         return query @ key.mT
 
     maps = [layer(2, 13, 5, score=recording, mask="causal") for _ in range(2)]
-    looked.clear()
+    observed.clear()
     rollout(maps, [3])
     # one query of the last layer, and those it sees of the one below
-    assert looked == [1, 4]
+    assert observed == [1, 4]
     assert len(row_runs(maps[0].call)) == 1
 
 

@@ -66,7 +66,7 @@ def expected(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
     }
 
 
-def found(weights: AttentionMap) -> dict[str, Tensor]:
+def statistics_of(weights: AttentionMap) -> dict[str, Tensor]:
     dense, (keys, largest), best = weights.dense(), weights.top(5), weights.argmax()
     # the keys are those that have these weights, each once
     torch.testing.assert_close(dense.gather(-1, keys), largest, rtol=0, atol=1e-6)
@@ -91,7 +91,7 @@ def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
     }
     prepared = prepare(*(tensor.double() for tensor in tensors), **wide)
     right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
-    for name, number in found(weights).items():
+    for name, number in statistics_of(weights).items():
         assert number.dtype == torch.float32
         scale = max(float(right[name].abs().max()), 1e-3)
         torch.testing.assert_close(
@@ -121,7 +121,7 @@ def test_of_every_score(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -
     score = SCORES[name].for_widths(WIDTH, WIDTH, HEADS)
     tensors = (QUERY, KEY, VALUE)
     weights = attend(*tensors, score=score, **CALLS[call], return_map=True)[1]
-    calculated = found(weights)
+    calculated = statistics_of(weights)
     prepared = prepare(*(tensor.double() for tensor in tensors), score=score.double(), **CALLS[call])
     right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().query_position)
     for key, number in calculated.items():
@@ -170,8 +170,8 @@ def test_hidden_nan_reaches_no_statistic() -> None:
     lengths = torch.tensor([29, 11])
     key[1, :, 11:], value[1, :, 11:] = torch.nan, torch.inf
     clean, dirty = (attend(query, k, v, lengths=lengths, return_map=True)[1] for k, v in ((KEY, VALUE), (key, value)))
-    for name, number in found(dirty).items():
-        torch.testing.assert_close(number, found(clean)[name])
+    for name, number in statistics_of(dirty).items():
+        torch.testing.assert_close(number, statistics_of(clean)[name])
 
 
 def test_statistics_carry_no_graph() -> None:

@@ -22,9 +22,9 @@ def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monke
     query, key = torch.randn(5, 2, 11, 3), torch.randn(5, 2, 13, 3)
     weights = attend(query, key, key, score=score, mask=mask, return_map=True)[1]
     whole, times = torch.zeros(weights.shape), torch.zeros(weights.shape)
-    for found in tile_stream.tiles(weights):
-        whole[(*found.index, found.columns)] = found.weights
-        times[(*found.index, found.columns)] += 1
+    for result in tile_stream.tiles(weights):
+        whole[(*result.index, result.columns)] = result.weights
+        times[(*result.index, result.columns)] += 1
     torch.testing.assert_close(whole, weights.dense())
     assert times.max() == 1
     assert not whole[times == 0].any()
@@ -32,12 +32,12 @@ def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monke
 
 def test_keys_out_of_reach_cost_nothing() -> None:
     sequence = torch.randn(4096, 2)
-    looked = 0
+    observed = 0
     for tile in tile_stream.tiles(
         attend(sequence, sequence, sequence, mask=Causal() & Window(100, 0), return_map=True)[1]
     ):
-        looked += tile.weights.numel()
-    assert looked < 4096 * 300
+        observed += tile.weights.numel()
+    assert observed < 4096 * 300
 
 
 def test_so_do_those_out_of_reach_of_two_masks_together() -> None:
@@ -92,14 +92,14 @@ def test_of_some_rows_heads_and_sequences_only_these_are_computed(
     monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     query, key = torch.randn(3, 5, 17, 3), torch.randn(3, 5, 13, 3)
     weights = attend(query, key, key, score=score, mask=Causal(), bias=torch.randn(3, 5, 17, 13), return_map=True)[1]
-    found, cells = torch.zeros(weights.shape), 0
+    actual, cells = torch.zeros(weights.shape), 0
     with weights.tiles(range(2, 16, 3), range(1, 4), range(1, 2)) as tiles:
         for part in tiles:
-            found[(*part.index, part.columns)] = part.weights
+            actual[(*part.index, part.columns)] = part.weights
             cells += part.weights.numel()
     expected = torch.zeros(weights.shape)
     expected[1, 1:4, 2:16:3] = weights.dense()[1, 1:4, 2:16:3]
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     assert 0 < cells <= 3 * 5 * 13
 
 

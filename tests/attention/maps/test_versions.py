@@ -63,13 +63,13 @@ def test_what_was_kept_shares_nothing_with_what_it_was_made_of() -> None:
     held, arguments = example()
     query, key = QUERY.clone().requires_grad_(), KEY.clone()
     weights = attend(query, key, VALUE, **arguments, return_map=True)[1]
-    kept, before = weights.keep(), weights.dense()
+    snapshot, before = weights.keep(), weights.dense()
     with torch.no_grad():
         for tensor in (query, key, *held.values()):
             tensor.zero_()
-    assert torch.equal(kept.dense(), before.detach())
-    assert not kept.dense().requires_grad
-    assert torch.equal(kept.keep().dense(), before.detach())
+    assert torch.equal(snapshot.dense(), before.detach())
+    assert not snapshot.dense().requires_grad
+    assert torch.equal(snapshot.keep().dense(), before.detach())
 
 
 def test_a_map_of_tensors_without_versions_still_serves() -> None:

@@ -20,10 +20,10 @@ def test_about_the_queries_own_places_it_is_a_window() -> None:
 def test_keys_outside_do_not_matter() -> None:
     features = torch.randn(2, 11, 3)
     centres = torch.tensor([[3.2], [5.0]])
-    found = attend(features[:, :1], features, features, mask=Around(centres, 1))
-    for place, keys in enumerate((slice(3, 5), slice(4, 7))):
-        expected = attend(features[place, :1], features[place, keys], features[place, keys])
-        torch.testing.assert_close(found[place], expected)
+    output = attend(features[:, :1], features, features, mask=Around(centres, 1))
+    for index, keys in enumerate((slice(3, 5), slice(4, 7))):
+        expected = attend(features[index, :1], features[index, keys], features[index, keys])
+        torch.testing.assert_close(output[index], expected)
 
 
 def test_what_it_takes() -> None:

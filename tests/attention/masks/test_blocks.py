@@ -55,7 +55,7 @@ def test_positions_may_differ_from_sequence_to_sequence() -> None:
     zeros, start = torch.zeros(2, 2, 3), torch.tensor([0, 3])
     call = prepare(zeros, torch.zeros(2, 5, 3), torch.zeros(2, 5, 3), mask=Blocks(TABLE, 2), query_start=start).call
     marks = [
-        ["".join("■" if may else "·" for may in row) for row in each[0]] for each in call.allowed(call.pairs()).tolist()
+        ["".join("■" if may else "·" for may in row) for row in item[0]] for item in call.allowed(call.pairs()).tolist()
     ]
     assert marks == [["■■··■", "■■··■"], ["··■■·", "■■■■■"]]
 

@@ -7,7 +7,7 @@ from attent.attention import attend, prepare
 from attent.attention.masks import Causal
 
 
-def seen(queries: int, keys: int, **arguments) -> list[list[int]]:
+def visible_key_counts(queries: int, keys: int, **arguments) -> list[list[int]]:
     """How many keys each query of each sequence sees, and that they are the first ones."""
     call = prepare(
         torch.zeros(2, queries, 3), torch.zeros(2, keys, 3), torch.zeros(2, keys, 3), mask="causal", **arguments
@@ -33,15 +33,15 @@ def seen(queries: int, keys: int, **arguments) -> list[list[int]]:
     ],
 )
 def test_a_query_sees_up_to_its_position(queries: int, keys: int, arguments: dict, expected: list[list[int]]) -> None:
-    assert seen(queries, keys, **arguments) == expected
+    assert visible_key_counts(queries, keys, **arguments) == expected
 
 
 def test_what_comes_later_does_not_matter() -> None:
     features = torch.randn(2, 7, 3)
     later = torch.cat((features[:, :4], torch.randn(2, 3, 3)), 1)
-    one, other = attend(features, features, features, mask="causal"), attend(later, later, later, mask=Causal())
-    torch.testing.assert_close(one[:, :4], other[:, :4])
-    assert not torch.isclose(one[:, 4:], other[:, 4:]).any()
+    first, second = attend(features, features, features, mask="causal"), attend(later, later, later, mask=Causal())
+    torch.testing.assert_close(first[:, :4], second[:, :4])
+    assert not torch.isclose(first[:, 4:], second[:, 4:]).any()
 
 
 def test_the_picture() -> None:

@@ -11,12 +11,12 @@ from attent.errors import ShapeError
 def test_packed_documents_are_as_if_alone() -> None:
     features = torch.randn(2, 7, 3)
     packed = Documents(torch.tensor([[0, 0, 0, 1, 1, -1, -1], [5, 5, 2, 2, 2, 2, 7]]))
-    found = attend(features, features, features, mask=Causal() & packed)
-    for place, (first, last) in ((0, (0, 3)), (0, (3, 5)), (1, (0, 2)), (1, (2, 6)), (1, (6, 7))):
-        alone = features[place, first:last]
-        torch.testing.assert_close(found[place, first:last], attend(alone, alone, alone, mask="causal"))
+    output = attend(features, features, features, mask=Causal() & packed)
+    for index, (first, last) in ((0, (0, 3)), (0, (3, 5)), (1, (0, 2)), (1, (2, 6)), (1, (6, 7))):
+        single = features[index, first:last]
+        torch.testing.assert_close(output[index, first:last], attend(single, single, single, mask="causal"))
     # nobody sees the padding, nor does the padding see anybody
-    assert found[0, 5:].count_nonzero() == 0
+    assert output[0, 5:].count_nonzero() == 0
 
 
 def test_queries_belong_where_their_positions_do_or_where_it_is_said() -> None:
@@ -50,10 +50,10 @@ def test_ranges_are_exact_where_no_document_is_interrupted(keys: list[int], exac
     features = torch.randn(1, 7, 3)
     call = prepare(features, features, features, mask=Documents(torch.tensor([keys]))).call
     assert call.mask is not None
-    found = call.mask.key_range(call.pairs())
-    assert found is not None
-    assert found.exact is exact
+    key_range = call.mask.key_range(call.pairs())
+    assert key_range is not None
+    assert key_range.exact is exact
     index = torch.arange(7)
-    inside = (index >= found.begin) & (index < found.end)
+    inside = (index >= key_range.begin) & (index < key_range.end)
     assert bool((inside | ~call.mask.allowed(call.pairs())).all())
     assert torch.equal(inside, call.mask.allowed(call.pairs())) is exact

@@ -13,9 +13,9 @@ def test_each_query_sees_all_but_its_excluded_keys() -> None:
     mask = Excluded(torch.tensor([[0, 2], [1, 1], [-1, -1], [4, -1]]))
     assert mask.draw(4, 5) == "·■·■■\n■·■■■\n■■■■■\n■■■■·"
     query, key = torch.randn(4, 3), torch.randn(5, 3)
-    found = attend(query, key, key, mask=mask)
-    torch.testing.assert_close(found[0], attend(query[:1], key[[1, 3, 4]], key[[1, 3, 4]])[0])
-    torch.testing.assert_close(found[2], attend(query[2:3], key, key)[0])
+    output = attend(query, key, key, mask=mask)
+    torch.testing.assert_close(output[0], attend(query[:1], key[[1, 3, 4]], key[[1, 3, 4]])[0])
+    torch.testing.assert_close(output[2], attend(query[2:3], key, key)[0])
 
 
 def test_leaving_one_out_of_a_map(monkeypatch: pytest.MonkeyPatch) -> None:

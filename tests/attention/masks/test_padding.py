@@ -11,11 +11,11 @@ from attent.errors import DTypeError, ShapeError
 def test_each_sequence_has_its_own_length() -> None:
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
     lengths = torch.tensor([7, 3, 0], dtype=torch.int32)
-    found = attend(query, key, value, mask=Padding(lengths))
-    torch.testing.assert_close(attend(query, key, value, lengths=lengths), found)
-    for place, length in enumerate((7, 3)):
-        torch.testing.assert_close(found[place], attend(query[place], key[place, :length], value[place, :length]))
-    assert found[2].count_nonzero() == 0
+    output = attend(query, key, value, mask=Padding(lengths))
+    torch.testing.assert_close(attend(query, key, value, lengths=lengths), output)
+    for index, length in enumerate((7, 3)):
+        torch.testing.assert_close(output[index], attend(query[index], key[index, :length], value[index, :length]))
+    assert output[2].count_nonzero() == 0
 
 
 def test_the_picture() -> None:

@@ -11,18 +11,18 @@ from attent.errors import ArgumentError, ShapeError
 def test_each_head_attends_as_its_own_mask_says() -> None:
     query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
     masks = [Causal(), Padding(torch.tensor([4, 9])), Table(torch.rand(5, 11) < 0.5)]
-    found = attend(query, key, key, mask=PerHead(masks))
+    output = attend(query, key, key, mask=PerHead(masks))
     for head, mask in enumerate(masks):
-        torch.testing.assert_close(found[:, head], attend(query[:, head], key[:, head], key[:, head], mask=mask))
+        torch.testing.assert_close(output[:, head], attend(query[:, head], key[:, head], key[:, head], mask=mask))
 
 
 @pytest.mark.parametrize("implementation", ["auto", "reference", "tiled", "sdpa", "dense"])
 def test_a_head_of_no_mask_sees_everything(implementation: str) -> None:
     query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
-    found = attend(query, key, key, mask=PerHead([Window(1, 1), None, None]), implementation=implementation)
+    output = attend(query, key, key, mask=PerHead([Window(1, 1), None, None]), implementation=implementation)
     for head, mask in enumerate([Window(1, 1), None, None]):
         expected = attend(query[:, head], key[:, head], key[:, head], mask=mask, query_start=6)
-        torch.testing.assert_close(found[:, head], expected)
+        torch.testing.assert_close(output[:, head], expected)
     assert PerHead([Causal(), None]).draw(2, 3, head=1) == "■■■\n■■■"
     assert attend(query, key, key, mask=PerHead([None] * 3)).equal(
         attend(query, key, key, mask=PerHead([Window(None, None)] * 3))

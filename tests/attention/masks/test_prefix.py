@@ -15,10 +15,10 @@ def test_everyone_sees_the_beginning() -> None:
 
 def test_each_sequence_may_have_its_own() -> None:
     query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
-    found = attend(query, key, key, mask=Prefix(torch.tensor([4, 1])))
-    torch.testing.assert_close(found[0], attend(query[0], key[0, :4], key[0, :4]))
-    torch.testing.assert_close(found[1], key[1, :1].expand(5, 3))
-    torch.testing.assert_close(attend(query, key, key, mask=Prefix(torch.tensor(4)))[0], found[0])
+    output = attend(query, key, key, mask=Prefix(torch.tensor([4, 1])))
+    torch.testing.assert_close(output[0], attend(query[0], key[0, :4], key[0, :4]))
+    torch.testing.assert_close(output[1], key[1, :1].expand(5, 3))
+    torch.testing.assert_close(attend(query, key, key, mask=Prefix(torch.tensor(4)))[0], output[0])
 
 
 def test_as_many_lengths_as_sequences() -> None:

@@ -50,16 +50,16 @@ def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("score", ["scaled_dot", Additive(4, 4, 5)], ids=["dot", "tanh"])
-@pytest.mark.parametrize("least", [1, 40, 2**17])
+@pytest.mark.parametrize("minimum", [1, 40, 2**17])
 def test_tiles_within_the_reach_lose_nothing(
-    mask: Mask, score: str | Additive, least: int, monkeypatch: pytest.MonkeyPatch
+    mask: Mask, score: str | Additive, minimum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensors = [torch.randn(B, H, length, 4, dtype=torch.float64).requires_grad_() for length in (TQ, TK, TK)]
     score = score.double() if isinstance(score, Additive) else score
     bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
     outcomes = []
     for implementation in ("reference", "tiled"):
-        monkeypatch.setattr(block_sparse, "LEAST", least)
+        monkeypatch.setattr(block_sparse, "LEAST", minimum)
         context = attend(
             *tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation
         )
@@ -81,9 +81,9 @@ def test_a_table_has_no_reach_and_either_needs_both() -> None:
 def test_the_work_follows_the_pairs_that_attend(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_sparse, "LEAST", 256)
     call = prepare(*(torch.zeros(1, 1, 2048, 1) for _ in range(3)), mask=Window(window - 1, 0)).call
-    found = block_sparse.bands(call)
-    assert [row for band in found for row in band.rows] == list(range(2048))
-    assert sum(band.pairs for band in found) <= 2.1 * 2048 * window
+    key_bands = block_sparse.bands(call)
+    assert [row for band in key_bands for row in band.rows] == list(range(2048))
+    assert sum(band.pairs for band in key_bands) <= 2.1 * 2048 * window
 
 
 SCATTERED = {
@@ -100,18 +100,18 @@ SCATTERED = {
 def test_what_is_not_seen_is_hidden(mask: Mask, rows: list[int]) -> None:
     call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
     pairs = call.pairs(torch.tensor(rows))
-    seen = mask.visible_keys(pairs)
-    assert seen is not None
-    assert seen.shape == (TK,)
-    assert not (mask.allowed(pairs) & ~seen).any()
+    visible = mask.visible_keys(pairs)
+    assert visible is not None
+    assert visible.shape == (TK,)
+    assert not (mask.allowed(pairs) & ~visible).any()
 
 
 def test_of_few_choices_few_keys_are_seen() -> None:
     call = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call
     mask = Selected(torch.tensor([[3, 20]] * TQ)) & Causal() | Blocks(torch.eye(6) > 0, 5)
-    seen = mask.visible_keys(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
-    assert seen is not None
-    assert seen.nonzero().flatten().tolist() == [3, 10, 11, 12, 13, 14, 20]
+    visible = mask.visible_keys(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
+    assert visible is not None
+    assert visible.nonzero().flatten().tolist() == [3, 10, 11, 12, 13, 14, 20]
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if name not in SCATTERED])

@@ -14,10 +14,10 @@ def test_each_query_sees_its_chosen_keys() -> None:
     mask = Selected(torch.tensor([[0, 2], [1, 1], [-1, -1], [4, -1]]))
     assert mask.draw(4, 5) == "■·■··\n·■···\n·····\n····■"
     query, key = torch.randn(4, 3), torch.randn(5, 3)
-    found = attend(query, key, key, mask=mask)
-    torch.testing.assert_close(found[0], attend(query[:1], key[[0, 2]], key[[0, 2]])[0])
-    torch.testing.assert_close(found[[1, 3]], key[[1, 4]])
-    assert found[2].count_nonzero() == 0
+    output = attend(query, key, key, mask=mask)
+    torch.testing.assert_close(output[0], attend(query[:1], key[[0, 2]], key[[0, 2]])[0])
+    torch.testing.assert_close(output[[1, 3]], key[[1, 4]])
+    assert output[2].count_nonzero() == 0
 
 
 def test_sequences_heads_and_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ def test_true_means_may_attend(shape: tuple[int, ...], implementation: str, monk
     query, key, value = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 11)
     table = torch.rand(shape) < 0.7
     weights = (query @ key.mT / 2).masked_fill(~table, -torch.inf).softmax(-1).nan_to_num(0.0)
-    found = attend(query, key, value, mask=table, implementation=implementation)
-    torch.testing.assert_close(found, weights @ value)
-    torch.testing.assert_close(attend(query, key, value, mask=Table(table), implementation=implementation), found)
+    output = attend(query, key, value, mask=table, implementation=implementation)
+    torch.testing.assert_close(output, weights @ value)
+    torch.testing.assert_close(attend(query, key, value, mask=Table(table), implementation=implementation), output)
 
 
 def test_three_axes_are_those_of_tensors_with_three() -> None:

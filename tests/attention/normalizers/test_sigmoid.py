@@ -18,8 +18,8 @@ def test_each_key_by_itself() -> None:
 
 def test_one_number_by_hand() -> None:
     # σ(ln 3 + ln 2) = 6/7 and σ(−ln 2 + ln 2) = ½
-    found = Sigmoid(math.log(2))(torch.tensor([[math.log(3), -math.log(2)]]))
-    torch.testing.assert_close(found, torch.tensor([[6 / 7, 0.5]]))
+    weights = Sigmoid(math.log(2))(torch.tensor([[math.log(3), -math.log(2)]]))
+    torch.testing.assert_close(weights, torch.tensor([[6 / 7, 0.5]]))
 
 
 def test_hidden_pairs_have_no_weight_and_no_gradient() -> None:

@@ -49,11 +49,11 @@ def test_a_near_key_is_favoured_among_equals() -> None:
 
 def test_each_sequence_has_its_own_positions() -> None:
     features = torch.randn(2, 3, 5, 4)
-    found = attend(features[:, :, :1], features, features, position="alibi", query_start=torch.tensor([0, 4]))
-    for place, start in enumerate((0, 4)):
-        alone = features[place : place + 1]
+    output = attend(features[:, :, :1], features, features, position="alibi", query_start=torch.tensor([0, 4]))
+    for index, start in enumerate((0, 4)):
+        single = features[index : index + 1]
         torch.testing.assert_close(
-            found[place], attend(alone[:, :, :1], alone, alone, position="alibi", query_start=start)[0]
+            output[index], attend(single[:, :, :1], single, single, position="alibi", query_start=start)[0]
         )
 
 

@@ -12,8 +12,8 @@ def test_the_row_of_each_position_is_added() -> None:
     position, features = Learned(3, 11), torch.randn(2, 5, 3)
     torch.testing.assert_close(position(features), features + position.table[:5])
     torch.testing.assert_close(position(features, 6), features + position.table[6:])
-    found = position(features, torch.tensor([0, 4]))
-    torch.testing.assert_close(found[1], features[1] + position.table[4:9])
+    output = position(features, torch.tensor([0, 4]))
+    torch.testing.assert_close(output[1], features[1] + position.table[4:9])
     assert position.table.shape == (11, 3)
 
 
@@ -32,8 +32,8 @@ def test_only_the_rows_used_learn() -> None:
 
 def test_with_it_self_attention_knows_the_order() -> None:
     features, order, position = torch.randn(2, 5, 3), torch.tensor([3, 0, 4, 2, 1]), Learned(3, 5)
-    one, other = position(features), position(features[:, order])
-    assert not torch.allclose(attend(other, other, other), attend(one, one, one)[:, order], atol=1e-3)
+    first, second = position(features), position(features[:, order])
+    assert not torch.allclose(attend(second, second, second), attend(first, first, first)[:, order], atol=1e-3)
 
 
 def test_a_sequence_longer_than_the_table_is_said() -> None:

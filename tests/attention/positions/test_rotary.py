@@ -35,49 +35,52 @@ def test_products_depend_on_distance_alone(halves: bool) -> None:
 @pytest.mark.parametrize("halves", [False, True])
 def test_lengths_stay_and_position_zero_turns_nothing(halves: bool) -> None:
     features = torch.randn(2, 3, 7, 4)
-    turned = Rotary(interleaved=not halves).rotate(features, torch.arange(7)[None])
-    torch.testing.assert_close(turned.norm(dim=-1), features.norm(dim=-1))
-    assert torch.equal(turned[:, :, 0], features[:, :, 0])
-    assert not torch.isclose(turned[:, :, 1:], features[:, :, 1:]).all(-1).any()
+    rotated = Rotary(interleaved=not halves).rotate(features, torch.arange(7)[None])
+    torch.testing.assert_close(rotated.norm(dim=-1), features.norm(dim=-1))
+    assert torch.equal(rotated[:, :, 0], features[:, :, 0])
+    assert not torch.isclose(rotated[:, :, 1:], features[:, :, 1:]).all(-1).any()
 
 
 def test_one_number_by_hand() -> None:
     # base 100, width 4: angles p·1 and p·100^{−1/2} = p/10. At p = 2 the pair (1, 0) turns to (cos 2, sin 2),
     # the pair (0, 1) to (−sin 0.2, cos 0.2)
-    features, where = torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), torch.tensor([[2]])
-    turned = [math.cos(2), math.sin(2), -math.sin(0.2), math.cos(0.2)]
-    torch.testing.assert_close(Rotary(100.0).rotate(features, where).flatten(), torch.tensor(turned))
+    features, positions = torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), torch.tensor([[2]])
+    rotated = [math.cos(2), math.sin(2), -math.sin(0.2), math.cos(0.2)]
+    torch.testing.assert_close(Rotary(100.0).rotate(features, positions).flatten(), torch.tensor(rotated))
     # in halves the pairs are features 0 and 2, 1 and 3: (1, 0) and (0, 1) once more, laid out otherwise
-    found = Rotary(100.0, interleaved=False).rotate(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
-    torch.testing.assert_close(found, torch.tensor([turned[0], turned[2], turned[1], turned[3]]))
+    actual = Rotary(100.0, interleaved=False).rotate(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), positions).flatten()
+    torch.testing.assert_close(actual, torch.tensor([rotated[0], rotated[2], rotated[1], rotated[3]]))
 
 
 def test_it_is_exact_in_float64() -> None:
-    turned = Rotary(interleaved=False).rotate(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[0, 0]
+    rotated = Rotary(interleaved=False).rotate(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[
+        0, 0
+    ]
     for row, column, angle in ((0, 0, 11), (0, 2, 11), (1, 1, 12 / 100), (1, 3, 12 / 100)):
-        assert turned[row, column].item() == pytest.approx(
+        assert rotated[row, column].item() == pytest.approx(
             math.cos(angle) if row == column else math.sin(angle), rel=1e-14
         )
 
 
 def test_each_sequence_has_its_own_positions() -> None:
-    rotary, features, where = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
-    turned = rotary.rotate(features, where)
-    for place in range(2):
+    rotary, features, positions = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    rotated = rotary.rotate(features, positions)
+    for position in range(2):
         torch.testing.assert_close(
-            turned[place : place + 1], rotary.rotate(features[place : place + 1], where[place : place + 1])
+            rotated[position : position + 1],
+            rotary.rotate(features[position : position + 1], positions[position : position + 1]),
         )
 
 
 def test_where_both_start_does_not_matter() -> None:
     features = torch.randn(2, 7, 4).double()
-    one = attend(features[:, 3:5], features[:, 2:6], features[:, 2:6], position="rotary", query_start=1)
+    near = attend(features[:, 3:5], features[:, 2:6], features[:, 2:6], position="rotary", query_start=1)
     rotary = Rotary()
     query, key = (
-        rotary.rotate(part[:, None], where[None])
-        for part, where in ((features[:, 3:5], torch.arange(3, 5)), (features[:, 2:6], torch.arange(2, 6)))
+        rotary.rotate(part[:, None], positions[None])
+        for part, positions in ((features[:, 3:5], torch.arange(3, 5)), (features[:, 2:6], torch.arange(2, 6)))
     )
-    torch.testing.assert_close(one, attend(query[:, 0], key[:, 0], features[:, 2:6]), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(near, attend(query[:, 0], key[:, 0], features[:, 2:6]), rtol=1e-6, atol=1e-6)
 
 
 def test_types_and_widths() -> None:
@@ -95,12 +98,12 @@ def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> N
     )
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
     leaf = features.detach().requires_grad_()
-    turned, rotary = Rotary().rotate(leaf, positions), Rotary()
-    assert turned.dtype == dtype
-    torch.testing.assert_close(turned.detach(), rotary.rotate(features, positions))
+    rotated, rotary = Rotary().rotate(leaf, positions), Rotary()
+    assert rotated.dtype == dtype
+    torch.testing.assert_close(rotated.detach(), rotary.rotate(features, positions))
     # turning back is the gradient
     up = torch.randn(2, 3, 5, 6, dtype=dtype)
-    (gradient,) = torch.autograd.grad(turned, leaf, up)
+    (gradient,) = torch.autograd.grad(rotated, leaf, up)
     torch.testing.assert_close(gradient, rotary.rotate(up, -positions))
 
 
@@ -120,7 +123,7 @@ def test_every_layout_has_gradients(layout: str, dtype: torch.dtype) -> None:
     features = LAYOUTS[layout](partial(torch.randn, dtype=dtype))
     leaf, plain = features.detach().requires_grad_(), features.contiguous().clone().requires_grad_()
     assert leaf.stride() == features.stride()
-    found, expected = (attend(part, part, part, position="rotary") for part in (leaf, plain))
-    torch.testing.assert_close(found, expected)
+    actual, expected = (attend(part, part, part, position="rotary") for part in (leaf, plain))
+    torch.testing.assert_close(actual, expected)
     up = torch.randn_like(expected)
-    torch.testing.assert_close(torch.autograd.grad(found, leaf, up)[0], torch.autograd.grad(expected, plain, up)[0])
+    torch.testing.assert_close(torch.autograd.grad(actual, leaf, up)[0], torch.autograd.grad(expected, plain, up)[0])

@@ -33,8 +33,8 @@ def test_it_is_added_from_the_start_on() -> None:
     whole = position(features)
     torch.testing.assert_close(whole - features, waves(torch.arange(7), 5).expand(2, 7, 5))
     torch.testing.assert_close(position(features[:, 3:], 3), whole[:, 3:])
-    each = position(features[:, :2], torch.tensor([0, 4]))
-    torch.testing.assert_close(each[1] - features[1, :2], waves(torch.tensor([4, 5]), 5))
+    rows = position(features[:, :2], torch.tensor([0, 4]))
+    torch.testing.assert_close(rows[1] - features[1, :2], waves(torch.tensor([4, 5]), 5))
     assert position(features.bfloat16()).dtype == torch.bfloat16
     assert not list(position.parameters())
 
@@ -42,8 +42,8 @@ def test_it_is_added_from_the_start_on() -> None:
 def test_with_it_self_attention_knows_the_order() -> None:
     features, order = torch.randn(2, 5, 4), torch.tensor([3, 0, 4, 2, 1])
     for position, agree in ((torch.nn.Identity(), True), (Sinusoidal(4), False)):
-        one, other = position(features), position(features[:, order])
-        assert torch.allclose(attend(other, other, other), attend(one, one, one)[:, order], atol=1e-5) is agree
+        first, second = position(features), position(features[:, order])
+        assert torch.allclose(attend(second, second, second), attend(first, first, first)[:, order], atol=1e-5) is agree
 
 
 def test_width_is_at_least_one() -> None:

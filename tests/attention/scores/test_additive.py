@@ -11,8 +11,10 @@ def test_with_one_hidden_unit_and_no_v_it_is_the_tanh_of_w_times_both() -> None:
     score, query, key = Additive(3, 5, hidden=1, v=False), torch.randn(2, 7, 11, 3), torch.randn(2, 7, 13, 5)
     bias = nn.init.normal_(score.bias)
     w = torch.cat((score.query_weight, score.key_weight))[:, 0]
-    both = torch.cat((query[..., :, None, :].expand(2, 7, 11, 13, 3), key[..., None, :, :].expand(2, 7, 11, 13, 5)), -1)
-    torch.testing.assert_close(score(query, key), torch.tanh(both @ w + bias))
+    combined = torch.cat(
+        (query[..., :, None, :].expand(2, 7, 11, 13, 3), key[..., None, :, :].expand(2, 7, 11, 13, 5)), -1
+    )
+    torch.testing.assert_close(score(query, key), torch.tanh(combined @ w + bias))
     assert [name for name, _ in score.named_parameters()] == ["query_weight", "key_weight", "bias"]
 
 

@@ -21,8 +21,8 @@ def test_one_number_by_hand() -> None:
     score = Concat(1, 2, 1)
     score.load_state_dict({"weight": torch.tensor([[1.0], [2.0], [3.0]]), "v": torch.tensor([4.0])})
     # 4·tanh(1·½ + 2·1 + 3·(−½)) = 4·tanh 1 = 3.046377
-    found = score(torch.tensor([[[[0.5]]]]), torch.tensor([[[[1.0, -0.5]]]]))
-    assert found.item() == pytest.approx(3.046377, abs=1e-6)
+    scores = score(torch.tensor([[[[0.5]]]]), torch.tensor([[[[1.0, -0.5]]]]))
+    assert scores.item() == pytest.approx(3.046377, abs=1e-6)
 
 
 def test_for_widths_and_its_start() -> None:

@@ -25,8 +25,8 @@ def test_a_vector_of_length_zero_has_cosine_zero_and_a_finite_gradient() -> None
 
 def test_one_number_by_hand() -> None:
     # (3, 4) and (4, 3): 24 / (5·5) = 0.96, over τ = 0.1: 9.6
-    found = Cosine(0.1)(torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[4.0, 3.0]]]]))
-    assert found.item() == pytest.approx(9.6)
+    scores = Cosine(0.1)(torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[4.0, 3.0]]]]))
+    assert scores.item() == pytest.approx(9.6)
 
 
 def test_the_temperature_is_positive() -> None:

@@ -6,9 +6,9 @@ from attent.attention.scores import Dot
 
 
 def test_it_is_linear_in_each_side() -> None:
-    query, other, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    query, second, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
     score = Dot()
-    torch.testing.assert_close(score(2 * query + other, key), 2 * score(query, key) + score(other, key))
+    torch.testing.assert_close(score(2 * query + second, key), 2 * score(query, key) + score(second, key))
     torch.testing.assert_close(score(query, key), score(key, query).mT)
 
 

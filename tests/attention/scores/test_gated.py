@@ -35,8 +35,10 @@ def test_with_the_gate_open_it_is_the_inner_score(inner) -> None:
 def test_the_gate_looks_at_query_and_key() -> None:
     score, query, key = Gated(3, 3), torch.randn(2, 7, 5, 3), torch.randn(2, 7, 11, 3)
     steps = score.steps(query, key)
-    both = torch.cat((query[..., :, None, :].expand(2, 7, 5, 11, 3), key[..., None, :, :].expand(2, 7, 5, 11, 3)), -1)
-    gate = torch.sigmoid(both @ torch.cat((score.query_weight, score.key_weight)) + score.bias[0])[..., 0]
+    combined = torch.cat(
+        (query[..., :, None, :].expand(2, 7, 5, 11, 3), key[..., None, :, :].expand(2, 7, 5, 11, 3)), -1
+    )
+    gate = torch.sigmoid(combined @ torch.cat((score.query_weight, score.key_weight)) + score.bias[0])[..., 0]
     torch.testing.assert_close(steps["gate"], gate)
     torch.testing.assert_close(steps["scores"], gate * steps["inner"])
 
@@ -60,8 +62,8 @@ def test_one_number_by_hand() -> None:
         {"query_weight": torch.tensor([[1.0]]), "key_weight": torch.tensor([[2.0]]), "bias": torch.tensor([[-4.0]])}
     )
     # gate σ(1·1 + 2·2 − 4) = σ(1) = 0.731059, inner 1·2 = 2
-    found = score(torch.tensor([[[[1.0]]]]), torch.tensor([[[[2.0]]]]))
-    assert found.item() == pytest.approx(2 / (1 + math.exp(-1)))
+    scores = score(torch.tensor([[[[1.0]]]]), torch.tensor([[[[2.0]]]]))
+    assert scores.item() == pytest.approx(2 / (1 + math.exp(-1)))
 
 
 def test_the_inner_score_must_fit_too() -> None:

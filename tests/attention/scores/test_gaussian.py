@@ -30,16 +30,19 @@ def test_each_feature_may_have_its_own_bandwidth() -> None:
 
 def test_one_number_by_hand() -> None:
     # features 2 and 6 apart in units of σ = 2 and 3: −(1² + 2²)/2 = −2.5
-    found = Gaussian([2.0, 3.0])(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[[3.0, 6.0]]]]))
-    assert found.item() == -2.5
+    scores = Gaussian([2.0, 3.0])(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[[3.0, 6.0]]]]))
+    assert scores.item() == -2.5
 
 
 def test_lowered_far_from_zero_it_does_not_cancel() -> None:
     score, query, key = Gaussian(), torch.randn(2, 3, 5, 4) + 3e3, torch.randn(2, 3, 7, 4) + 3e3
-    theirs = score.lower_key(key)
-    torch.testing.assert_close(theirs.center, key.mean(-2, keepdim=True))
+    reference = score.lower_key(key)
+    torch.testing.assert_close(reference.center, key.mean(-2, keepdim=True))
     torch.testing.assert_close(
-        score.score_lowered(score.lower_query(query, theirs.center), theirs), score(query, key), rtol=1e-4, atol=1e-4
+        score.score_lowered(score.lower_query(query, reference.center), reference),
+        score(query, key),
+        rtol=1e-4,
+        atol=1e-4,
     )
     # about 0 the squares of 3000 leave nothing right
     plain = score.score_lowered(score.lower_query(query), score.lower_key(key, torch.zeros(2, 3, 1, 4)))
@@ -59,11 +62,11 @@ def test_the_centre_is_the_mean_of_the_visible_keys() -> None:
 def test_a_learnt_bandwidth_learns(implementation: str) -> None:
     sigma = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
     x, y = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[0.0], [1.0]]).double()
-    found = attend(x[:1], x, y, score=Gaussian(sigma), implementation=implementation)
-    found.sum().backward()
+    output = attend(x[:1], x, y, score=Gaussian(sigma), implementation=implementation)
+    output.sum().backward()
     # w = σ(−1/2σ²) = σ(−1/8) = 0.468791, dw/dσ = w(1 − w)/σ³ = 0.249026/8
-    assert found.item() == pytest.approx(1 / (1 + math.exp(1 / 8)))
-    assert sigma.grad.item() == pytest.approx(found.item() * (1 - found.item()) / 8)
+    assert output.item() == pytest.approx(1 / (1 + math.exp(1 / 8)))
+    assert sigma.grad.item() == pytest.approx(output.item() * (1 - output.item()) / 8)
     assert list(Gaussian(sigma).parameters()) == [sigma]
     assert not list(Gaussian(2.0).parameters())
     assert list(Gaussian(sigma.detach()).state_dict()) == ["sigma"]
@@ -91,11 +94,11 @@ def test_the_bandwidth_is_positive() -> None:
 DICE = torch.Generator().manual_seed(0)
 
 
-def spread(shape: tuple[int, ...], places: dict[tuple[int, int], float], middle: float = 0.0) -> Tensor:
+def spread(shape: tuple[int, ...], positions: dict[tuple[int, int], float], middle: float = 0.0) -> Tensor:
     """Features about a middle, those of some tokens (head, token) elsewhere."""
     features = middle + torch.randn(shape, generator=DICE)
-    for (head, token), place in places.items():
-        features[:, head, token] += place
+    for (head, token), position in positions.items():
+        features[:, head, token] += position
     return features
 
 
@@ -171,10 +174,10 @@ def test_the_dot_form_serves_what_lies_near_the_mean_and_declines_what_does_not(
     assert explain(query, key, key, score="gaussian").chosen == "sdpa"
 
 
-@pytest.mark.parametrize("place", [30.0, 1e6])
-def test_far_features_have_second_derivatives(place: float) -> None:
+@pytest.mark.parametrize("offset", [30.0, 1e6])
+def test_far_features_have_second_derivatives(offset: float) -> None:
     query, key = torch.randn(1, 1, 3, 2), torch.randn(1, 1, 4, 2)
-    key[..., 1, :] = place
+    key[..., 1, :] = offset
 
     def second(dtype: torch.dtype, implementation: str) -> Tensor:
         leaf = query.to(dtype).requires_grad_()

@@ -12,18 +12,18 @@ from attent.errors import ArgumentError, MissingArgumentError, ShapeError
 
 def test_keys_are_their_places() -> None:
     score, query = Location(5, 11, heads=2), torch.randn(3, 2, 7, 5)
-    one, other = torch.randn(3, 2, 4, 6), torch.randn(3, 2, 4, 6)
-    torch.testing.assert_close(score(query, one), score(query, other))
+    first, second = torch.randn(3, 2, 4, 6), torch.randn(3, 2, 4, 6)
+    torch.testing.assert_close(score(query, first), score(query, second))
     # more keys leave the scores of the first as they are
-    torch.testing.assert_close(score(query, torch.randn(3, 2, 9, 6))[..., :4], score(query, one))
+    torch.testing.assert_close(score(query, torch.randn(3, 2, 9, 6))[..., :4], score(query, first))
 
 
 def test_keys_that_come_later_have_later_places() -> None:
     score, query, key = Location(5, 11), torch.randn(3, 1, 7, 5), torch.randn(3, 1, 9, 6)
     first, rest = lower_key(score, key[:, :, :4], 1), lower_key(score, key[:, :, 4:], 1, None, 4)
     features = torch.cat((first.features, rest.features), 2)
-    found = score.score_lowered(score.lower_query(query), first._replace(features=features))
-    torch.testing.assert_close(found, score(query, key))
+    actual = score.score_lowered(score.lower_query(query), first._replace(features=features))
+    torch.testing.assert_close(actual, score(query, key))
 
 
 def test_one_number_by_hand() -> None:

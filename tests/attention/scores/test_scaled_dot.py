@@ -14,8 +14,8 @@ def test_it_is_the_dot_product_over_the_root_of_the_width() -> None:
     torch.testing.assert_close(ScaledDot(0.3)(query, key), Dot()(query, key) * 0.3)
     # a scale that was set goes to every implementation
     for implementation in ("sdpa", "tiled", "reference"):
-        found = attend(query, key, key, score=ScaledDot(1.0), implementation=implementation)
-        torch.testing.assert_close(found, attend(query, key, key, score="dot", implementation="reference"))
+        output = attend(query, key, key, score=ScaledDot(1.0), implementation=implementation)
+        torch.testing.assert_close(output, attend(query, key, key, score="dot", implementation="reference"))
 
 
 def test_of_vectors_of_variance_one_the_scores_have_variance_one() -> None:

@@ -51,7 +51,7 @@ def test_gradients_reach_the_centres(implementation: str) -> None:
 
 def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
     (query, key, value), about, score = tensors(), centres(), Additive(D, D, 5).double()
-    found = []
+    results = []
     for implementation in ("reference", "tanh", "tiled"):
         arguments = {
             "score": score,
@@ -61,9 +61,9 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
             "implementation": implementation,
         }
         context = attend(query, key, value, weighting=GaussianWindow(about, 1.5), **arguments)
-        found.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])
-    torch.testing.assert_close(found[1], found[0])
-    torch.testing.assert_close(found[2], found[0])
+        results.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])
+    torch.testing.assert_close(results[1], results[0])
+    torch.testing.assert_close(results[2], results[0])
 
 
 def test_one_number_by_hand() -> None:
@@ -94,11 +94,11 @@ def test_a_map_knows_that_its_centres_were_changed() -> None:
     weights = attend(query, query, query, weighting=GaussianWindow(about, 1.0), mask=Around(about, 3), return_map=True)[
         1
     ]
-    kept, before = weights.keep(), weights.dense()
+    snapshot, before = weights.keep(), weights.dense()
     about.add_(1.0)
     with pytest.raises(Exception, match=r"was changed in place"):
         weights.dense()
-    torch.testing.assert_close(kept.dense(), before)
+    torch.testing.assert_close(snapshot.dense(), before)
 
 
 def test_what_it_takes() -> None:

@@ -114,15 +114,17 @@ def test_translations_are_judged_by_bleu_and_texts_by_perplexity(
 
 
 def test_blanks_are_judged_as_evaluate_does(attent, filling_folder: Path, tmp_path: Path) -> None:
-    text, again = filling_folder.parent / "train.txt", tmp_path / "text.txt"
-    again.write_text(text.read_text(encoding="utf-8") + "zyzzyva\n", encoding="utf-8")
+    text, repeated = filling_folder.parent / "train.txt", tmp_path / "text.txt"
+    repeated.write_text(text.read_text(encoding="utf-8") + "zyzzyva\n", encoding="utf-8")
     values = json.loads("\n".join(attent("evaluate", filling_folder, "--text", text, "--json").out))
     for metric in ("accuracy", "perplexity"):
-        done = attent("ablate", filling_folder, again, "--metric", metric, "--json")
+        done = attent("ablate", filling_folder, repeated, "--metric", metric, "--json")
         judged = json.loads("\n".join(done.out))
         assert judged["score"] == pytest.approx(values["ways"]["model"][metric])
         assert (judged["metric"], judged["examples"]) == (metric, 8)
-        assert f"1 lines of {again} have no word that this model knows, or more than it can read: left out" in done.err
+        assert (
+            f"1 lines of {repeated} have no word that this model knows, or more than it can read: left out" in done.err
+        )
     assert attent("ablate", filling_folder, text).out[0].startswith("accuracy ")
 
 

@@ -45,11 +45,11 @@ def two_files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "source.txt.gz", tmp_path / "target.txt"
 
 
-def expected(run: Path, look: AttentionSelector, **options: object) -> list[str]:
+def expected(run: Path, selector: AttentionSelector, **options: object) -> list[str]:
     translator = load(run)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    links = align(translator.model, [tokenize_pair(*pair, tokenizers) for pair in PAIRS], look, **options)  # pyright: ignore[reportArgumentType]
-    return [pharaoh(one) for one in links]
+    links = align(translator.model, [tokenize_pair(*pair, tokenizers) for pair in PAIRS], selector, **options)  # pyright: ignore[reportArgumentType]
+    return [pharaoh(link) for link in links]
 
 
 def test_one_pair_in_one_line_out(attent, run_folder: Path, file: Path, two_files: tuple[Path, Path]) -> None:
@@ -58,18 +58,21 @@ def test_one_pair_in_one_line_out(attent, run_folder: Path, file: Path, two_file
     assert attent("align", run_folder, file) == (0, lines, [])
     source, target = two_files
     assert attent("align", run_folder, "--source", source, "--target", target) == (0, lines, [])
-    alone = [attent("align", run_folder, "--source", source, "--target", target).out for source, target in each(file)]
-    assert [one[0] for one in alone] == lines
+    single = [
+        attent("align", run_folder, "--source", source, "--target", target).out
+        for source, target in write_pair_files(file)
+    ]
+    assert [item[0] for item in single] == lines
 
 
-def each(file: Path) -> list[tuple[Path, Path]]:
+def write_pair_files(file: Path) -> list[tuple[Path, Path]]:
     """A pair of files for each pair."""
-    found = []
+    results = []
     for number, pair in enumerate(PAIRS):
-        found.append(tuple(file.with_name(f"{side}-{number}") for side in ("source", "target")))
-        for path, text in zip(found[-1], pair, strict=True):
+        results.append(tuple(file.with_name(f"{side}-{number}") for side in ("source", "target")))
+        for path, text in zip(results[-1], pair, strict=True):
             path.write_text(f"{text}\n", encoding="utf-8")
-    return found
+    return results
 
 
 def test_standard_input_is_what_a_filter_reads(
@@ -130,18 +133,22 @@ def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory
     return folder / "run"
 
 
-@pytest.mark.parametrize("how", ["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"])
-def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_path: Path, file: Path, how: str) -> None:
-    turned = tmp_path / "turned.tsv"
-    turned.write_text("".join(f"{target}\t{source}\n" for source, target in PAIRS), encoding="utf-8")
+@pytest.mark.parametrize("method", ["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"])
+def test_both_directions(
+    attent, run_folder: Path, reverse_folder: Path, tmp_path: Path, file: Path, method: str
+) -> None:
+    swapped = tmp_path / "turned.tsv"
+    swapped.write_text("".join(f"{target}\t{source}\n" for source, target in PAIRS), encoding="utf-8")
     forward, backward = (
         [parse(line).sure for line in attent("align", run, pairs).out]
-        for run, pairs in ((run_folder, file), (reverse_folder, turned))
+        for run, pairs in ((run_folder, file), (reverse_folder, swapped))
     )
-    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrization", how).out
+    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrization", method).out
     flipped = [{(source, target) for target, source in links} for links in backward]
-    assert joined == [pharaoh(symmetrize(one, other, how)) for one, other in zip(forward, flipped, strict=True)]
-    if how == "grow-diag":
+    assert joined == [
+        pharaoh(symmetrize(first, second, method)) for first, second in zip(forward, flipped, strict=True)
+    ]
+    if method == "grow-diag":
         assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
 
 
@@ -282,13 +289,13 @@ def test_what_cannot_be_read(attent, run_folder: Path, tmp_path: Path) -> None:
 
 
 def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
-    one.write_text("a\nb\n")
-    other.write_text("a\n")
-    for source, target in ((one, other), (other, one)):
+    first, second = tmp_path / "one.txt", tmp_path / "other.txt"
+    first.write_text("a\nb\n")
+    second.write_text("a\n")
+    for source, target in ((first, second), (second, first)):
         read = read_text_pairs(None, str(source), str(target))
         assert next(read) == ("a", "a")
-        with pytest.raises(DataError, match=rf"{other.name} ends before line 2, which .*{one.name} has"):
+        with pytest.raises(DataError, match=rf"{second.name} ends before line 2, which .*{first.name} has"):
             next(read)
 
 

@@ -39,9 +39,9 @@ def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) ->
     best = (trained / "model.safetensors").read_bytes()
     done = attent("average", trained, "--last", 3)
     assert done.out == [f"mean of the weights after updates 2, 4, 6: {trained}"]
-    found = read_tensors(trained / "model.safetensors")
-    for name, tensor in found.items():
-        torch.testing.assert_close(tensor, torch.stack([each[name] for each in tensors(trained, 2, 4, 6)]).mean(0))
+    result = read_tensors(trained / "model.safetensors")
+    for name, tensor in result.items():
+        torch.testing.assert_close(tensor, torch.stack([item[name] for item in tensors(trained, 2, 4, 6)]).mean(0))
     config = json.loads((trained / "config.json").read_text())
     assert config["training"]["outcome"]["averaged"] == [2, 4, 6]
     assert config["results"] == {}
@@ -52,8 +52,8 @@ def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) ->
     assert done.code == 0
     translated = attent("translate", trained, "en | 3/3/2026")
     assert (translated.code, len(translated.out)) == (NO_DATES, 1)
-    again = attent("average", trained)
-    assert (again.code, len(again.out[0].split(","))) == (0, 2)
+    repeated = attent("average", trained)
+    assert (repeated.code, len(repeated.out[0].split(","))) == (0, 2)
     assert attent("average", trained, "--best", 1).code == 0
     assert (trained / "model.safetensors").read_bytes() == best
 

@@ -27,7 +27,7 @@ threads = 1
 """
 
 
-def made(folder: Path, table: str, model: str = "") -> Path:
+def make_run(folder: Path, table: str, model: str = "") -> Path:
     follow(
         parse(SMALL.format(table=table, model=model), "small.toml"), folder / "run", progress=Progress(io.StringIO())
     )
@@ -42,20 +42,20 @@ def of_pictures(tmp_path: Path) -> Path:
         for number in range(10):
             pixels = np.random.default_rng(number).integers(0, 256, (4, 6), np.uint8)
             image.fromarray(pixels).save(tmp_path / "animals" / label / f"{number}.png")
-    return made(tmp_path, f'[images]\nsource = "{tmp_path / "animals"}"\npatch = 2\nvalidation = 0.2')
+    return make_run(tmp_path, f'[images]\nsource = "{tmp_path / "animals"}"\npatch = 2\nvalidation = 0.2')
 
 
 @pytest.fixture
 def of_vectors(tmp_path: Path) -> Path:
     np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
-    return made(tmp_path, f'[images]\nsource = "{tmp_path / "v.npz"}"\n')
+    return make_run(tmp_path, f'[images]\nsource = "{tmp_path / "v.npz"}"\n')
 
 
 @pytest.fixture(scope="module")
 def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("texts")
     (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    return made(folder, f'[labelled]\ntrain = "{folder / "a.tsv"}"\ntokenizer = "char"')
+    return make_run(folder, f'[labelled]\ntrain = "{folder / "a.tsv"}"\ntokenizer = "char"')
 
 
 def test_a_line_for_each_picture(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,9 +80,9 @@ def test_names_of_pictures_come_through_standard_input(
 
     monkeypatch.setattr("sys.stdin", Stdin())
     assert command(["classify", str(of_pictures), "-", "--json"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["name"] for one in found] == files
-    assert {*found[0]["best"][0]} == {"label", "probability"}
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["name"] for record in records] == files
+    assert {*records[0]["best"][0]} == {"label", "probability"}
 
 
 def test_dark_is_taken_for_light(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,8 +91,8 @@ def test_dark_is_taken_for_light(of_pictures: Path, tmp_path: Path, capsys: pyte
     image.fromarray(255 - np.asarray(image.open(file))).save(tmp_path / "dark.png")
     assert command(["classify", str(of_pictures), str(file)]) == 0
     assert command(["classify", str(of_pictures), str(tmp_path / "dark.png"), "--invert"]) == 0
-    one, other = capsys.readouterr().out.splitlines()
-    assert one == other
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
 
 
 def test_texts_and_vectors_are_classified(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,8 +106,8 @@ def test_a_line_for_each_line(of_texts: Path, tmp_path: Path, capsys: pytest.Cap
     first, empty, last = capsys.readouterr().out.splitlines()
     assert (first.count("\t"), empty, last.count("\t")) == (1, "", 1)
     assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--json"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["name"], len(one["best"])) for one in found] == [("text 3", 1), ("", 0), ("text 4", 1)]
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(record["name"], len(record["best"])) for record in records] == [("text 3", 1), ("", 0), ("text 4", 1)]
     assert (
         command(
             ["classify", str(of_texts), str(tmp_path / "in.txt"), "--row", "1", "--attention", str(tmp_path / "a.png")]
@@ -119,7 +119,7 @@ def test_a_line_for_each_line(of_texts: Path, tmp_path: Path, capsys: pytest.Cap
 
 def test_a_line_that_is_too_long_is_named_and_stays_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    made(
+    make_run(
         tmp_path,
         f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"',
         'position = "learned"\nmaximum_length = 12',
@@ -152,7 +152,7 @@ def test_vectors_are_classified_and_others_refused(
     assert command(["classify", str(of_vectors), str(tmp_path / "v.npz"), "--row", "7"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     np.savez(tmp_path / "wide.npz", x=np.random.rand(2, 5, 4))
-    for arguments, said in (
+    for arguments, message in (
         ([str(tmp_path / "wide.npz")], "the run reads vectors of 3 numbers, and these have 4"),
         ([str(tmp_path / "v.npz"), "--row", "20"], "--row must be below the 20 examples"),
         (["a.png"], "this run reads sequences of vectors, from an .npz, got a.png"),
@@ -161,7 +161,7 @@ def test_vectors_are_classified_and_others_refused(
     ):
         assert command(["classify", str(of_vectors), *arguments]) == 2
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert len(error.splitlines()) == 1
 
 
@@ -169,14 +169,14 @@ def test_what_is_no_picture_is_refused(of_pictures: Path, tmp_path: Path, capsys
     (tmp_path / "b.png").write_text("no picture")
     (tmp_path / "empty").mkdir()
     np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3))
-    for source, said in (
+    for source, message in (
         ("b.png", "b.png cannot be read: no picture that Pillow knows, or a damaged one"),
         ("nowhere.png", "nowhere.png cannot be read: No such file or directory"),
         ("empty", "empty has no picture"),
         ("v.npz", "this run reads pictures, and"),
     ):
         assert command(["classify", str(of_pictures), str(tmp_path / source)]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_digits_are_scikit_learns_whatever_lies_here(
@@ -193,9 +193,9 @@ def test_digits_are_scikit_learns_whatever_lies_here(
     assert "the folder here" not in err
     image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "digits" / "a.png")
     assert command(["classify", "digits", "digits", "--row", "3"]) == 0
-    again = capsys.readouterr()
-    assert again.out == out
-    assert again.err == "digits are scikit-learn's; the folder here is ./digits\n"
+    repeated = capsys.readouterr()
+    assert repeated.out == out
+    assert repeated.err == "digits are scikit-learn's; the folder here is ./digits\n"
     assert command(["classify", "digits", "./digits"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 

@@ -72,17 +72,17 @@ def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_fo
 
 
 def test_the_table_is_printed_and_kept(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Options, str]] = []
+    requests: list[tuple[Options, str]] = []
 
     def compare(options: Options, slot: str, *, say) -> ModelComparison:
-        asked.append((options, slot))
+        requests.append((options, slot))
         return ModelComparison("scores", Report("Scores", MACHINE, []), [])
 
     monkeypatch.setattr(parts, "compare", compare)
     out = tmp_path / "out"
     done = attent("compare", "scores", "--scores", "dot, local-m", "--minutes", "0.5", "--out", out)
     assert done.code == 0
-    assert asked == [(Options(out, minutes=0.5, parts=["dot", "local-m"]), "scores")]
+    assert requests == [(Options(out, minutes=0.5, parts=["dot", "local-m"]), "scores")]
     assert done.out[0] == "## Scores"
     command = f"`attent compare scores --scores 'dot, local-m' --minutes 0.5 --out {out}`"
     assert command in done.out

@@ -32,8 +32,8 @@ def test_for_a_person_there_is_a_line_for_each_test_set(attent, run_folder: Path
 
 
 def test_numbers_stand_below_each_other() -> None:
-    one = {"pairs": 1000, "exact_match": 99.96, "year_alignment": 7.0, "AER": 0.0495}
-    assert result_lines({"a": one, "longer": one}) == [
+    row = {"pairs": 1000, "exact_match": 99.96, "year_alignment": 7.0, "AER": 0.0495}
+    assert result_lines({"a": row, "longer": row}) == [
         "a       exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
         "longer  exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
     ]
@@ -82,7 +82,7 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     assert 0 < measured["chrf"] < 100
     scores = load(run_folder).score(list(zip(SOURCES, target.read_text(encoding="utf-8").split("\n"), strict=True)))
     assert measured["loss"] == pytest.approx(
-        -sum(one.log_probability for one in scores) / sum(one.tokens for one in scores)
+        -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
     )
     done = attent("evaluate", run_folder, *options)
     assert [line.split("  ")[0] for line in done.out] == ["BLEU", "chrF2", "exact match", "loss"]
@@ -199,14 +199,14 @@ def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs
     settings = settings.model_copy(update={"text": text, "training": training})
     follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
     run = load(tmp_path / "run")
-    found = {}
+    values = {}
     for beam, penalty, form in ((1, 0.0, "wu"), (4, 0.0, "wu"), (4, 3.0, "length")):
         options = ("--beam", beam, "--length-penalty", penalty, "--length-form", form)
         done = attent("evaluate", tmp_path / "run", *options, "--json")
-        found[beam, form] = json.loads("\n".join(done.out))["validation"]["chrF2"]
+        values[beam, form] = json.loads("\n".join(done.out))["validation"]["chrF2"]
         translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=penalty, length_form=form))
-        assert found[beam, form] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
-    assert len(set(found.values())) == 3
+        assert values[beam, form] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
+    assert len(set(values.values())) == 3
 
 
 def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_pairs, tmp_path: Path) -> None:

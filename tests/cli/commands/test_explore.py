@@ -18,47 +18,47 @@ from attent.explorer.server import ExploreServer
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the server says of itself, in the place of waiting for Ctrl-C."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
 
-    def look(exploring: ExploreServer) -> None:
+    def record_request(exploring: ExploreServer) -> None:
         with urllib.request.urlopen(exploring.address, timeout=30) as page:
             assert page.status == 200
-        found.append(exploring.explorer.describe())
+        records.append(exploring.explorer.describe())
 
-    monkeypatch.setattr(ExploreServer, "wait", look)
-    return found
+    monkeypatch.setattr(ExploreServer, "wait", record_request)
+    return records
 
 
-def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, asked: list[dict[str, Any]]) -> None:
+def test_a_run_is_served_until_it_is_stopped(attent: Any, run_folder: Path, requests: list[dict[str, Any]]) -> None:
     done = attent("explore", run_folder, "--port", 0, "--no-open", "--text", "en | 3 March 2026")
     assert done.code == 0
     assert done.out[0].startswith("http://127.0.0.1:")
     assert "#" in done.out[0]
     assert done.err == ["Ctrl-C ends it"]
-    assert asked[0]["text"] == "en | 3 March 2026"
-    assert [run["task"] for run in asked[0]["runs"]] == ["translate"]
+    assert requests[0]["text"] == "en | 3 March 2026"
+    assert [run["task"] for run in requests[0]["runs"]] == ["translate"]
 
 
 def test_two_side_by_side(
-    attent: Any, run_folder: Path, filling_folder: Path, asked: list[dict[str, Any]], tmp_path: Path
+    attent: Any, run_folder: Path, filling_folder: Path, requests: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     assert attent("explore", run_folder, run_folder, "--port", 0, "--no-open").code == 0
     assert attent("explore", run_folder, "--normalizer", "entmax15", "--port", 0, "--no-open").code == 0
     file = tmp_path / "long.txt"
     file.write_text("the dog was [MASK] .\nthe cat ran .\n", encoding="utf-8")
     assert attent("explore", filling_folder, "--file", file, "--port", 0, "--no-open").code == 0
-    assert [[run["name"] for run in about["runs"]] for about in asked] == [
+    assert [[run["name"] for run in about["runs"]] for about in requests] == [
         ["small"] * 2,
         ["small", "small · normalizer entmax15"],
         ["run"],
     ]
-    assert asked[2]["text"] == "the dog was [MASK] . the cat ran ."
+    assert requests[2]["text"] == "the dog was [MASK] . the cat ran ."
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["RUN", "RUN", "--normalizer", "hard"], "one of them"),
         (["RUN", "--normalizer", "softmaxx"], "unknown normalizer 'softmaxx'"),
@@ -73,14 +73,14 @@ def test_two_side_by_side(
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    attent: Any, run_folder: Path, tmp_path: Path, arguments: list[str], said: str
+    attent: Any, run_folder: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "text.txt").write_text("some text\n", encoding="utf-8")
     named = {"RUN": run_folder, "FILE": tmp_path / "text.txt"}
     done = attent("explore", *(named.get(argument, argument) for argument in arguments), "--no-open")
     assert done.code == 2
     assert len(done.err) == 1
-    assert said in done.err[0]
+    assert message in done.err[0]
 
 
 COMPUTES = "attent.cli.main()"

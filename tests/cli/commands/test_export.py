@@ -62,8 +62,8 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
     assert attent("export", run_folder, "--to", "onnx", "--out", folder).out[-1] == str(folder)
     for options in ((), ("--beam", 3, "--n-best", 2), ("--source", "--seed", 3), ("--prefix", "20")):
         arguments = ("translate", run_folder, "en | 3/3/2026", "--max-length", 6, *options)
-        theirs, ours = attent(*arguments, "--engine", "onnx", "--exported", folder), attent(*arguments)
-        assert [line.split(" ||| ")[:2] for line in theirs.out] == [line.split(" ||| ")[:2] for line in ours.out]
+        reference, actual = attent(*arguments, "--engine", "onnx", "--exported", folder), attent(*arguments)
+        assert [line.split(" ||| ")[:2] for line in reference.out] == [line.split(" ||| ")[:2] for line in actual.out]
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ def test_each_blank_has_its_words_and_what_it_looked_at(attent, filling_folder: 
 
 def test_json_has_every_weight(attent, filling_folder: Path) -> None:
     done = attent("fill", filling_folder, TEXT, "--json", "--layer", 0, "--head", 1)
-    found = json.loads(done.out[0])
-    assert found["text"] == TEXT
-    assert [blank["place"] for blank in found["blanks"]] == [3, 7]
-    assert [look["piece"] for look in found["blanks"][0]["looks"]] == TEXT.split()
-    assert sum(look["weight"] for look in found["blanks"][0]["looks"]) == pytest.approx(1, abs=1e-5)
+    report = json.loads(done.out[0])
+    assert report["text"] == TEXT
+    assert [blank["place"] for blank in report["blanks"]] == [3, 7]
+    assert [entry["piece"] for entry in report["blanks"][0]["looks"]] == TEXT.split()
+    assert sum(entry["weight"] for entry in report["blanks"][0]["looks"]) == pytest.approx(1, abs=1e-5)
 
 
 def test_lines_come_from_a_file_or_standard_input(
@@ -56,9 +56,9 @@ def test_a_line_that_cannot_be_filled_is_named_and_the_others_are(attent, fillin
 
 
 def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) -> None:
-    known, other = (attent("fill", filling_folder, text) for text in (TEXT, "The Dog was [MASK], so it [MASK]."))
-    assert other.err == []
-    assert [line for line in other.out if "%" in line] == [line for line in known.out if "%" in line]
+    printed, second = (attent("fill", filling_folder, text) for text in (TEXT, "The Dog was [MASK], so it [MASK]."))
+    assert second.err == []
+    assert [line for line in second.out if "%" in line] == [line for line in printed.out if "%" in line]
     assert attent("fill", filling_folder, "the bird [MASK]").err == ["line 1: unknown to this model: 'bird'"]
 
 

@@ -10,10 +10,10 @@ def test_a_text_is_continued_as_it_is_written(attent, generating_folder: Path) -
     done = attent("generate", generating_folder, "the dog was", "--max-new-tokens", 5)
     assert (done.code, done.err) == (0, [])
     assert done.out[0].startswith("the dog was")
-    found = json.loads(attent("generate", generating_folder, "the dog was", "--max-new-tokens", 5, "--json").out[0])
-    assert found["text"] == "\n".join(done.out) == f"the dog was{found['continuation']}"
-    assert 1 <= len(found["tokens"]) <= 5
-    assert found["log_probability"] < 0
+    report = json.loads(attent("generate", generating_folder, "the dog was", "--max-new-tokens", 5, "--json").out[0])
+    assert report["text"] == "\n".join(done.out) == f"the dog was{report['continuation']}"
+    assert 1 <= len(report["tokens"]) <= 5
+    assert report["log_probability"] < 0
 
 
 def test_without_a_text_a_new_one_begins(attent, generating_folder: Path) -> None:
@@ -45,7 +45,7 @@ def test_lines_come_from_a_file_or_standard_input(
     as_json = [
         json.loads(line) for line in attent("generate", generating_folder, file, "--max-new-tokens", 2, "--json").out
     ]
-    assert [each.get("error", "")[:6] for each in as_json] == ["", "'bird'", ""]
+    assert [item.get("error", "")[:6] for item in as_json] == ["", "'bird'", ""]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
     assert attent("generate", generating_folder, "-", "--max-new-tokens", 2).out == done.out[:1]
 

@@ -33,10 +33,10 @@ def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> Non
     assert done.err[-1].startswith(
         f"attent translate {tmp_path / 'run'} --beam 5 --length-penalty 1 --length-form length"
     )
-    again = attent(
+    repeated = attent(
         "import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn"
     )
-    assert (again.code, again.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
+    assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
 
 
 def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> None:

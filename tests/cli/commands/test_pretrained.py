@@ -53,7 +53,7 @@ def test_its_blanks_are_filled(attent, folder: Path) -> None:
     assert (done.code, done.err) == (0, ["line 1: unknown to this model: 'cat'"])
     assert len([line for line in done.out if " %  " in line]) == 3
     (blank,) = json.loads(attent("fill", folder, TEXT, "--json").out[0])["blanks"]
-    assert (blank["place"], [look["piece"] for look in blank["looks"]]) == (4, ["[CLS]", *TEXT.split(), "[SEP]"])
+    assert (blank["place"], [entry["piece"] for entry in blank["looks"]]) == (4, ["[CLS]", *TEXT.split(), "[SEP]"])
 
 
 def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,10 @@ def test_one_pair_in_one_line_out(attent, run_folder: Path, tmp_path: Path) -> N
     done = attent("score", run_folder, file)
     assert done.code == 0
     expected = load(run_folder).score(pairs)
-    assert done.out == [f"{one.log_probability:.6f}\t{one.tokens}\t{one.per_token:.6f}" for one in expected]
-    assert [one.tokens for one in expected] == [11, 1, 3]
+    assert done.out == [
+        f"{hypothesis.log_probability:.6f}\t{hypothesis.tokens}\t{hypothesis.per_token:.6f}" for hypothesis in expected
+    ]
+    assert [hypothesis.tokens for hypothesis in expected] == [11, 1, 3]
 
 
 @pytest.mark.parametrize(("text", "tabs"), [("no tab", 0), ("a\tb\tc", 2)])

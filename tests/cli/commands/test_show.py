@@ -21,8 +21,8 @@ def test_the_mean_of_the_last_cross_attention_is_shown(attent, run_folder: Path)
 def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
     done = attent("show", run_folder, TEXT, "--kind", "encoder", "--layer", 0, "--head", 1)
     assert done.out[0] == "encoder.layers.0.self_attention, head 1"
-    both = attent("show", run_folder, TEXT, "--head", "all").out
-    assert [line for line in both if "_attention" in line] == [
+    combined = attent("show", run_folder, TEXT, "--head", "all").out
+    assert [line for line in combined if "_attention" in line] == [
         f"decoder.layers.1.cross_attention, head {head}" for head in (0, 1)
     ]
 

@@ -38,9 +38,9 @@ def test_training_leaves_a_run_that_translates(attent, settings_file: Path, tmp_
 def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     assert attent("train", "--config", settings_file, "--out", out).code == 0
-    again = attent("train", "--config", settings_file, "--out", out)
-    assert again.code == 2
-    assert again.err[-1] == f"attent: {out} is there already"
+    repeated = attent("train", "--config", settings_file, "--out", out)
+    assert repeated.code == 2
+    assert repeated.err[-1] == f"attent: {out} is there already"
     assert attent("train", "--config", settings_file, "--out", out, "--replace").code == 0
 
 
@@ -80,8 +80,8 @@ def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_
         2,
         ["attent: --resume takes a run folder: --resume RUN, or --out RUN --resume"],
     )
-    both = attent("train", "--out", out, "--resume", tmp_path / "other")
-    assert both[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --out"])
+    printed = attent("train", "--out", out, "--resume", tmp_path / "other")
+    assert printed[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --out"])
 
 
 def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Path, tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_a_run_that_goes_on_keeps_its_corpus(attent, tmp_path: Path, option: str
 
 @pytest.mark.parametrize("option", ["--source-vectors", "--target-vectors", "--text-vectors"])
 def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, option: str) -> None:
-    said = attent("train", "--resume", tmp_path, option, "a").err
-    assert said == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
+    message = attent("train", "--resume", tmp_path, option, "a").err
+    assert message == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, optio
 )
 def test_what_is_beside_a_corpus_is_none(attent, settings_file: Path, option: str, main: str, table: str) -> None:
     for arguments in ([], ["--config", settings_file]):
-        said = attent("train", *arguments, option, "8").err
-        assert said == [f"attent: {option} goes with {main}, or with a --config of [{table}]"]
+        message = attent("train", *arguments, option, "8").err
+        assert message == [f"attent: {option} goes with {main}, or with a --config of [{table}]"]
 
 
 def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
     assert "the run's own model, learning rate 0.001" in done.err[0]
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     assert config["training"]["freeze"] == ["embeddings", "encoder"]
-    again = attent("train", "--resume", tmp_path / "new", "--freeze", "encoder")
-    assert again[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --freeze"])
+    repeated = attent("train", "--resume", tmp_path / "new", "--freeze", "encoder")
+    assert repeated[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --freeze"])
     preset = attent("train", *files, "--preset", "tiny")
     assert preset[::2] == (2, ["attent: --init-from takes the sizes of its run, so --preset has no say"])
-    alone = attent("train", "--replay", tmp_path / "old.tsv")
-    assert alone[::2] == (2, ["attent: --replay goes with --train, or with a --config of [text]"])
+    single = attent("train", "--replay", tmp_path / "old.tsv")
+    assert single[::2] == (2, ["attent: --replay goes with --train, or with a --config of [text]"])

@@ -27,8 +27,8 @@ def test_one_line_in_one_line_out_in_order(attent, run_folder: Path, tmp_path: P
     done = attent("translate", run_folder, file)
     assert (done.code, len(done.out)) == (NO_DATES, 4)
     assert done.out[1] == ""
-    alone = [attent("translate", run_folder, line) for line in lines if line]
-    assert [(one.code, *one.out) for one in alone] == [(NO_DATES, line) for line in (done.out[0], *done.out[2:])]
+    single = [attent("translate", run_folder, line) for line in lines if line]
+    assert [(item.code, *item.out) for item in single] == [(NO_DATES, line) for line in (done.out[0], *done.out[2:])]
 
 
 def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +76,10 @@ def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -
     assert done.code == NO_DATES
     written, refused, empty = map(json.loads, done.out)
     assert written["translations"][0]["score"] < 0
-    nothing = [{"text": "", "score": None, "log_probability": None, "length_penalty": None}]
+    absent = [{"text": "", "score": None, "log_probability": None, "length_penalty": None}]
     why = "'banana' holds no year from 1800 to 2200 in four digits"
-    assert refused == {"source": "banana", "translations": nothing, "error": why}
-    assert empty == {"source": "", "translations": nothing}
+    assert refused == {"source": "banana", "translations": absent, "error": why}
+    assert empty == {"source": "", "translations": absent}
 
 
 @pytest.mark.parametrize("command", ["translate", "show", "walk"])
@@ -138,7 +138,7 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
     )
     assert done.code == NO_DATES
     fields = [line.split(" ||| ") for line in done.out]
-    assert [one[0] for one in fields] == ["0", "0", "1", "2", "2"]
+    assert [field[0] for field in fields] == ["0", "0", "1", "2", "2"]
     for _, _, parts, score in fields:
         values = [float(part.split("=")[1]) for part in parts.split()]
         assert values[0] / values[1] == pytest.approx(float(score), abs=1e-5)
@@ -146,7 +146,7 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
         "translate", run_folder, file, "--beam", 3, "--max-length", 6, "--length-penalty", 1, "--batch-tokens", 40
     )
     assert single.code == NO_DATES
-    assert single.out == [fields[place][1] for place in (0, 2, 3)]
+    assert single.out == [fields[index][1] for index in (0, 2, 3)]
 
 
 def test_a_json_object_a_line(attent, run_folder: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_json_object_a_line(attent, run_folder: Path) -> None:
     (written,) = map(json.loads, done.out)
     assert written["source"] == text
     assert len(written["translations"]) == 3
-    for one in written["translations"]:
-        assert set(one) == {"text", "score", "log_probability", "length_penalty", "alignment"}
-        assert one["score"] == one["log_probability"] / one["length_penalty"]
+    for translation in written["translations"]:
+        assert set(translation) == {"text", "score", "log_probability", "length_penalty", "alignment"}
+        assert translation["score"] == translation["log_probability"] / translation["length_penalty"]
 
 
 def test_alignments_are_of_words(attent, run_folder: Path) -> None:
@@ -202,10 +202,10 @@ def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, m
     from attent.tasks.translation.translator import Translator
     from attent.text.tokenizer import UNK
 
-    def found(self: Translator, texts: list[str], *_: object, **__: object) -> list[list[Translation]]:
+    def search_unknown(self: Translator, texts: list[str], *_: object, **__: object) -> list[list[Translation]]:
         return [[Translation((UNK, *self.target_tokenizer.encode("20")), -1.0, 1.0, "20", self.read(texts[0]))]]
 
-    monkeypatch.setattr(Translator, "search", found)
+    monkeypatch.setattr(Translator, "search", search_unknown)
     assert attent("translate", run_folder, "3")[:2] == (NO_DATES, ["20"])
     assert attent("translate", run_folder, "3", "--replace-unknown")[:2] == (NO_DATES, ["320"])
     assert attent("translate", run_folder, "3", "--replace-unknown", "--alignments")[:2] == (NO_DATES, ["320 ||| 0-0"])

@@ -19,11 +19,11 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
     assert done.err[0].startswith(
         f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, "
     )
-    found, embedding = read(out), run.model.embeddings["source"]
-    assert found.words == characters
+    result, embedding = read(out), run.model.embeddings["source"]
+    assert result.words == characters
     for character in characters[:5]:
         (token,) = run.source_tokenizer.encode(character)
-        torch.testing.assert_close(found[character], embedding(torch.tensor([[token]]))[0, 0], rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(result[character], embedding(torch.tensor([[token]]))[0, 0], rtol=1e-6, atol=1e-7)
 
 
 def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -
 
 
 def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tmp_path: Path) -> None:
-    for arguments, said in (
+    for arguments, message in (
         (["--out", tmp_path / "a.csv"], "attent: a file of word vectors is named .txt (glove), "),
         (["--out", tmp_path / "a.txt", "--side", "middle"], "attent: unknown side 'middle' (known: source, target)"),
         (
@@ -43,5 +43,5 @@ def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tm
     ):
         done = attent("vectors", run_folder, *arguments)
         assert (done.code, len(done.err)) == (2, 1)
-        assert done.err[0].startswith(said)
+        assert done.err[0].startswith(message)
     assert not list(tmp_path.iterdir())

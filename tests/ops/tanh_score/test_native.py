@@ -50,12 +50,12 @@ def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 def outcome(scores: Callable[[Tensor, Tensor, Tensor], Tensor], sides: tuple[Tensor, ...]) -> list[Tensor]:
     *inputs, gradient = (tensor.detach().requires_grad_() for tensor in sides)
-    found = scores(*inputs)
-    return [found.detach(), *torch.autograd.grad(found, inputs, gradient)]
+    result = scores(*inputs)
+    return [result.detach(), *torch.autograd.grad(result, inputs, gradient)]
 
 
-def error(found: list[Tensor], exact: list[Tensor]) -> list[Tensor]:
-    return [(ours.double() - theirs).abs() for ours, theirs in zip(found, exact, strict=True)]
+def error(actual: list[Tensor], exact: list[Tensor]) -> list[Tensor]:
+    return [(result.double() - expected).abs() for result, expected in zip(actual, exact, strict=True)]
 
 
 def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tensor]:
@@ -69,12 +69,12 @@ def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tens
 @pytest.mark.parametrize("size", [1e-3, 1.0, 2.0, 4.0, 8.0, 30.0, 1e3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: tuple[int, ...], size: float) -> None:
-    given = sides(shape, size)
-    exact = outcome(plain, tuple(tensor.double() for tensor in given))
-    found = error([way.scores(*given[:3]), *way.gradients(*given)], exact)
-    plains = error(outcome(plain, given), exact)
-    for ours, theirs, scale in zip(found, plains, scales(*given), strict=True):
-        assert (ours <= 3 * theirs.max() + 5e-7 * scale).all()
+    inputs = sides(shape, size)
+    exact = outcome(plain, tuple(tensor.double() for tensor in inputs))
+    deviation = error([way.scores(*inputs[:3]), *way.gradients(*inputs)], exact)
+    plains = error(outcome(plain, inputs), exact)
+    for actual, expected, scale in zip(deviation, plains, scales(*inputs), strict=True):
+        assert (actual <= 3 * expected.max() + 5e-7 * scale).all()
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
@@ -87,10 +87,10 @@ def test_v_may_be_of_any_size(way: ModuleType, v: float | str) -> None:
         directions[:, ::2] = 0
     else:
         directions = directions * 10.0 ** torch.linspace(-20, 20, 29)
-    given = query, key, directions, gradient
-    exact = outcome(plain, tuple(tensor.double() for tensor in given))
-    found = error([way.scores(*given[:3]), *way.gradients(*given)], exact)
-    for far, scale in zip(found, scales(*given), strict=True):
+    inputs = query, key, directions, gradient
+    exact = outcome(plain, tuple(tensor.double() for tensor in inputs))
+    deviation = error([way.scores(*inputs[:3]), *way.gradients(*inputs)], exact)
+    for far, scale in zip(deviation, scales(*inputs), strict=True):
         assert (far <= 3e-6 * scale).all()
 
 
@@ -110,9 +110,9 @@ def test_one_wide_number_changes_nothing_elsewhere(way: ModuleType) -> None:
     query, key, v, gradient = sides((1, 1, 1, 130, 140, 19))
     query[0, 0, 70, 3], key[0, 0, 90, 5] = 45.0, -300.0
     exact = outcome(plain, tuple(tensor.double() for tensor in (query, key, v, gradient)))
-    found = [way.scores(query, key, v), *way.gradients(query, key, v, gradient)]
-    for ours, theirs in zip(found, exact, strict=True):
-        torch.testing.assert_close(ours.double(), theirs, atol=2e-5, rtol=1e-5)
+    actual = [way.scores(query, key, v), *way.gradients(query, key, v, gradient)]
+    for result, expected in zip(actual, exact, strict=True):
+        torch.testing.assert_close(result.double(), expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
@@ -120,8 +120,8 @@ def test_one_wide_number_changes_nothing_elsewhere(way: ModuleType) -> None:
 def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> None:
     query, key, v, gradient = sides((1, 2, 1, 9, 40, 6))
     query[0, 1, 4, 2] = bad
-    found, expected = way.scores(query, key, v), plain(query, key, v)
-    torch.testing.assert_close(found, expected, equal_nan=True, atol=1e-5, rtol=1e-5)
+    actual, expected = way.scores(query, key, v), plain(query, key, v)
+    torch.testing.assert_close(actual, expected, equal_nan=True, atol=1e-5, rtol=1e-5)
     dq, dk, _ = way.gradients(query, key, v, gradient)
     others = torch.ones(2, 9, dtype=torch.bool)
     others[1, 4] = False
@@ -132,36 +132,36 @@ def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> Non
 @pytest.mark.needs_native
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) -> None:
-    given, results = sides(shape), []
+    inputs, results = sides(shape), []
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            results.append([COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)])
+            results.append([COMPILED.scores(*inputs[:3]), *COMPILED.gradients(*inputs)])
     finally:
         torch.set_num_threads(before)
-    for other in results[1:]:
-        for ours, theirs in zip(results[0], other, strict=True):
-            assert torch.equal(ours, theirs)
+    for result in results[1:]:
+        for actual, expected in zip(results[0], result, strict=True):
+            assert torch.equal(actual, expected)
 
 
 @pytest.mark.needs_native
 def test_threads_of_its_own_serve_where_torchs_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = sides((2, 3, 3, 150, 90, 7))
-    expected = [COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)]
+    inputs = sides((2, 3, 3, 150, 90, 7))
+    expected = [COMPILED.scores(*inputs[:3]), *COMPILED.gradients(*inputs)]
     monkeypatch.setattr(native, "gomp_parallel", lambda: None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    for ours, theirs in zip([COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)], expected, strict=True):
-        assert torch.equal(ours, theirs)
+    for actual, reference in zip([COMPILED.scores(*inputs[:3]), *COMPILED.gradients(*inputs)], expected, strict=True):
+        assert torch.equal(actual, reference)
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 def test_a_row_does_not_depend_on_its_neighbours(way: ModuleType) -> None:
     query, key, v, _ = sides((3, 2, 1, 70, 50, 12))
-    whole, alone = way.scores(query, key, v), way.scores(query[1:2, :, 13:14], key[1:2], v)
-    torch.testing.assert_close(whole[1:2, :, 13:14], alone, atol=1e-6, rtol=1e-6)
+    whole, single = way.scores(query, key, v), way.scores(query[1:2, :, 13:14], key[1:2], v)
+    torch.testing.assert_close(whole[1:2, :, 13:14], single, atol=1e-6, rtol=1e-6)
     if way is native:
-        assert torch.equal(whole[1:2, :, 13:14], alone)
+        assert torch.equal(whole[1:2, :, 13:14], single)
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
@@ -169,22 +169,22 @@ def test_a_row_does_not_depend_on_its_neighbours(way: ModuleType) -> None:
 def test_without_pairs_there_is_nothing(way: ModuleType, empty: int) -> None:
     shape = [2, 3, 3, 5, 7, 11]
     shape[empty if empty == 0 else empty + 1] = 0
-    given = sides(tuple(shape))
-    assert way.scores(*given[:3]).shape == given[3].shape
-    for found, like in zip(way.gradients(*given), given, strict=False):
-        assert found.shape == like.shape
-        assert not found.any()
+    inputs = sides(tuple(shape))
+    assert way.scores(*inputs[:3]).shape == inputs[3].shape
+    for gradient, like in zip(way.gradients(*inputs), inputs, strict=False):
+        assert gradient.shape == like.shape
+        assert not gradient.any()
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 def test_any_layout_in_memory_serves(way: ModuleType) -> None:
     query, key, v, gradient = sides((2, 3, 1, 5, 7, 4))
-    turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
-    torch.testing.assert_close(way.scores(*turned, v.expand(3, 4)), way.scores(query, key, v))
-    for ours, theirs in zip(
-        way.gradients(*turned, v, gradient.mT.contiguous().mT), way.gradients(query, key, v, gradient), strict=True
+    transposed = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
+    torch.testing.assert_close(way.scores(*transposed, v.expand(3, 4)), way.scores(query, key, v))
+    for actual, expected in zip(
+        way.gradients(*transposed, v, gradient.mT.contiguous().mT), way.gradients(query, key, v, gradient), strict=True
     ):
-        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)

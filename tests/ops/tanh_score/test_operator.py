@@ -13,14 +13,14 @@ from attent.ops import native
 from attent.ops.tanh_score import eager, operator
 
 
-def given(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
+def make_inputs(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
     shapes = ((1, 2, 5, 4), (1, 2, 7, 4), (directions, 4))
     return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
 
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_derivatives_of_every_order(directions: int) -> None:
-    inputs = given(directions=directions)
+    inputs = make_inputs(directions=directions)
     scores = torch.ops.attent.tanh_scores
     assert torch.autograd.gradcheck(scores, inputs)
     assert torch.autograd.gradgradcheck(scores, inputs)
@@ -34,7 +34,7 @@ def test_derivatives_of_every_order(directions: int) -> None:
 def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     def second() -> Tensor:
         torch.manual_seed(3)
-        inputs = given()
+        inputs = make_inputs()
         first = torch.autograd.grad(torch.ops.attent.tanh_scores(*inputs).square().sum(), inputs, create_graph=True)
         return torch.autograd.grad(first[0].square().sum(), inputs[1])[0]
 
@@ -49,7 +49,7 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
 )  # PyTorch's own, of any operator
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
-    inputs = given(dtype)
+    inputs = make_inputs(dtype)
     torch.library.opcheck(torch.ops.attent.tanh_scores.default, inputs)
     torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7, dtype=dtype)))
 
@@ -60,16 +60,16 @@ def test_forward_mode_takes_the_plain_formula() -> None:
     score, tangent = Additive(4, 4, 6).double(), torch.randn(1, 1, 3, 4, dtype=torch.float64)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(query, tangent)
-        found = [
+        result = [
             forward_ad.unpack_dual(attend(dual, key, value, score=score, implementation=name)).tangent
             for name in ("tanh", "reference")
         ]
-    assert found[0].any()
-    torch.testing.assert_close(*found)
+    assert result[0].any()
+    torch.testing.assert_close(*result)
     through = torch.func.jvp(
-        lambda some: attend(some, key, value, score=score, implementation="tanh"), (query,), (tangent,)
+        lambda tensor: attend(tensor, key, value, score=score, implementation="tanh"), (query,), (tangent,)
     )[1]
-    torch.testing.assert_close(through, found[1])
+    torch.testing.assert_close(through, result[1])
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -84,7 +84,7 @@ def test_float32_on_a_cpu_goes_to_the_extension_if_there_is_one(monkeypatch: pyt
     def broken(*tensors: Tensor) -> Tensor:
         raise AssertionError("not this one")
 
-    inputs = [tensor.detach() for tensor in given(torch.float32)]
+    inputs = [tensor.detach() for tensor in make_inputs(torch.float32)]
     with monkeypatch.context() as patch:
         patch.setattr(eager, "scores", broken)
         compiled = torch.ops.attent.tanh_scores(*inputs)
@@ -102,7 +102,8 @@ def test_compiled_graphs_hold_it_whole() -> None:
 
     whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(whole(query, key, value), loss(query, key, value))
-    found, expected = (
-        torch.autograd.grad(one(query, key, value), (query, key, value, *score.parameters())) for one in (whole, loss)
+    actual, expected = (
+        torch.autograd.grad(tensor(query, key, value), (query, key, value, *score.parameters()))
+        for tensor in (whole, loss)
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)

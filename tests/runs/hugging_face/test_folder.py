@@ -96,16 +96,16 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "eos_token_id is 9",
     ),
     "ssru": (
-        tensors(lambda given: given | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
+        tensors(lambda tensor: tensor | {"model.decoder.layers.0.rnn.weight": torch.zeros(2)}),
         r"a recurrent decoder \(SSRU\)",
     ),
     "whole numbers": (
-        tensors(lambda given: given | {SHARED: given[SHARED].to(torch.int8)}),
+        tensors(lambda tensor: tensor | {SHARED: tensor[SHARED].to(torch.int8)}),
         "must hold floating-point numbers",
     ),
-    "not finite": (tensors(lambda given: given | {SHARED: given[SHARED] / 0}), "not finite"),
+    "not finite": (tensors(lambda tensor: tensor | {SHARED: tensor[SHARED] / 0}), "not finite"),
     "untied": (
-        tensors(lambda given: given | {"lm_head.weight": given[SHARED] + 1}),
+        tensors(lambda tensor: tensor | {"lm_head.weight": tensor[SHARED] + 1}),
         "differs from model.shared.weight",
     ),
     "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name files of safetensors in the folder"),
@@ -182,14 +182,14 @@ def test_languages_are_asked_for_and_known(tmp_path: Path) -> None:
 
 def test_several_files_are_one_model(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "model")
-    given = load_file(tmp_path / "model" / "model.safetensors")
+    inputs = load_file(tmp_path / "model" / "model.safetensors")
     (tmp_path / "model" / "model.safetensors").unlink()
-    names = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(given)}
+    names = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(inputs)}
     for file in set(names.values()):
-        save_file({name: given[name] for name in given if names[name] == file}, tmp_path / "model" / file)
+        save_file({name: inputs[name] for name in inputs if names[name] == file}, tmp_path / "model" / file)
     indexed(names)(tmp_path / "model")
-    for one, other in zip(read(model).model.parameters(), read(tmp_path / "model").model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    for first, second in zip(read(model).model.parameters(), read(tmp_path / "model").model.parameters(), strict=True):
+        assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize(

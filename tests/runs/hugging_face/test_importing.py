@@ -62,16 +62,16 @@ class Both:
 
 
 @pytest.fixture(scope="module", params=[*MARIAN, *M2M100])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
+def model_pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     from transformers import AutoTokenizer
 
     name = request.param
     folder = tmp_path_factory.mktemp(name) / "model"
     write: Any = random_translators.marian if name in MARIAN else random_translators.m2m100
-    theirs = write(folder, **(MARIAN | M2M100)[name])
+    reference = write(folder, **(MARIAN | M2M100)[name])
     languages = LANGUAGES.get(name, (None, None))
     run = read(folder, *languages)
-    source = FAMILIES[theirs.config.model_type](SourceFolder(folder), *languages)
+    source = FAMILIES[reference.config.model_type](SourceFolder(folder), *languages)
     ids = [
         [side.special.pad, side.special.unk, side.special.start, side.special.eos, *side.ordinary]
         for side in source.vocabularies
@@ -83,94 +83,98 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if languages[1] and mark in source.vocabularies[1].names.values()
     ]
     forced = tokenizer.convert_tokens_to_ids(marks[0]) if marks else None
-    return Both(theirs, tokenizer, of_run(run), *ids, forced)
+    return Both(reference, tokenizer, of_run(run), *ids, forced)
 
 
-def logits(both: Both, text: str, target: list[int]) -> tuple[Tensor, Tensor]:
+def logits(pair: Both, text: str, target: list[int]) -> tuple[Tensor, Tensor]:
     """Return both models' logits (T, V) after each token of a target that has our ids, for the ids that both have."""
-    model, ids = both.ours.model, both.target_ids
-    source = both.ours.source_tokenizer.encode(text)
-    known = [token for token, bias in enumerate(model.to_logits.bias.tolist()) if bias > -99]
+    model, ids = pair.ours.model, pair.target_ids
+    source = pair.ours.source_tokenizer.encode(text)
+    vocabulary = [token for token, bias in enumerate(model.to_logits.bias.tolist()) if bias > -99]
     with torch.inference_mode():
         memory = model.encode(torch.tensor([source]), torch.tensor([len(source)]))
-        ours = model.output(model.decode(memory, torch.tensor([[2, *target]])))[0]
-        read = torch.tensor([[both.source_ids[token] for token in source]])
+        actual = model.output(model.decode(memory, torch.tensor([[2, *target]])))[0]
+        read = torch.tensor([[pair.source_ids[token] for token in source]])
         written = torch.tensor([[ids[token] for token in (2, *target)]])
-        theirs = both.theirs(input_ids=read, decoder_input_ids=written).logits[0]
-    return ours[:, known], theirs[:, [ids[token] for token in known]]
+        reference = pair.theirs(input_ids=read, decoder_input_ids=written).logits[0]
+    return actual[:, vocabulary], reference[:, [ids[token] for token in vocabulary]]
 
 
-def test_the_same_text_has_the_same_tokens(both: Both) -> None:
+def test_the_same_text_has_the_same_tokens(model_pair: Both) -> None:
     for text in random_translators.texts(200):
-        if ours := both.ours.source_tokenizer.encode(text):
-            assert [both.source_ids[token] for token in ours] == both.read(text), text
+        if encoded := model_pair.ours.source_tokenizer.encode(text):
+            assert [model_pair.source_ids[token] for token in encoded] == model_pair.read(text), text
 
 
-def test_logits_are_the_same(both: Both) -> None:
+def test_logits_are_the_same(model_pair: Both) -> None:
     for row, text in enumerate(SOURCES[:8]):
-        target = torch.randint(4, len(both.target_ids), (3 + row,)).tolist()
-        ours, theirs = logits(both, text, target)
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-5)
+        target = torch.randint(4, len(model_pair.target_ids), (3 + row,)).tolist()
+        actual, reference = logits(model_pair, text, target)
+        torch.testing.assert_close(actual, reference, atol=1e-4, rtol=1e-5)
 
 
-def translations(both: Both, beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
+def translations(pair: Both, beam: int) -> Iterator[tuple[list[int], list[int], float, float]]:
     """Yield for each source their tokens, ours, and both scores by our model.
 
     By beam search, only sources where both end within the limit are yielded.
     """
     settings = SearchSettings(beam=beam, length_penalty=1, length_form="length", maximum_length=LIMIT)
-    eos = both.theirs.generation_config.eos_token_id
+    eos = pair.theirs.generation_config.eos_token_id
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": 1.0} if beam > 1 else {}
-    for text, found in zip(SOURCES, both.ours.search(SOURCES, settings), strict=True):
-        ids = torch.tensor([both.read(text)])
-        result = both.theirs.generate(
+    for text, actual in zip(SOURCES, pair.ours.search(SOURCES, settings), strict=True):
+        ids = torch.tensor([pair.read(text)])
+        result = pair.theirs.generate(
             ids,
             num_beams=beam,
             max_length=LIMIT + 2,
-            forced_bos_token_id=both.forced,
+            forced_bos_token_id=pair.forced,
             return_dict_in_generate=True,
             output_scores=True,
             **options,
         )
         written = result.sequences[0].tolist()[1:]
         written = written[: written.index(eos) if eos in written else LIMIT]
-        if beam > 1 and max(len(written), len(found[0].tokens)) >= LIMIT:
+        if beam > 1 and max(len(written), len(actual[0].tokens)) >= LIMIT:
             continue
         yield (
             written[:LIMIT],
-            [both.target_ids[token] for token in found[0].tokens],
+            [pair.target_ids[token] for token in actual[0].tokens],
             float(result.sequences_scores[0]) if beam > 1 else 0.0,
-            found[0].score,
+            actual[0].score,
         )
 
 
 @pytest.mark.parametrize("beam", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_translations_are_the_same(both: Both, beam: int) -> None:
-    compared = list(translations(both, beam))
+def test_translations_are_the_same(model_pair: Both, beam: int) -> None:
+    compared = list(translations(model_pair, beam))
     assert len(compared) >= (1 if beam > 1 else len(SOURCES))
     different = [
-        (theirs, ours)
-        for theirs, ours, *scores in compared
-        if theirs != ours and (beam == 1 or abs(scores[0] - scores[1]) > MARGIN)
+        (expected, actual)
+        for expected, actual, *scores in compared
+        if expected != actual and (beam == 1 or abs(scores[0] - scores[1]) > MARGIN)
     ]
     assert not different
-    for theirs, ours, score, ours_score in compared:
-        if beam > 1 and theirs == ours:
+    for expected, actual, score, ours_score in compared:
+        if beam > 1 and expected == actual:
             assert ours_score == pytest.approx(score, abs=1e-4)
 
 
-def test_a_translation_does_not_depend_on_its_batch(both: Both) -> None:
+def test_a_translation_does_not_depend_on_its_batch(model_pair: Both) -> None:
     settings = SearchSettings(beam=4, length_penalty=1, length_form="length", maximum_length=LIMIT)
-    assert both.ours.search(SOURCES, settings, batch=7) == [both.ours.search([text], settings)[0] for text in SOURCES]
+    assert model_pair.ours.search(SOURCES, settings, batch=7) == [
+        model_pair.ours.search([text], settings)[0] for text in SOURCES
+    ]
 
 
-def test_decoding_is_theirs_but_for_spaces_around(both: Both) -> None:
-    size = len(both.target_ids)
-    special = set(both.ours.target_tokenizer.marks) | set(range(4))  # pyright: ignore[reportAttributeAccessIssue]
+def test_decoding_is_theirs_but_for_spaces_around(model_pair: Both) -> None:
+    size = len(model_pair.target_ids)
+    special = set(model_pair.ours.target_tokenizer.marks) | set(range(4))  # pyright: ignore[reportAttributeAccessIssue]
     for _ in range(50):
         tokens = [token for token in torch.randint(4, size, (9,)).tolist() if token not in special]
-        theirs = both.tokenizer.decode([both.target_ids[token] for token in tokens], skip_special_tokens=True)
-        assert both.ours.target_tokenizer.decode(tokens) == theirs.strip()
+        reference = model_pair.tokenizer.decode(
+            [model_pair.target_ids[token] for token in tokens], skip_special_tokens=True
+        )
+        assert model_pair.ours.target_tokenizer.decode(tokens) == reference.strip()
 
 
 def test_a_run_is_written_that_suffices(tmp_path: Path) -> None:

@@ -58,25 +58,25 @@ def open_document(*paragraphs: str) -> bytes:
 
 def test_text_documents_are_translated_as_texts_are(serve: Serve, translators: dict) -> None:
     with serve() as client:
-        one, two = translators["en:de"].translate(["a dog runs", "two men"])
-        assert fetch(client, b"a dog runs\r\n\r\n  two men\n", "a.TXT") == f"{one}\r\n\r\n  {two}\n".encode()
-        assert fetch(client, b"# a dog runs\n", "a.md").decode() == f"# {one}\n"
+        first, second = translators["en:de"].translate(["a dog runs", "two men"])
+        assert fetch(client, b"a dog runs\r\n\r\n  two men\n", "a.TXT") == f"{first}\r\n\r\n  {second}\n".encode()
+        assert fetch(client, b"# a dog runs\n", "a.md").decode() == f"# {first}\n"
         cue = "1\n00:00:01,000 --> 00:00:02,000\n%s\n\n"
-        assert fetch(client, (cue % "a dog runs").encode(), "a.srt").decode() == cue % one
+        assert fetch(client, (cue % "a dog runs").encode(), "a.srt").decode() == cue % first
         html = "<p>a dog runs</p><pre>a dog</pre>"
-        assert fetch(client, html.encode(), "a.html").decode() == html.replace("a dog runs", one)
+        assert fetch(client, html.encode(), "a.html").decode() == html.replace("a dog runs", first)
         # a document of the target's language, or without a word
         assert fetch(client, b"...\n", "a.txt") == b"...\n"
 
 
 def test_documents_of_word_processors(serve: Serve, translators: dict) -> None:
     docx, odfdo = pytest.importorskip("docx"), pytest.importorskip("odfdo")
-    one, two = translators["en:de"].translate(["a dog runs", "two men"])
+    first, second = translators["en:de"].translate(["a dog runs", "two men"])
     with serve() as client:
         word = docx.Document(io.BytesIO(fetch(client, word_document("a dog runs", "two men"), "a.docx")))
-        assert [paragraph.text for paragraph in word.paragraphs] == [one, two]
+        assert [paragraph.text for paragraph in word.paragraphs] == [first, second]
         text = odfdo.Document(io.BytesIO(fetch(client, open_document("a dog runs", "two men"), "a.odt")))
-        assert [paragraph.text_recursive for paragraph in text.body.get_paragraphs()] == [one, two]
+        assert [paragraph.text_recursive for paragraph in text.body.get_paragraphs()] == [first, second]
 
 
 def test_the_language_is_detected(serve: Serve) -> None:
@@ -250,8 +250,8 @@ def test_keys_and_limits_hold(serve: Serve, tmp_path: Path) -> None:
     assert send(client, b"...", api_key="wrong").json() == {"error": "Invalid API key"}
     # a document counts as texts of the largest size
     assert send(client, b"a dog runs far", api_key="free").status_code == 200
-    asked = [client.post("/translate", json={"q": "a dog", "api_key": "free", **ASK}).status_code for _ in range(2)]
-    assert asked == [200, 429]
+    statuses = [client.post("/translate", json={"q": "a dog", "api_key": "free", **ASK}).status_code for _ in range(2)]
+    assert statuses == [200, 429]
 
 
 def test_a_document_of_many_texts_fits_a_small_queue(serve: Serve, translators: dict) -> None:

@@ -76,20 +76,20 @@ def test_what_has_no_language_is_of_one_that_has_a_run(serve: Serve) -> None:
 
 def test_alternatives_come_where_they_are_asked_for(serve: Serve) -> None:
     client = serve()
-    one = client.post("/translate", json=ASK | {"alternatives": 3}).json()
-    assert 0 < len(one["alternatives"]) <= 3 and one["translatedText"] not in one["alternatives"]
-    many = client.post("/translate", data=ASK | {"q": ["a dog", "men"], "alternatives": "2"}).json()
-    assert [len(item) <= 2 for item in many["alternatives"]] == [True, True]
+    payload = client.post("/translate", json=ASK | {"alternatives": 3}).json()
+    assert 0 < len(payload["alternatives"]) <= 3 and payload["translatedText"] not in payload["alternatives"]
+    batch = client.post("/translate", data=ASK | {"q": ["a dog", "men"], "alternatives": "2"}).json()
+    assert [len(item) <= 2 for item in batch["alternatives"]] == [True, True]
     assert "alternatives" not in client.post("/translate", json=ASK | {"alternatives": 0}).json()
 
 
 def test_the_language_is_detected(serve: Serve) -> None:
     client = serve()
     text = {"q": "les chiens courent dans la rue avec les enfants", "source": "auto", "target": "de"}
-    one = client.post("/translate", json=text).json()
-    assert one["detectedLanguage"]["language"] == "fr" and 50 < one["detectedLanguage"]["confidence"] <= 100
-    many = client.post("/translate", json=text | {"q": [text["q"], "the dogs are running in the street"]}).json()
-    assert [item["language"] for item in many["detectedLanguage"]] == ["fr", "en"]
+    payload = client.post("/translate", json=text).json()
+    assert payload["detectedLanguage"]["language"] == "fr" and 50 < payload["detectedLanguage"]["confidence"] <= 100
+    batch = client.post("/translate", json=text | {"q": [text["q"], "the dogs are running in the street"]}).json()
+    assert [item["language"] for item in batch["detectedLanguage"]] == ["fr", "en"]
     assert client.post("/detect", data={"q": text["q"]}).json()[0]["language"] == "fr"
     # a text of the target's language stays as it is
     german = "die Hunde laufen durch die Straßen und die Kinder spielen"
@@ -125,8 +125,8 @@ def test_html_keeps_its_tags(serve: Serve) -> None:
         for text in (answer["translatedText"], *answer.get("alternatives", ())):
             assert sorted(re.findall("<[^>]*>", text)) == sorted(re.findall("<[^>]*>", html))
             assert text.startswith('<p class="x">') and text.endswith("</p><pre>A dog</pre>")
-    many = client.post("/translate", json=ASK | {"q": [html, "<i>a</i>"], "format": "html"}).json()["translatedText"]
-    assert many[0] == client.post("/translate", json=ASK | {"q": html, "format": "html"}).json()["translatedText"]
+    batch = client.post("/translate", json=ASK | {"q": [html, "<i>a</i>"], "format": "html"}).json()["translatedText"]
+    assert batch[0] == client.post("/translate", json=ASK | {"q": html, "format": "html"}).json()["translatedText"]
     assert client.post("/translate", json=ASK | {"q": "<b>x", "source": "auto", "format": "html"}).status_code == 200
 
 

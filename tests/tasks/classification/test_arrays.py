@@ -22,17 +22,17 @@ def written(path: Path, **named: object) -> Path:
 def test_sequences_of_vectors_are_read(tmp_path: Path) -> None:
     vectors = VECTORS.copy()
     vectors[0, 2:] = np.nan  # behind the end
-    found = read_npz(written(tmp_path / "a.npz", x=vectors, y=["b", "a"], lengths=[2, 4]))
-    assert isinstance(found, VectorSequences)
-    assert (found.labels, found.classes.tolist(), found.lengths.tolist()) == (("a", "b"), [1, 0], [2, 4])
-    assert found.vectors.dtype == np.float32
-    assert (found.vectors[0, :2] == VECTORS[0, :2]).all()
-    assert not found.vectors[0, 2:].any()
+    examples = read_npz(written(tmp_path / "a.npz", x=vectors, y=["b", "a"], lengths=[2, 4]))
+    assert isinstance(examples, VectorSequences)
+    assert (examples.labels, examples.classes.tolist(), examples.lengths.tolist()) == (("a", "b"), [1, 0], [2, 4])
+    assert examples.vectors.dtype == np.float32
+    assert (examples.vectors[0, :2] == VECTORS[0, :2]).all()
+    assert not examples.vectors[0, 2:].any()
 
 
 def test_all_vectors_are_real_unless_said(tmp_path: Path) -> None:
-    found = read_npz(written(tmp_path / "a.npz", x=VECTORS, y=[7, 7]))
-    assert (found.lengths.tolist(), found.labels) == ([4, 4], ("7",))
+    examples = read_npz(written(tmp_path / "a.npz", x=VECTORS, y=[7, 7]))
+    assert (examples.lengths.tolist(), examples.labels) == ([4, 4], ("7",))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_all_vectors_are_real_unless_said(tmp_path: Path) -> None:
     ],
 )
 def test_pictures_are_read(tmp_path: Path, pixels: np.ndarray, shape: tuple[int, ...], dtype: type) -> None:
-    found = read_npz(written(tmp_path / "a.npz", images=pixels, y=[1, 10]))
-    assert isinstance(found, Pictures)
-    assert (found.pixels.shape, found.pixels.dtype, found.labels) == (shape, dtype, ("1", "10"))
+    examples = read_npz(written(tmp_path / "a.npz", images=pixels, y=[1, 10]))
+    assert isinstance(examples, Pictures)
+    assert (examples.pixels.shape, examples.pixels.dtype, examples.labels) == (shape, dtype, ("1", "10"))
 
 
 def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("named", "message"),
     [
         ({"y": [1, 2]}, "must have pictures called 'images' or sequences of vectors called 'x', got arrays: y"),
         ({"z": [1, 2]}, "got arrays: z"),
@@ -83,8 +83,8 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_arrays_that_do_not_go_together_are_refused(tmp_path: Path, named: dict[str, object], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_arrays_that_do_not_go_together_are_refused(tmp_path: Path, named: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         read_npz(written(tmp_path / "a.npz", **named))
 
 

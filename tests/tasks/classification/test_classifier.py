@@ -16,65 +16,65 @@ LABELS = ("ape", "cat", "dog")
 PICTURES = PictureInputs(height=4, width=6, colours="grey", patch=2, mean=(0.5,), deviation=(0.3,))
 
 
-def classifier(how: PictureInputs | VectorInputs | TextInputs) -> Classifier:
-    tokenizer = CharTokenizer.learn(["abcdefgh"]) if isinstance(how, TextInputs) else None
-    size = tokenizer.size if tokenizer else how.size
+def make_classifier(inputs: PictureInputs | VectorInputs | TextInputs) -> Classifier:
+    tokenizer = CharTokenizer.learn(["abcdefgh"]) if isinstance(inputs, TextInputs) else None
+    size = tokenizer.size if tokenizer else inputs.size
     kind = "tokens" if tokenizer else "vectors"
     model = EncoderModel(EncoderSettings(input=kind, cls=True, layers=2, width=8, feed_forward=7, heads=2), size, 3)
-    return Classifier(model, Inputs(labels=LABELS, inputs=how), tokenizer)
+    return Classifier(model, Inputs(labels=LABELS, inputs=inputs), tokenizer)
 
 
 def test_probabilities_sum_to_one_and_the_likeliest_comes_first() -> None:
-    (told,) = classifier(TextInputs()).classify(["abc"], best=7)
-    assert sorted(told.labels) == [*LABELS]
-    assert sum(told.probabilities) == pytest.approx(1)
-    assert list(told.probabilities) == sorted(told.probabilities, reverse=True)
-    assert told.label == told.labels[0]
+    (predictions,) = make_classifier(TextInputs()).classify(["abc"], best=7)
+    assert sorted(predictions.labels) == [*LABELS]
+    assert sum(predictions.probabilities) == pytest.approx(1)
+    assert list(predictions.probabilities) == sorted(predictions.probabilities, reverse=True)
+    assert predictions.label == predictions.labels[0]
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
-    some = classifier(TextInputs())
-    assert some.classify("abc", best=2) == some.classify(["abc"], best=2)[0]
-    assert some.classify(("abc", "b")) == some.classify(["abc", "b"])
-    assert {name: weights.shape for name, weights in some.maps("abc").items()} == {
-        name: weights.shape for name, weights in some.maps(["abc"]).items()
+    classifier = make_classifier(TextInputs())
+    assert classifier.classify("abc", best=2) == classifier.classify(["abc"], best=2)[0]
+    assert classifier.classify(("abc", "b")) == classifier.classify(["abc", "b"])
+    assert {name: weights.shape for name, weights in classifier.maps("abc").items()} == {
+        name: weights.shape for name, weights in classifier.maps(["abc"]).items()
     }
 
 
 def test_an_example_does_not_depend_on_its_neighbours() -> None:
-    some = classifier(TextInputs())
+    classifier = make_classifier(TextInputs())
     texts = ["abc", "a" * 40, "hgfedcba", "b"]
-    together = some.classify(texts, best=3)
-    for text, told in zip(texts, together, strict=True):
-        (alone,) = some.classify([text], best=3)
-        assert alone.labels == told.labels
-        assert alone.probabilities == pytest.approx(told.probabilities, abs=1e-6)
-    assert some.classify([]) == []
+    joint = classifier.classify(texts, best=3)
+    for text, target in zip(texts, joint, strict=True):
+        (single,) = classifier.classify([text], best=3)
+        assert single.labels == target.labels
+        assert single.probabilities == pytest.approx(target.probabilities, abs=1e-6)
+    assert classifier.classify([]) == []
 
 
 def test_pictures_come_as_files_or_as_arrays(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-    some, pixels = classifier(PICTURES), np.random.default_rng(0).integers(0, 256, (2, 4, 6), np.uint8)
+    classifier, pixels = make_classifier(PICTURES), np.random.default_rng(0).integers(0, 256, (2, 4, 6), np.uint8)
     files = [tmp_path / f"{number}.png" for number in range(2)]
-    for file, one in zip(files, pixels, strict=True):
-        image.fromarray(one).save(file)
-    told = some.classify(pixels, best=3)
-    assert told == some.classify(files, best=3) == some.classify([*map(str, files)], best=3)
-    assert told == some.classify(pixels[..., None], best=3)
-    shares = some.classify(pixels / np.float32(255), best=3)
-    assert [one.labels for one in shares] == [one.labels for one in told]
+    for file, pixel in zip(files, pixels, strict=True):
+        image.fromarray(pixel).save(file)
+    predictions = classifier.classify(pixels, best=3)
+    assert predictions == classifier.classify(files, best=3) == classifier.classify([*map(str, files)], best=3)
+    assert predictions == classifier.classify(pixels[..., None], best=3)
+    shares = classifier.classify(pixels / np.float32(255), best=3)
+    assert [share.labels for share in shares] == [prediction.labels for prediction in predictions]
 
 
 def test_vectors_come_as_an_array_or_one_by_one() -> None:
-    some = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
+    classifier = make_classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
     vectors = np.random.default_rng(0).normal(size=(2, 5, 3))
-    assert some.classify(vectors) == some.classify([*vectors])
-    assert len(some.classify([vectors[0], vectors[1, :2]])) == 2
+    assert classifier.classify(vectors) == classifier.classify([*vectors])
+    assert len(classifier.classify([vectors[0], vectors[1, :2]])) == 2
 
 
 def test_what_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
-    of_texts, of_pictures = classifier(TextInputs()), classifier(PICTURES)
-    of_vectors = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
+    of_texts, of_pictures = make_classifier(TextInputs()), make_classifier(PICTURES)
+    of_vectors = make_classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
     with pytest.raises(ArgumentError, match=r"reads texts: give a list of them, got ndarray \(2, 4, 6\)"):
         of_texts.classify(np.zeros((2, 4, 6)))
     with pytest.raises(ArgumentError, match=r"reads pictures \(H, W, C\) = \(4, 6, 1\), got \(6, 4, 1\)"):
@@ -94,18 +94,21 @@ def test_what_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_maps_are_of_the_vector_in_front_and_the_places() -> None:
-    some = classifier(PICTURES)
-    maps = some.maps(np.random.rand(3, 4, 6).astype(np.float32), row=1)
+    classifier = make_classifier(PICTURES)
+    maps = classifier.maps(np.random.rand(3, 4, 6).astype(np.float32), row=1)
     assert [*maps] == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
     assert {weights.shape for weights in maps.values()} == {torch.Size((1, 2, 7, 7))}
     assert rollout([*maps.values()], [0]).sum().item() == pytest.approx(1, abs=1e-5)
     for row in (3, -1):
         with pytest.raises(ArgumentError, match=f"^row must be from 0 to 2, got {row}$"):
-            some.maps(np.random.rand(3, 4, 6).astype(np.float32), row=row)
+            classifier.maps(np.random.rand(3, 4, 6).astype(np.float32), row=row)
 
 
 def test_arrays_are_what_a_file_may_have() -> None:
-    of_pictures, of_vectors = classifier(PICTURES), classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
+    of_pictures, of_vectors = (
+        make_classifier(PICTURES),
+        make_classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1))),
+    )
     pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 6))
     assert of_pictures.classify(pixels, best=3) == of_pictures.classify(pixels.astype(np.uint8), best=3)
     assert of_pictures.classify(torch.from_numpy(pixels)) == of_pictures.classify(pixels)
@@ -120,7 +123,7 @@ def test_arrays_are_what_a_file_may_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "labels", "tokenizer", "says"),
+    ("inputs", "labels", "tokenizer", "says"),
     [
         (
             VectorInputs(mean=(0.0,) * 3, deviation=(1.0,) * 3),
@@ -150,8 +153,8 @@ def test_arrays_are_what_a_file_may_have() -> None:
     ],
 )
 def test_inputs_that_are_not_the_models_are_refused(
-    how, labels: tuple[str, ...], tokenizer: CharTokenizer | None, says: str
+    inputs, labels: tuple[str, ...], tokenizer: CharTokenizer | None, says: str
 ) -> None:
     model = EncoderModel(EncoderSettings(input="vectors", cls=True, layers=1, width=8, feed_forward=7, heads=2), 3, 3)
     with pytest.raises(ArgumentError, match=says):
-        Classifier(model, Inputs(labels=labels, inputs=how), tokenizer)
+        Classifier(model, Inputs(labels=labels, inputs=inputs), tokenizer)

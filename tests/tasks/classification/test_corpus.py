@@ -55,14 +55,14 @@ def test_vectors_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"source": "nowhere"}, "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz"),
         ({"source": "digits", "size": 16}, "images.size does not go with the digits"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], said: str) -> None:
-    with pytest.raises((ArgumentError, DataError), match=said):
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises((ArgumentError, DataError), match=message):
         image_corpus(ImagesSettings(**settings))
 
 
@@ -105,8 +105,8 @@ def test_labels_that_training_lacks_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_reads_what_it_was_trained_on() -> None:
-    def inputs(how: PictureInputs | VectorInputs | TextInputs, *labels: str) -> Inputs:
-        return Inputs(labels=labels or ("a", "b"), inputs=how)
+    def inputs(picture_inputs: PictureInputs | VectorInputs | TextInputs, *labels: str) -> Inputs:
+        return Inputs(labels=labels or ("a", "b"), inputs=picture_inputs)
 
     wide = VectorInputs(mean=(0, 0), deviation=(1, 1))
     narrow = VectorInputs(mean=(0,), deviation=(1,))
@@ -128,16 +128,17 @@ def test_a_run_reads_what_it_was_trained_on() -> None:
 
 @pytest.mark.parametrize("name", ["images", "x"])
 def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str, tmp_path: Path) -> None:
-    def found(examples: np.ndarray, classes: np.ndarray) -> LabelledCorpus:
+    def read_images(examples: np.ndarray, classes: np.ndarray) -> LabelledCorpus:
         np.savez(tmp_path / "a.npz", **{name: examples, "y": classes})
         return image_corpus(ImagesSettings(source=str(tmp_path / "a.npz"), test=0.2))
 
     examples, classes = np.random.default_rng(0).uniform(size=(60, 4, 6)).astype(np.float32), np.arange(60) % 2
-    first = found(examples, classes)
+    first = read_images(examples, classes)
     examples[first.train] /= 2
-    assert found(examples, classes).held_out_digest == first.held_out_digest
+    assert read_images(examples, classes).held_out_digest == first.held_out_digest
     assert (
-        found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out_digest != first.held_out_digest
+        read_images(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out_digest
+        != first.held_out_digest
     )
     examples[first.validation[0]] /= 2
-    assert found(examples, classes).held_out_digest != first.held_out_digest
+    assert read_images(examples, classes).held_out_digest != first.held_out_digest

@@ -29,9 +29,9 @@ def examples(
 
 
 def test_a_batch_is_of_chosen_rows(pictures: Pictures) -> None:
-    some = examples(pictures, chosen=np.array([3, 8, 5]))
-    batch = some.batch(np.array([2, 0]))
-    assert (len(some), some.classes.tolist(), some.token_count(np.array([2, 0]))) == (3, [1, 0, 1], 2)
+    sample = examples(pictures, chosen=np.array([3, 8, 5]))
+    batch = sample.batch(np.array([2, 0]))
+    assert (len(sample), sample.classes.tolist(), sample.token_count(np.array([2, 0]))) == (3, [1, 0, 1], 2)
     assert batch.classes.tolist() == [1, 1]
     assert batch.lengths.tolist() == [6, 6]
     assert batch.sequence.equal(examples(pictures).batch(np.array([5, 3])).sequence)
@@ -39,23 +39,23 @@ def test_a_batch_is_of_chosen_rows(pictures: Pictures) -> None:
 
 
 def test_pictures_vary_with_the_epoch_and_not_with_the_batch(pictures: Pictures) -> None:
-    some, rows = examples(pictures, VARIED), np.array([7, 2, 9])
-    first = some.augmented(rows, 0, 1).sequence
-    torch.testing.assert_close(some.augmented(rows[1:2], 0, 1).sequence, first[1:2])
-    assert not some.augmented(rows, 0, 2).sequence.allclose(first)
-    torch.testing.assert_close(some.augmented(rows, 0, 1).sequence, first)
+    sample, rows = examples(pictures, VARIED), np.array([7, 2, 9])
+    first = sample.augmented(rows, 0, 1).sequence
+    torch.testing.assert_close(sample.augmented(rows[1:2], 0, 1).sequence, first[1:2])
+    assert not sample.augmented(rows, 0, 2).sequence.allclose(first)
+    torch.testing.assert_close(sample.augmented(rows, 0, 1).sequence, first)
     # what is judged stays as it is
-    assert some.batch(rows).sequence.equal(examples(pictures).batch(rows).sequence)
+    assert sample.batch(rows).sequence.equal(examples(pictures).batch(rows).sequence)
 
 
 def test_an_epoch_taken_up_in_the_middle_goes_on_the_same(pictures: Pictures) -> None:
     whole = examples(pictures, VARIED).stream(BatchSize(pairs=8), 0)
     for _ in range(7):
         next(whole)
-    place, after = whole.position, next(whole)
-    again = next(examples(pictures, VARIED).stream(BatchSize(pairs=8), 0, place))
-    assert again.sequence.equal(after.sequence)
-    assert again.classes.equal(after.classes)
+    position, after = whole.position, next(whole)
+    repeated = next(examples(pictures, VARIED).stream(BatchSize(pairs=8), 0, position))
+    assert repeated.sequence.equal(after.sequence)
+    assert repeated.classes.equal(after.classes)
 
 
 def test_texts_and_vectors_are_filled_up() -> None:
@@ -76,22 +76,24 @@ SETTINGS = ImagesSettings(source="x", patch=2, shift=1, seed=3)
 def test_another_process_opens_the_same(kind: str, pictures: Pictures, tmp_path: Path) -> None:
     classes, chosen = np.arange(40) % 2, np.arange(0, 40, 3)
     if kind == "pictures":
-        how = PictureInputs.of(pictures, chosen, SETTINGS)
-        rows = PictureRows(pictures, how, SETTINGS.augmentation)
+        inputs = PictureInputs.of(pictures, chosen, SETTINGS)
+        rows = PictureRows(pictures, inputs, SETTINGS.augmentation)
     elif kind == "vectors":
         vectors = VectorSequences(
             np.random.rand(40, 5, 3).astype(np.float32), np.arange(40) % 5 + 1, classes, ("a", "b")
         )
-        how = VectorInputs.of(vectors, chosen)
-        rows = VectorRows(vectors, how)
+        inputs = VectorInputs.of(vectors, chosen)
+        rows = VectorRows(vectors, inputs)
     else:
-        how = TextInputs()
+        inputs = TextInputs()
         rows = TextRows(Sequences([[4] * (row % 7 + 1) for row in range(40)]))
-    here = LabelledExamples(rows, classes, chosen)
-    there = open_examples(save_examples(here, tmp_path), Inputs(labels=("a", "b"), inputs=how), SETTINGS)
-    some = np.array([5, 0, 7])
-    one, other = (examples.augmented(some, 0, 2) for examples in (here, there))
-    assert one.sequence.equal(other.sequence)
-    assert one.lengths.equal(other.lengths)
-    assert one.classes.equal(other.classes)
-    assert all((a == b).all() for a, b in zip(here.fingerprint(), there.fingerprint(), strict=True))
+    labelled_examples = LabelledExamples(rows, classes, chosen)
+    reopened = open_examples(
+        save_examples(labelled_examples, tmp_path), Inputs(labels=("a", "b"), inputs=inputs), SETTINGS
+    )
+    sample = np.array([5, 0, 7])
+    first, second = (examples.augmented(sample, 0, 2) for examples in (labelled_examples, reopened))
+    assert first.sequence.equal(second.sequence)
+    assert first.lengths.equal(second.lengths)
+    assert first.classes.equal(second.classes)
+    assert all((a == b).all() for a, b in zip(labelled_examples.fingerprint(), reopened.fingerprint(), strict=True))

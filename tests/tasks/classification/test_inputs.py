@@ -33,12 +33,12 @@ def test_what_is_not_trained_on_does_not_count(pictures: Pictures) -> None:
 def test_bytes_and_floats_are_the_same(pictures: Pictures) -> None:
     whole = (255 * pictures.pixels.clip(0, 1)).astype(np.uint8)
     settings = ImagesSettings(source="x", patch=2)
-    one = PictureInputs.of(Pictures(whole, pictures.classes, pictures.labels), ROWS, settings)
-    other = PictureInputs.of(
+    single = PictureInputs.of(Pictures(whole, pictures.classes, pictures.labels), ROWS, settings)
+    second = PictureInputs.of(
         Pictures(whole.astype(np.float32) / 255, pictures.classes, pictures.labels), ROWS, settings
     )
-    assert one.mean == pytest.approx(other.mean)
-    assert one.deviation == pytest.approx(other.deviation)
+    assert single.mean == pytest.approx(second.mean)
+    assert single.deviation == pytest.approx(second.deviation)
 
 
 def test_real_vectors_alone_count() -> None:
@@ -56,9 +56,9 @@ def test_the_mean_needs_little_memory_beside_the_pictures() -> None:
     rows = np.arange(1, 3000)
     tracemalloc.start()
     inputs = PictureInputs.of(Pictures(pixels, np.zeros(3000, np.int64), ("a",)), rows, ImagesSettings(source="x"))
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 2 * pixels.nbytes
+    assert peak < 2 * pixels.nbytes
     expected = pixels[rows].reshape(-1, 3) / 255
     assert inputs.mean == pytest.approx(tuple(expected.mean(0)))
     assert inputs.deviation == pytest.approx((*expected.std(0)[:2], 1))
@@ -81,8 +81,8 @@ def test_where_none_divides_one_is_asked_for(pictures: Pictures) -> None:
 
 
 def test_a_file_gives_back_the_same(pictures: Pictures) -> None:
-    how = PictureInputs.of(pictures, ROWS, ImagesSettings(source="x", patch=2))
-    for inputs in (how, TextInputs(), VectorInputs(mean=(0.5,), deviation=(2.0,))):
+    picture_inputs = PictureInputs.of(pictures, ROWS, ImagesSettings(source="x", patch=2))
+    for inputs in (picture_inputs, TextInputs(), VectorInputs(mean=(0.5,), deviation=(2.0,))):
         written = Inputs(labels=("a", "b"), inputs=inputs)
         assert Inputs.read(written.model_dump_json()) == written
     with pytest.raises(DataError, match=r"inputs\.json is damaged: "):
@@ -102,7 +102,7 @@ def test_a_file_gives_back_the_same(pictures: Pictures) -> None:
     ],
 )
 def test_numbers_that_no_picture_has_are_damage(changes: dict[str, object]) -> None:
-    how = {
+    options = {
         "kind": "pictures",
         "height": 4,
         "width": 4,
@@ -111,6 +111,6 @@ def test_numbers_that_no_picture_has_are_damage(changes: dict[str, object]) -> N
         "mean": [0.5],
         "deviation": [0.3],
     }
-    Inputs.read(json.dumps({"labels": ["a"], "inputs": how}))
+    Inputs.read(json.dumps({"labels": ["a"], "inputs": options}))
     with pytest.raises(DataError, match=r"inputs\.json is damaged: inputs\.pictures"):
-        Inputs.read(json.dumps({"labels": ["a"], "inputs": how | changes}))
+        Inputs.read(json.dumps({"labels": ["a"], "inputs": options | changes}))

@@ -34,11 +34,11 @@ def colour(red: int, green: int, blue: int, height: int = 4, width: int = 6) -> 
 
 def test_digits_are_shares_of_ink() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    found = load_digits()
-    assert found.pixels.shape == (1797, 8, 8, 1)
-    assert (found.pixels.min(), found.pixels.max()) == (0, 1)
-    assert found.labels == tuple("0123456789")
-    assert np.bincount(found.classes).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    digits = load_digits()
+    assert digits.pixels.shape == (1797, 8, 8, 1)
+    assert (digits.pixels.min(), digits.pixels.max()) == (0, 1)
+    assert digits.labels == tuple("0123456789")
+    assert np.bincount(digits.classes).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
 def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
@@ -46,13 +46,13 @@ def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
     drawn(tmp_path / "cat" / "a.png", grey(5))
     drawn(tmp_path / "ape" / "deep" / "c.bmp", grey(9))
     (tmp_path / "cat" / ".DS_Store").write_text("x")
-    found = read_folder(tmp_path)
-    assert found.labels == ("ape", "cat")
-    assert found.classes.tolist() == [0, 1, 1]
-    assert (found.pixels.shape, found.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
-    assert found.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
-    assert found.remarks == ()
-    assert to_unit_range(found.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
+    pictures = read_folder(tmp_path)
+    assert pictures.labels == ("ape", "cat")
+    assert pictures.classes.tolist() == [0, 1, 1]
+    assert (pictures.pixels.shape, pictures.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
+    assert pictures.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
+    assert pictures.remarks == ()
+    assert to_unit_range(pictures.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
 
 
 def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_a_whole_shift_moves_pixels() -> None:
 
 def test_a_right_angle_turns() -> None:
     pictures = torch.rand(1, 5, 5, 1)
-    turned = Augmentation(turn=90)(pictures, parameters(turn=1.0))
+    rotated = Augmentation(turn=90)(pictures, parameters(turn=1.0))
     torch.testing.assert_close(
-        turned[0], torch.rot90(pictures[0], -1 if turned[0, 0, 0].isclose(pictures[0, 4, 0]) else 1)
+        rotated[0], torch.rot90(pictures[0], -1 if rotated[0, 0, 0].isclose(pictures[0, 4, 0]) else 1)
     )
 
 
@@ -163,8 +163,8 @@ def test_a_turn_keeps_distances_in_pictures_that_are_not_square() -> None:
     # a dot four pixels right of the middle goes four pixels up or down
     pictures = torch.zeros(1, 9, 21, 1)
     pictures[0, 4, 14] = 1
-    turned = Augmentation(turn=90)(pictures, parameters(turn=1.0))[0, :, :, 0]
-    row, column = divmod(int(turned.argmax()), 21)
+    rotated = Augmentation(turn=90)(pictures, parameters(turn=1.0))[0, :, :, 0]
+    row, column = divmod(int(rotated.argmax()), 21)
     assert column == 10
     assert abs(row - 4) == 4
 

@@ -19,9 +19,9 @@ def classifier(inputs: object, tokenizer: CharTokenizer | None = None) -> Classi
 
 
 def test_a_picture_comes_with_its_patches() -> None:
-    how = PictureInputs(height=4, width=6, colours="grey", patch=2, mean=(0.5,), deviation=(0.2,))
+    inputs = PictureInputs(height=4, width=6, colours="grey", patch=2, mean=(0.5,), deviation=(0.2,))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 6, 1), np.uint8)
-    scene = scene_of_example(classifier(how), pixels, 1, title="one")
+    scene = scene_of_example(classifier(inputs), pixels, 1, title="one")
     assert scene.picture.grid == (2, 3)
     assert (scene.picture.pixels == pixels[1]).all()
     assert scene.groups[0].shape == (3, 7, 7)
@@ -35,8 +35,8 @@ def test_a_text_has_its_pieces_behind_the_vector_in_front() -> None:
 
 
 def test_vectors_have_numbers() -> None:
-    how = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5)
-    scene = scene_of_example(classifier(how), torch.randn(1, 3, 5).numpy())
+    inputs = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5)
+    scene = scene_of_example(classifier(inputs), torch.randn(1, 3, 5).numpy())
     assert scene.texts["tokens"].labels == ("CLS", "0", "1", "2")
 
 
@@ -48,4 +48,4 @@ def test_gradients_come_along_on_request() -> None:
     reads_text = classifier(TextInputs(), CharTokenizer("ab"))
     for gradients, measures in ((True, ["norms", "gradients"]), (False, ["norms"])):
         scene = scene_of_example(reads_text, ["abba"], gradients=gradients)
-        assert [each.measure for each in scene.groups[0].measures] == measures
+        assert [measure.measure for measure in scene.groups[0].measures] == measures

@@ -7,10 +7,10 @@ from attent.tasks.classification.settings import ImagesSettings, LabelledSetting
 
 
 @pytest.mark.parametrize(
-    ("given", "size"), [(32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)]
+    ("value", "size"), [(32, (32, 32)), ("32", (32, 32)), ("24x32", (24, 32)), ([24, 32], (24, 32)), (None, None)]
 )
-def test_a_size_is_height_and_width(given: Any, size: tuple[int, int] | None) -> None:
-    assert ImagesSettings(source="digits", size=given).size == size
+def test_a_size_is_height_and_width(value: Any, size: tuple[int, int] | None) -> None:
+    assert ImagesSettings(source="digits", size=value).size == size
 
 
 @pytest.mark.parametrize("wrong", ["a", "1x2x3", 0, "-3", [1, 2, 3], 1.5])

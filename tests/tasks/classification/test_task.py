@@ -30,10 +30,17 @@ dropout = 0.1
 """
 
 
-def settings(table: str, **training: object) -> RunSettings:
-    least = {"updates": 8, "batch_pairs": 8, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "warmup": 2}
-    said = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (least | training).items())
-    return parse(f'task = "classify"\n{table}\n{MODEL}\n[training]\n{said}', "small.toml")
+def make_settings(table: str, **training: object) -> RunSettings:
+    base_settings = {
+        "updates": 8,
+        "batch_pairs": 8,
+        "precision": "float32",
+        "threads": 1,
+        "learning_rate": 1e-2,
+        "warmup": 2,
+    }
+    message = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (base_settings | training).items())
+    return parse(f'task = "classify"\n{table}\n{MODEL}\n[training]\n{message}', "small.toml")
 
 
 def pictures(folder: Path) -> str:
@@ -61,23 +68,23 @@ def quiet() -> Progress:
 
 def test_pictures_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     stream = io.StringIO()
-    results = follow(settings(pictures(tmp_path), updates=60), tmp_path / "run", progress=Progress(stream))
+    results = follow(make_settings(pictures(tmp_path), updates=60), tmp_path / "run", progress=Progress(stream))
     assert "2 classes: 43 examples to train on, 5 to validate on, 12 to test" in stream.getvalue()
     assert results["test"]["accuracy"] == 100
     config = read_config(tmp_path / "run")
     assert (config.task, config.tokenizers, config.sizes, config.files) == ("classify", {}, (4, 2), ("inputs.json",))
     (light_above, light_below) = np.full((2, 4, 6), 0.1, np.float32)
     light_above[:2] = light_below[2:] = 0.9
-    told = attent.load(tmp_path / "run").classify(np.stack([light_above, light_below]))
-    assert [one.label for one in told] == ["above", "below"]
+    predictions = attent.load(tmp_path / "run").classify(np.stack([light_above, light_below]))
+    assert [prediction.label for prediction in predictions] == ["above", "below"]
 
 
 def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     stream = io.StringIO()
-    follow(settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
+    follow(make_settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
     assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
     assert " nats/example " in stream.getvalue()
-    assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == [
+    assert [item.label for item in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == [
         "fast",
         "late",
     ]
@@ -87,7 +94,7 @@ def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     cut: list[str] = []
     encode = WordTokenizer.encode
     monkeypatch.setattr(WordTokenizer, "encode", lambda self, text: cut.append(text) or encode(self, text))
-    follow(settings(texts(tmp_path)), tmp_path / "run", progress=quiet())
+    follow(make_settings(texts(tmp_path)), tmp_path / "run", progress=quiet())
     assert len(cut) == len(set(cut)) == 60
 
 
@@ -96,7 +103,7 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
     corpus: Callable[[Path], str], tmp_path: Path
 ) -> None:
     # in the middle of an epoch, whose pictures vary as they would have
-    whole = settings(corpus(tmp_path), updates=8, save_every=2, keep_best=0)
+    whole = make_settings(corpus(tmp_path), updates=8, save_every=2, keep_best=0)
     follow(whole, tmp_path / "whole", progress=quiet())
     follow(
         whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
@@ -110,7 +117,7 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
 
 def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     table, file = texts(tmp_path), tmp_path / "a.tsv"
-    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    follow(make_settings(table, updates=2), tmp_path / "run", progress=quiet())
     whole = file.read_text()
     file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
     log = (tmp_path / "run/log.jsonl").read_bytes()
@@ -132,7 +139,7 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
 def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
     table = texts(tmp_path) + f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
     (tmp_path / "valid.tsv").write_text("some quick steps\tfast\nsome slow steps\tlate\n")
-    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    follow(make_settings(table, updates=2), tmp_path / "run", progress=quiet())
     with (tmp_path / "a.tsv").open("a") as file:
         file.write("80 quick steps\tfast\n")
     stream = io.StringIO()
@@ -154,7 +161,7 @@ def test_validation_leaves_out_what_training_leaves_out(
     else:
         (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text() + "\n".join(long) + "\n")
     stream = io.StringIO()
-    results = follow(settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
+    results = follow(make_settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
     if has_file:
         assert results["validation"]["examples"] == 2
         assert (
@@ -169,14 +176,15 @@ def test_validation_leaves_out_what_training_leaves_out(
 
 
 def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
-    task, made = ClassificationTask(), settings(pictures(tmp_path))
-    corpus = task.corpus(made)
-    follow(made, tmp_path / "run", progress=quiet())
+    task, settings = ClassificationTask(), make_settings(pictures(tmp_path))
+    corpus = task.corpus(settings)
+    follow(settings, tmp_path / "run", progress=quiet())
     classifier = load(tmp_path / "run")
-    some = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
-    loss, confusion = evaluate_classifier(classifier, some)
+    sample = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
+    loss, confusion = evaluate_classifier(classifier, sample)
     chances = [
-        dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.data.data, best=2)
+        dict(zip(item.labels, item.probabilities, strict=True))
+        for item in classifier.classify(corpus.data.data, best=2)
     ]
     right = [chances[row][corpus.data.inputs.labels[corpus.data.classes[row]]] for row in corpus.data.test]
     assert loss == pytest.approx(-np.log(right).mean(), abs=1e-5)
@@ -184,32 +192,35 @@ def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
 
 
 def test_settings_say_what_they_need(tmp_path: Path) -> None:
-    made = settings(pictures(tmp_path))
-    assert isinstance(made.model, EncoderSettings)
-    assert (made.model.input, made.model.cls) == ("vectors", True)
-    assert settings(texts(tmp_path)).model.input == "tokens"
+    settings = make_settings(pictures(tmp_path))
+    assert isinstance(settings.model, EncoderSettings)
+    assert (settings.model.input, settings.model.cls) == ("vectors", True)
+    assert make_settings(texts(tmp_path)).model.input == "tokens"
     with pytest.raises(ArgumentError, match=r"needs something to learn from: \[images\] or \[labelled\]"):
-        settings("")
+        make_settings("")
     with pytest.raises(
         ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got \[text\]"
     ):
-        settings('[text]\ntrain = "a.tsv"')
+        make_settings('[text]\ntrain = "a.tsv"')
     with pytest.raises(ArgumentError, match="both be the corpus"):
-        settings(pictures(tmp_path) + texts(tmp_path))
+        make_settings(pictures(tmp_path) + texts(tmp_path))
 
 
 def test_another_tasks_command_names_the_right_one(tmp_path: Path) -> None:
-    follow(settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
     with pytest.raises(RunError, match=r"run classifies: attent classify .*run FILE"):
         translator(tmp_path / "run")
 
 
 def test_a_start_from_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
-    follow(settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
     np.savez(tmp_path / "a.npz", images=np.random.rand(20, 4, 6), y=np.arange(20) % 3)
     with pytest.raises(ArgumentError, match="the run tells 2 classes"):
         follow(
-            settings(pictures_as_they_are(tmp_path)), tmp_path / "other", init_from=tmp_path / "run", progress=quiet()
+            make_settings(pictures_as_they_are(tmp_path)),
+            tmp_path / "other",
+            init_from=tmp_path / "run",
+            progress=quiet(),
         )
 
 
@@ -219,10 +230,10 @@ def pictures_as_they_are(folder: Path) -> str:
 
 @pytest.mark.parametrize("limit", ['position = "learned"\nmaximum_length = 29', 'score = "location"'])
 def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tmp_path: Path, limit: str) -> None:
-    most = 28 if "learned" in limit else 255
+    maximum = 28 if "learned" in limit else 255
     for name, letters, count in (("a", "xy", 20), ("b", "yx", 4)):
         # in either file a text that just fits, and another that does not
-        lines = [" ".join(letters[row % 2] * (most + row if row < 2 else row + 1)) for row in range(count)]
+        lines = [" ".join(letters[row % 2] * (maximum + row if row < 2 else row + 1)) for row in range(count)]
         (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines)))
     table = (
         f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\nvalid = "{tmp_path / "b.tsv"}"\ntokenizer = "word"\n'
@@ -236,13 +247,15 @@ def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tm
         progress=Progress(stream),
     )
     for part in ("train", "validation"):
-        said = f"{part}: 1 dropped: longer than the {most} tokens, vectors or patches that this model can read (line 2)"
-        assert said in stream.getvalue()
+        message = (
+            f"{part}: 1 dropped: longer than the {maximum} tokens, vectors or patches that this model can read (line 2)"
+        )
+        assert message in stream.getvalue()
     assert results["validation"]["examples"] == 3
     classifier = load(tmp_path / "run")
-    fits, long = " ".join("x" * most), " ".join("x" * (most + 1))
-    assert classifier.longest == most
+    fits, long = " ".join("x" * maximum), " ".join("x" * (maximum + 1))
+    assert classifier.longest == maximum
     assert len(classifier.classify([fits, "x"])) == 2
     for refused in (lambda: classifier.classify(["x", long]), lambda: classifier.maps(["x", long], row=1)):
-        with pytest.raises(DataError, match=f"example 1 has a length of {most + 1}, more than the {most} tokens"):
+        with pytest.raises(DataError, match=f"example 1 has a length of {maximum + 1}, more than the {maximum} tokens"):
             refused()

@@ -34,9 +34,9 @@ def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(
     assert len(set(held)) == 12
     assert all(pattern.spells_month for pattern in held)
     for locale in {pattern.locale for pattern in held}:
-        kept = texts([pattern for pattern in held if pattern.locale == locale])
+        saved = texts([pattern for pattern in held if pattern.locale == locale])
         training = texts([pattern for pattern in demo[locale] if pattern not in held])
-        assert all_words(kept) <= all_words(training - kept)
+        assert all_words(saved) <= all_words(training - saved)
 
 
 def test_locales_take_turns(demo: dict[str, list[DatePattern]]) -> None:
@@ -47,8 +47,8 @@ def test_locales_take_turns(demo: dict[str, list[DatePattern]]) -> None:
 def test_more_are_not_kept_than_can_be(demo: dict[str, list[DatePattern]]) -> None:
     with pytest.raises(ArgumentError, match=r"at most \d+ for these locales, got 86") as caught:
         hold_out(demo, 86, Random(0))
-    most = int(str(caught.value).split("at most ")[1].split()[0])
-    assert len(hold_out(demo, most, Random(0))) == most
+    maximum = int(str(caught.value).split("at most ")[1].split()[0])
+    assert len(hold_out(demo, maximum, Random(0))) == maximum
 
 
 def test_a_word_found_nowhere_else_keeps_its_pattern_in_training() -> None:
@@ -57,10 +57,10 @@ def test_a_word_found_nowhere_else_keeps_its_pattern_in_training() -> None:
         for pattern in hold_out(french, 2, Random(seed)):
             # the only one with "mardi"
             assert "full" not in pattern.names
-    alone = {"fr": [pattern for pattern in french["fr"] if "long" in pattern.names]}
-    assert hold_out(alone, 0, Random(0)) == []
+    single = {"fr": [pattern for pattern in french["fr"] if "long" in pattern.names]}
+    assert hold_out(single, 0, Random(0)) == []
     with pytest.raises(ArgumentError, match="at most 0 for these locales, got 1"):
-        hold_out(alone, 1, Random(0))
+        hold_out(single, 1, Random(0))
 
 
 def test_a_word_that_another_pattern_writes_in_the_same_text_only_is_not_in_training() -> None:
@@ -73,9 +73,9 @@ def test_a_word_that_another_pattern_writes_in_the_same_text_only_is_not_in_trai
     first = pattern("abcdefghijkl")
     # with `first` held out, nothing of this one but its January remains
     almost_the_same = pattern("zbcdefghijkl")
-    other = pattern("aaaaaaaaaaab", year_first=True)
+    second = pattern("aaaaaaaaaaab", year_first=True)
     for seed in range(10):
-        assert hold_out({"xx": [first, almost_the_same, other]}, 1, Random(seed)) == [other]
+        assert hold_out({"xx": [first, almost_the_same, second]}, 1, Random(seed)) == [second]
 
 
 def test_words_by_hand() -> None:

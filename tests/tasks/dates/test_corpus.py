@@ -82,23 +82,23 @@ def test_no_date_is_in_two_parts(corpus: TranslationCorpus) -> None:
 
 
 def test_training_never_shows_a_held_out_combination(corpus: TranslationCorpus) -> None:
-    shown = {
+    displayed = {
         (tag, shape(text))
         for pairs in (corpus.train, corpus.validation, corpus.held_out[HELD_OUT_DATES])
         for tag, text in map(split, pairs)
     }
     for tag, text in map(split, corpus.held_out[HELD_OUT_COMBINATIONS]):
         assert tag
-        assert (tag, shape(text)) not in shown
-        assert ("", shape(text)) not in shown
+        assert (tag, shape(text)) not in displayed
+        assert ("", shape(text)) not in displayed
 
 
 def test_every_word_of_a_held_out_combination_is_in_training_in_its_locale(corpus: TranslationCorpus) -> None:
-    known: dict[str, set[str]] = {locale: set() for locale in ["", *DEMO]}
+    names_by_key: dict[str, set[str]] = {locale: set() for locale in ["", *DEMO]}
     for tag, text in map(split, corpus.train):
-        known[tag] |= words(text)
+        names_by_key[tag] |= words(text)
     for tag, text in map(split, corpus.held_out[HELD_OUT_COMBINATIONS]):
-        assert words(text) <= known[tag]
+        assert words(text) <= names_by_key[tag]
 
 
 def test_twelve_combinations_are_held_out(corpus: TranslationCorpus) -> None:
@@ -136,7 +136,7 @@ def test_links_read_back_as_the_date(corpus: TranslationCorpus) -> None:
 
 
 def test_links_of_the_month_are_its_name(corpus: TranslationCorpus) -> None:
-    seen = 0
+    count = 0
     for pair in corpus.train:
         tag, text = split(pair)
         if tag == "ru" and any(character.isalpha() for character in text[:-2]):
@@ -144,8 +144,8 @@ def test_links_of_the_month_are_its_name(corpus: TranslationCorpus) -> None:
             names = Locale("ru").months["format"]
             number = int(pair.target[5:7])
             assert month in (names["wide"][number], names["abbreviated"][number], pair.target[5:7])
-            seen += 1
-    assert seen > 500
+            count += 1
+    assert count > 500
 
 
 def test_links_by_hand(corpus: TranslationCorpus) -> None:
@@ -186,15 +186,15 @@ def test_more_training_pairs_leave_the_tests_alone() -> None:
 def test_the_tag_goes_only_where_the_text_says_which_date_it_is() -> None:
     settings = SMALL.model_copy(update={"locales": ("en", "es"), "untagged": 1.0, "training_pairs": 5003})
     numbers = re.compile(r"(\d+)/(\d+)/\d{4}")
-    seen = Counter()
+    counts = Counter()
     for pair in dates(settings).train:
         tag, text = split(pair)
-        found = numbers.fullmatch(text)
-        unclear = found is not None and found[1] != found[2] and max(int(found[1]), int(found[2])) <= 12
+        match = numbers.fullmatch(text)
+        unclear = match is not None and match[1] != match[2] and max(int(match[1]), int(match[2])) <= 12
         # an untagged text must not be one that a held-out combination of the other locale writes either; here none is
         assert bool(tag) == unclear
-        seen[bool(tag)] += 1
-    assert min(seen.values()) > 100
+        counts[bool(tag)] += 1
+    assert min(counts.values()) > 100
 
 
 def test_no_tag_is_left_out_when_none_should_be() -> None:
@@ -216,8 +216,8 @@ def test_the_locales_own_digits_have_their_share(share: float) -> None:
 def test_a_text_with_two_answers_in_its_own_locale_is_left_out() -> None:
     # Maltese writes both dd/MM/y and M/d/y
     settings = SMALL.model_copy(update={"locales": ("mt",), "held_out_combinations": 0, "training_pairs": 5003})
-    found = [re.fullmatch(r"(\d\d)/(\d\d)/\d{4}", split(pair)[1]) for pair in dates(settings).train]
-    numbers = [(int(each[1]), int(each[2])) for each in found if each]
+    matches = [re.fullmatch(r"(\d\d)/(\d\d)/\d{4}", split(pair)[1]) for pair in dates(settings).train]
+    numbers = [(int(match[1]), int(match[2])) for match in matches if match]
     assert any(max(pair) > 12 for pair in numbers)
     assert not any(10 <= min(pair) < max(pair) <= 12 for pair in numbers)
 
@@ -287,11 +287,11 @@ def test_sure_links_join_equal_digits_and_every_link_stays_in_its_field(locales:
         locales=locales, training_pairs=1, validation_pairs=1, held_out_dates=97, held_out_pairs=211
     )
     for held_out in dates(settings.model_copy(update={"held_out_combinations": 2})).held_out.values():
-        for one in held_out:
-            gold = gold_links(one)
-            assert gold.possible == set(one.links)
+        for item in held_out:
+            gold = gold_links(item)
+            assert gold.possible == set(item.links)
             assert gold.sure < gold.possible
-            assert all(int(one.source[source]) == int(one.target[target]) for source, target in gold.sure)
+            assert all(int(item.source[source]) == int(item.target[target]) for source, target in gold.sure)
             # four digits of the year, and at least the last one of the day
             assert {target for _, target in gold.sure} >= {0, 1, 2, 3, 9}
-            assert {target for _, target in gold.possible} == {place for field in FIELDS for place in field}
+            assert {target for _, target in gold.possible} == {index for field in FIELDS for index in field}

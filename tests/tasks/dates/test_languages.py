@@ -13,29 +13,30 @@ FEW = {"training_pairs": 200, "validation_pairs": 20, "held_out_pairs": 30, "hel
 
 
 @pytest.fixture(scope="module")
-def made() -> DateLanguages:
+def languages() -> DateLanguages:
     return date_languages(DatesSettings(locales=("en", "en_GB", "fr", "nb", "da"), **FEW))
 
 
-def test_labels_are_languages_each_as_often_as_the_others(made: DateLanguages) -> None:
-    assert [len(part) for part in (made.train, made.validation, made.test)] == [200, 20, 30]
-    counts = {label: sum(example.label == label for example in made.train) for label in ("en", "fr", "nb", "da")}
+def test_labels_are_languages_each_as_often_as_the_others(languages: DateLanguages) -> None:
+    assert [len(part) for part in (languages.train, languages.validation, languages.test)] == [200, 20, 30]
+    counts = {label: sum(example.label == label for example in languages.train) for label in ("en", "fr", "nb", "da")}
     assert sum(counts.values()) == 200
     assert min(counts.values()) > 30
 
 
-def test_no_text_is_in_two_parts(made: DateLanguages) -> None:
-    texts = [example.text for part in (made.train, made.validation, made.test) for example in part]
+def test_no_text_is_in_two_parts(languages: DateLanguages) -> None:
+    texts = [example.text for part in (languages.train, languages.validation, languages.test) for example in part]
     assert len(set(texts)) == len(texts)
 
 
-def test_no_other_language_writes_the_same(made: DateLanguages) -> None:
+def test_no_other_language_writes_the_same(languages: DateLanguages) -> None:
     def written(locale: str) -> set[str]:
         return {text for pattern in date_patterns(locale) for text, _ in keys(pattern)}
 
     # the year stands for every other
     texts = {
-        label: {re.sub(r"\d{4}", "2000", text) for text, name in made.train if name == label} for label in ("nb", "da")
+        label: {re.sub(r"\d{4}", "2000", text) for text, name in languages.train if name == label}
+        for label in ("nb", "da")
     }
     assert texts["nb"] <= written("nb")
     assert not texts["nb"] & written("da")
@@ -43,16 +44,16 @@ def test_no_other_language_writes_the_same(made: DateLanguages) -> None:
 
 
 def test_the_seed_decides() -> None:
-    again, other = (date_languages(DatesSettings(locales=("fr", "nb"), **FEW, seed=seed)) for seed in (0, 1))
-    assert again == date_languages(DatesSettings(locales=("fr", "nb"), **FEW))
-    assert other.train != again.train
+    repeated, second = (date_languages(DatesSettings(locales=("fr", "nb"), **FEW, seed=seed)) for seed in (0, 1))
+    assert repeated == date_languages(DatesSettings(locales=("fr", "nb"), **FEW))
+    assert second.train != repeated.train
 
 
-def test_they_are_written_as_text_tab_label(made: DateLanguages, tmp_path: Path) -> None:
-    made.write(tmp_path / "new")
+def test_they_are_written_as_text_tab_label(languages: DateLanguages, tmp_path: Path) -> None:
+    languages.write(tmp_path / "new")
     lines = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()
-    assert lines == [f"{text}\t{label}" for text, label in made.test]
-    assert made.remarks[0].endswith("of all texts are written alike in several languages, and left out")
+    assert lines == [f"{text}\t{label}" for text, label in languages.test]
+    assert languages.remarks[0].endswith("of all texts are written alike in several languages, and left out")
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -73,9 +73,9 @@ def test_the_locales_own_digits_are_there(locale: str) -> None:
 
 @pytest.mark.parametrize("locale", FULL)
 def test_two_patterns_of_a_locale_differ_somewhere(locale: str) -> None:
-    found = date_patterns(locale)
+    result = date_patterns(locale)
     days = [date.fromordinal(ordinal) for ordinal in ALL_DATES[:: len(ALL_DATES) // 997]]
-    assert len({tuple(pattern.text(moment(day)) for day in days) for pattern in found}) == len(found)
+    assert len({tuple(pattern.text(moment(day)) for day in days) for pattern in result}) == len(result)
 
 
 @pytest.mark.parametrize("locale", FULL)

@@ -29,7 +29,7 @@ def test_a_text_means_one_date_exactly_if_no_other_date_is_written_so(year: int)
 
 
 def means(locales: tuple[str, ...], locale: str, name: str, day: date) -> bool:
-    table = ambiguous(pattern for each in locales for pattern in date_patterns(each))
+    table = ambiguous(pattern for item in locales for pattern in date_patterns(item))
     pattern = next(pattern for pattern in date_patterns(locale) if name in pattern.names)
     return means_one_date(key(pattern, moment(day), native=False), day.year, table)
 

@@ -34,7 +34,7 @@ def test_every_setting_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"locales": ["frr_XX"]}, "unknown locale 'frr_XX'; did you mean 'fr"),
         ({"locales": ["fr", "fr"]}, "distinct"),
@@ -47,9 +47,9 @@ def test_every_setting_says_what_it_is() -> None:
         ({"pairs": 5}, "Extra inputs"),
     ],
 )
-def test_a_wrong_setting_says_what_is_wrong(given: dict[str, object], message: str) -> None:
+def test_a_wrong_setting_says_what_is_wrong(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=message):
-        DatesSettings.model_validate(given)
+        DatesSettings.model_validate(arguments)
 
 
 def test_settings_do_not_change() -> None:

@@ -33,33 +33,33 @@ def test_a_tally_is_of_all_its_parts() -> None:
 
 def test_every_known_word_is_a_blank_in_turn(filler: FillMask) -> None:
     lines = ["the dog was happy .", "the bird slept .", "the dog " * 7, ""]
-    found = evaluate_masked_lm(filler, lines)
+    evaluation = evaluate_masked_lm(filler, lines)
     # the bird is unknown, and the third line has more tokens than positions
-    assert (found.lines, found.blanks, found.unknown, found.long) == (2, 8, 1, 1)
-    assert list(found.scores) == ["model"]
+    assert (evaluation.lines, evaluation.blanks, evaluation.unknown, evaluation.long) == (2, 8, 1, 1)
+    assert list(evaluation.scores) == ["model"]
     right, nats = 0, 0.0
     for line in lines[:2]:
         tokens = filler.tokenizer.encode(line)
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             if token >= SPECIALS:
-                text = " ".join("[MASK]" if at == place else word for at, word in enumerate(line.split()))
+                text = " ".join("[MASK]" if at == index else word for at, word in enumerate(line.split()))
                 (blank,) = filler.fill(text, best=1000)
                 word = filler.tokenizer.decode([token])
                 right += blank.guesses[0].word == word
                 nats -= math.log(next(guess.probability for guess in blank.guesses if guess.word == word))
-    assert found.scores["model"].accuracy == pytest.approx(100 * right / 8)
-    assert found.scores["model"].perplexity == pytest.approx(math.exp(nats / 8), rel=1e-4)
+    assert evaluation.scores["model"].accuracy == pytest.approx(100 * right / 8)
+    assert evaluation.scores["model"].perplexity == pytest.approx(math.exp(nats / 8), rel=1e-4)
 
 
 def test_yardsticks_guess_the_same_blanks(filler: FillMask) -> None:
     counted = Trigrams([filler.tokenizer.encode(line) for line in TEXT], filler.tokenizer.size)
-    found = evaluate_masked_lm(filler, TEXT[:3], counted)
-    assert list(found.scores) == ["model", "unigram", "trigram, left", "trigram, both sides"]
-    left, both = found.scores["trigram, left"], found.scores["trigram, both sides"]
+    evaluation = evaluate_masked_lm(filler, TEXT[:3], counted)
+    assert list(evaluation.scores) == ["model", "unigram", "trigram, left", "trigram, both sides"]
+    left, combined = evaluation.scores["trigram, left"], evaluation.scores["trigram, both sides"]
     # "." is the commonest, as "the" is: three each of 18
-    assert found.scores["unigram"].accuracy == pytest.approx(100 * 3 / 18)
-    assert left.accuracy < both.accuracy == 100
-    assert left.perplexity > both.perplexity > 1
+    assert evaluation.scores["unigram"].accuracy == pytest.approx(100 * 3 / 18)
+    assert left.accuracy < combined.accuracy == 100
+    assert left.perplexity > combined.perplexity > 1
 
 
 def test_where_there_is_no_word_nothing_is_guessed(filler: FillMask) -> None:

@@ -17,10 +17,10 @@ ROWS = np.arange(len(LINES))
 def cells(batch: MaskedBatch) -> list[list[tuple[int, int]]]:
     """By row: each blank's place and what is read there."""
     width = batch.token_ids.shape[1]
-    found = [list[tuple[int, int]]() for _ in batch.token_ids]
-    for place in batch.positions.tolist():
-        found[place // width].append((place % width, int(batch.token_ids[place // width, place % width])))
-    return found
+    result = [list[tuple[int, int]]() for _ in batch.token_ids]
+    for index in batch.positions.tolist():
+        result[index // width].append((index % width, int(batch.token_ids[index // width, index % width])))
+    return result
 
 
 def test_a_share_of_each_line_is_to_be_guessed_and_one_token_at_least() -> None:
@@ -28,7 +28,7 @@ def test_a_share_of_each_line_is_to_be_guessed_and_one_token_at_least() -> None:
     assert [len(row) for row in cells(batch)] == [max(1, round(0.15 * len(line))) for line in LINES]
     assert batch.tokens == len(batch.labels) == DATA.token_count(ROWS)
     for row, blanks in zip(LINES, cells(batch), strict=True):
-        assert all(place < len(row) for place, _ in blanks)
+        assert all(blank < len(row) for blank, _ in blanks)
 
 
 def test_what_is_told_is_what_stood_there_and_all_else_is_as_it_was() -> None:
@@ -54,12 +54,12 @@ def test_of_blanks_eight_tenths_are_masked_one_is_anything_and_one_as_it_was() -
 
 def test_blanks_are_a_function_of_seed_epoch_and_row_alone() -> None:
     whole = cells(DATA.augmented(ROWS, 1, 0))
-    some = ROWS[[7, 3, 11]]
-    assert cells(DATA.augmented(some, 1, 0)) == [whole[row] for row in some]
+    sample = ROWS[[7, 3, 11]]
+    assert cells(DATA.augmented(sample, 1, 0)) == [whole[row] for row in sample]
     assert cells(DATA.augmented(ROWS, 1, 1)) != whole
     assert cells(DATA.augmented(ROWS, 2, 0)) != whole
-    again = cells(DATA.batch(ROWS))
-    assert cells(DATA.batch(some)) == [again[row] for row in some]
+    repeated = cells(DATA.batch(ROWS))
+    assert cells(DATA.batch(sample)) == [repeated[row] for row in sample]
 
 
 def test_every_place_is_as_likely_as_every_other() -> None:
@@ -72,23 +72,23 @@ def test_every_place_is_as_likely_as_every_other() -> None:
 def test_parts_of_a_batch_are_together_the_batch() -> None:
     size, parts = BatchSize(4), [DATA.stream(BatchSize(4), 1) for _ in range(3)]
     for whole, _ in zip(DATA.stream(size, 1), range(7), strict=False):
-        found = [part.next_shard(number, 3) for number, part in enumerate(parts)]
-        assert {tokens for _, tokens in found} == {whole.tokens}
-        assert sum(batch.tokens for batch, _ in found) == whole.tokens
-        assert sorted(torch.cat([batch.labels for batch, _ in found]).tolist()) == sorted(whole.labels.tolist())
+        result = [part.next_shard(number, 3) for number, part in enumerate(parts)]
+        assert {tokens for _, tokens in result} == {whole.tokens}
+        assert sum(batch.tokens for batch, _ in result) == whole.tokens
+        assert sorted(torch.cat([batch.labels for batch, _ in result]).tolist()) == sorted(whole.labels.tolist())
 
 
 def test_a_run_that_goes_on_sees_the_same_blanks() -> None:
     first = DATA.stream(BatchSize(5), 1)
-    seen = [next(first) for _ in range(9)]
-    place = DATA.stream(BatchSize(5), 1)
+    observed = [next(first) for _ in range(9)]
+    stream = DATA.stream(BatchSize(5), 1)
     for _ in range(4):
-        next(place)
-    again = DATA.stream(BatchSize(5), 1, place.position)
-    for batch in seen[4:]:
-        other = next(again)
-        assert torch.equal(other.token_ids, batch.token_ids)
-        assert torch.equal(other.positions, batch.positions)
+        next(stream)
+    repeated = DATA.stream(BatchSize(5), 1, stream.position)
+    for batch in observed[4:]:
+        second = next(repeated)
+        assert torch.equal(second.token_ids, batch.token_ids)
+        assert torch.equal(second.positions, batch.positions)
 
 
 def test_numbers_of_places_differ() -> None:
@@ -104,8 +104,8 @@ TEXT = ["the dog was tired , so it slept .", "the cat was tired .", "the dog sle
 def test_a_blank_is_one_token_whatever_cuts_the_text(kind: str) -> None:
     tokenizer = learn(kind, TEXT, None if kind in ("word", "char") else 310)
     line = tokenize_masked("the dog was [MASK] , so it [MASK] .", tokenizer)
-    assert [line.pieces[place] for place in line.mask_positions] == [MASK, MASK]
-    assert [place for place, token in enumerate(line.tokens) if token == tokenizer.size] == list(line.mask_positions)
+    assert [line.pieces[mask_position] for mask_position in line.mask_positions] == [MASK, MASK]
+    assert [index for index, token in enumerate(line.tokens) if token == tokenizer.size] == list(line.mask_positions)
     rest = [token for token in line.tokens if token != tokenizer.size]
     assert UNK not in rest
     # of a character's blank the space before it stays

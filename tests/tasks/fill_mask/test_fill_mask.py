@@ -20,7 +20,7 @@ def test_every_blank_has_its_best_words_and_where_it_looked(filler: FillMask) ->
         chances = [guess.probability for guess in blank.guesses]
         assert len(chances) == 3
         assert chances == sorted(chances, reverse=True)
-        assert [look.piece for look in blank.attention] == [
+        assert [entry.piece for entry in blank.attention] == [
             "the",
             "dog",
             "was",
@@ -31,8 +31,8 @@ def test_every_blank_has_its_best_words_and_where_it_looked(filler: FillMask) ->
             "[MASK]",
             ".",
         ]
-        assert sum(look.weight for look in blank.attention) == pytest.approx(1, abs=1e-5)
-        assert blank.top_attended(2)[0].weight == max(look.weight for look in blank.attention)
+        assert sum(entry.weight for entry in blank.attention) == pytest.approx(1, abs=1e-5)
+        assert blank.top_attended(2)[0].weight == max(entry.weight for entry in blank.attention)
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list(filler: FillMask) -> None:
@@ -65,29 +65,29 @@ def test_bytes_of_characters_are_not_guessed(kind: str) -> None:
 
 
 def test_the_looks_are_the_mean_of_heads_and_layers_or_of_those_named(filler: FillMask) -> None:
-    with watch(filler.model) as seen:
+    with watch(filler.model) as captured:
         filler.fill(TEXT)
-    weights = torch.stack([each[0, head, 3] for each in seen.values() for head in range(2)])
+    weights = torch.stack([item[0, head, 3] for item in captured.values() for head in range(2)])
     for options, expected in (
         ({}, weights.mean(0)),
         ({"layer": 1}, weights[2:].mean(0)),
         ({"layer": 0, "head": 1}, weights[1]),
     ):
-        looks = filler.fill(TEXT, **options)[0].attention
-        assert [look.weight for look in looks] == pytest.approx(expected.tolist(), abs=1e-6)
+        selectors = filler.fill(TEXT, **options)[0].attention
+        assert [selector.weight for selector in selectors] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
     maps = filler.map("the [MASK] slept")
     assert list(maps) == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
-    for shown in maps.values():
-        assert shown.rows == shown.columns == (" the", "[MASK]", " slept")
-        assert shown.weights.shape == (1, 2, 3, 3)
-        assert shown.gradients is None
-    for shown in filler.map("the [MASK] slept", gradients=True).values():
-        assert shown.gradients is not None
+    for attention_map in maps.values():
+        assert attention_map.rows == attention_map.columns == (" the", "[MASK]", " slept")
+        assert attention_map.weights.shape == (1, 2, 3, 3)
+        assert attention_map.gradients is None
+    for attention_map in filler.map("the [MASK] slept", gradients=True).values():
+        assert attention_map.gradients is not None
         # the guess is made from the position of the mask
-        assert bool(shown.gradients.dense()[:, :, 1].any())
+        assert bool(attention_map.gradients.dense()[:, :, 1].any())
 
 
 def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:

@@ -21,8 +21,8 @@ LINES = [f"the {noun} was {state} , so it {verb} ." for noun, state, verb in (
 def settings(folder: Path, **training: object) -> RunSettings:
     (folder / "train.txt").write_text("\n".join(LINES + [f"{line} yes" for line in LINES]) + "\n", encoding="utf-8")
     (folder / "valid.txt").write_text("\n".join([*LINES[:3], "dog " * 300]) + "\n", encoding="utf-8")
-    least = {"updates": 8, "batch_pairs": 4, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
-    said = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (least | training).items())
+    base_settings = {"updates": 8, "batch_pairs": 4, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    message = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (base_settings | training).items())
     return parse(
         f"""
         task = "fill-mask"
@@ -36,7 +36,7 @@ def settings(folder: Path, **training: object) -> RunSettings:
         heads = 2
         dropout = 0.1
         [training]
-        {said}
+        {message}
         """,
         "small.toml",
     )
@@ -78,14 +78,16 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(tmp_p
 
 def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
     follow(settings(tmp_path, updates=2), tmp_path / "run", progress=quiet())
-    said: list[str] = []
+    messages: list[str] = []
     for updates, more in ((3, ""), (4, "the man was happy .\n"), (5, "")):
         with (tmp_path / "train.txt").open("a") as file:
             file.write(more)
         stream = io.StringIO()
         resume(tmp_path / "run", {"updates": updates}, progress=Progress(stream))
-        said.append(stream.getvalue())
-    assert ["warning: the lines to learn are others than those that the run began with" in one for one in said] == [
+        messages.append(stream.getvalue())
+    assert [
+        "warning: the lines to learn are others than those that the run began with" in message for message in messages
+    ] == [
         False,
         True,
         True,

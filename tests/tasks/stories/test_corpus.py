@@ -18,125 +18,125 @@ SENTENCE = re.compile(rf"(\w+) (?:({'|'.join(MOVES)})|({'|'.join(TAKES)})|({'|'.
 
 
 @pytest.fixture(scope="module")
-def made() -> Stories:
+def built() -> Stories:
     return stories(FEW)
 
 
 def reread(sentences: list[str], question: str) -> str:
     """Answer a question by reading the sentences alone."""
-    place: dict[str, str] = {}
+    locations: dict[str, str] = {}
     holder: dict[str, str] = {}
     stays: dict[str, list[str]] = {}
 
-    def at(thing: str, where: str) -> None:
-        if stays.setdefault(thing, [where])[-1] != where:
-            stays[thing].append(where)
+    def at(thing: str, location: str) -> None:
+        if stays.setdefault(thing, [location])[-1] != location:
+            stays[thing].append(location)
 
     for sentence in sentences:
         match = SENTENCE.fullmatch(sentence)
         assert match, sentence
         person, moved, took, _, noun = match.groups()
         if moved:
-            place[person] = noun
-            for thing in [thing for thing, who in holder.items() if who == person]:
+            locations[person] = noun
+            for thing in [thing for thing, holder_name in holder.items() if holder_name == person]:
                 at(thing, noun)
         elif took:
             assert noun not in holder
             holder[noun] = person
-            if person in place:
-                at(noun, place[person])
+            if person in locations:
+                at(noun, locations[person])
         else:
             # who puts a thing down held it, unless the sentence in which it was taken is left out
             assert holder.pop(noun, person) == person
-            if person in place:
-                at(noun, place[person])
+            if person in locations:
+                at(noun, locations[person])
     words = question.rstrip("?").split()
-    held = sorted(thing for thing, who in holder.items() if who in words)
+    held = sorted(thing for thing, holder_name in holder.items() if holder_name in words)
     match words:
         case ["Where", "is", "the", thing]:
             return stays[thing][-1]
         case ["Where", "is", person]:
-            return place[person]
+            return locations[person]
         case ["Where", "was", "the", thing, "before", "the", _]:
             return stays[thing][-2]
         case ["Is", person, "in", "the", where]:
-            return "yes" if place[person] == where else "no"
+            return "yes" if locations[person] == where else "no"
         case ["How", "many", *_]:
             return ("none", "one", "two", "three")[len(held)]
         case _:
             return " and ".join(held) or "nothing"
 
 
-def parts(made: Stories) -> list[Story]:
-    return [*made.train, *made.validation, *made.test]
+def parts(corpus: Stories) -> list[Story]:
+    return [*corpus.train, *corpus.validation, *corpus.test]
 
 
-def test_answers_follow_from_the_story_and_from_the_supporting_sentences_alone(made: Stories) -> None:
-    for story in parts(made):
+def test_answers_follow_from_the_story_and_from_the_supporting_sentences_alone(built: Stories) -> None:
+    for story in parts(built):
         assert reread([*story.sentences], story.question) == story.answer
         assert reread([story.sentences[number] for number in story.support], story.question) == story.answer, story
 
 
-def test_the_kinds_are_asked_alike_and_have_so_many_supporting_sentences(made: Stories) -> None:
-    for part, count in ((made.train, 10), (made.validation, 5), (made.test, 5)):
+def test_the_kinds_are_asked_alike_and_have_so_many_supporting_sentences(built: Stories) -> None:
+    for part, count in ((built.train, 10), (built.validation, 5), (built.test, 5)):
         assert [story.kind for story in part] == [*KINDS] * count
     for kind, facts in (("one", 1), ("two", 2), ("three", 3), ("yes-no", 1)):
-        assert {len(story.support) for story in parts(made) if story.kind == kind} == {facts}
+        assert {len(story.support) for story in parts(built) if story.kind == kind} == {facts}
 
 
-def test_sentences_are_as_many_as_the_settings_say(made: Stories) -> None:
-    for story in parts(made):
+def test_sentences_are_as_many_as_the_settings_say(built: Stories) -> None:
+    for story in parts(built):
         assert 6 <= len(story.sentences) <= 15
         assert len(story.sentences) - len(story.support) >= 3
 
 
-def test_held_out_combinations_are_in_the_test_alone(made: Stories) -> None:
+def test_held_out_combinations_are_in_the_test_alone(built: Stories) -> None:
     def has_held_out(sentence: str) -> bool:
         words = sentence.split()
         return is_held_out(words[0], words[-1].rstrip("."))
 
-    assert not [story for story in (*made.train, *made.validation) if any(map(has_held_out, story.sentences))]
-    assert all(any(has_held_out(story.sentences[number]) for number in story.support) for story in made.test)
+    assert not [story for story in (*built.train, *built.validation) if any(map(has_held_out, story.sentences))]
+    assert all(any(has_held_out(story.sentences[number]) for number in story.support) for story in built.test)
     assert (
         sum(
-            is_held_out("Anna", place)
-            for place in ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
+            is_held_out("Anna", noun)
+            for noun in ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
         )
         == 1
     )
 
 
-def test_the_seed_decides_and_no_story_is_told_twice(made: Stories) -> None:
-    assert stories(FEW) == made
-    other = stories(FEW.model_copy(update={"seed": 1}))
-    assert not {story.text for story in parts(made)} & {story.text for story in parts(other)}
-    assert len({story.text for story in parts(made)}) == 120
+def test_the_seed_decides_and_no_story_is_told_twice(built: Stories) -> None:
+    assert stories(FEW) == built
+    second = stories(FEW.model_copy(update={"seed": 1}))
+    assert not {story.text for story in parts(built)} & {story.text for story in parts(second)}
+    assert len({story.text for story in parts(built)}) == 120
 
 
-def test_more_stories_to_train_on_leave_the_others_alone(made: Stories) -> None:
+def test_more_stories_to_train_on_leave_the_others_alone(built: Stories) -> None:
     more = stories(FEW.model_copy(update={"training_stories": 66}))
-    assert (more.validation, more.test, more.train[:60]) == (made.validation, made.test, made.train)
+    assert (more.validation, more.test, more.train[:60]) == (built.validation, built.test, built.train)
 
 
-def test_files_hold_text_and_answer_and_beside_them_the_rest(made: Stories, tmp_path: Path) -> None:
-    made.write(tmp_path / "new")
+def test_files_hold_text_and_answer_and_beside_them_the_rest(built: Stories, tmp_path: Path) -> None:
+    built.write(tmp_path / "new")
     lines = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()
-    assert lines == [f"{' '.join(story.sentences)} {story.question}\t{story.answer}" for story in made.test]
+    assert lines == [f"{' '.join(story.sentences)} {story.question}\t{story.answer}" for story in built.test]
     rows = [json.loads(line) for line in (tmp_path / "new" / "test.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [tuple(row["support"]) for row in rows] == [story.support for story in made.test]
+    assert [tuple(row["support"]) for row in rows] == [story.support for story in built.test]
     with pytest.raises(ArgumentError, match="cannot be written"):
-        made.write(tmp_path / "new" / "test.tsv")
+        built.write(tmp_path / "new" / "test.tsv")
 
 
 def test_supporting_sentences_that_name_what_is_asked_for_precede_the_others_and_the_answer(tmp_path: Path) -> None:
-    said = ("Ben went to the hall.", "Ben went to the attic.", "Ben took the hat.", "Ben hurried to the office.")
-    three = Story("three", said, "Where was the hat before the office?", "attic", (1, 2, 3))
+    message = ("Ben went to the hall.", "Ben went to the attic.", "Ben took the hat.", "Ben hurried to the office.")
+    three = Story("three", message, "Where was the hat before the office?", "attic", (1, 2, 3))
     assert three.supported_answer == "Ben took the hat. Ben hurried to the office. Ben went to the attic. attic"
     assert (
-        Story("two", said[:3], "Where is the hat?", "attic", (1, 2)).supported_answer
+        Story("two", message[:3], "Where is the hat?", "attic", (1, 2)).supported_answer
         == "Ben took the hat. Ben went to the attic. attic"
     )
-    held = Story("list", said, "What does Ben hold?", "hat", (2,))
+    held = Story("list", message, "What does Ben hold?", "hat", (2,))
     assert held.supported_answer == "Ben took the hat. hat"
     Stories([three], [held], []).write(tmp_path, with_support=True)
     assert (tmp_path / "train.tsv").read_text(encoding="utf-8") == f"{three.text}\t{three.supported_answer}\n"

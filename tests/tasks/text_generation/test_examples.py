@@ -39,11 +39,11 @@ def test_windows_of_an_epoch_begin_elsewhere_and_go_round() -> None:
     rows = np.arange(len(data))
     shifts = list[int]()
     for epoch in range(7):
-        found = data.augmented(rows, 1, epoch).labels.flatten().tolist()
-        (shift,) = (shift for shift in range(17) if (TEXT + TEXT)[shift : shift + len(found)] == found)
-        assert data.augmented(rows, 1, epoch).labels.flatten().tolist() == found
+        actual = data.augmented(rows, 1, epoch).labels.flatten().tolist()
+        (shift,) = (shift for shift in range(17) if (TEXT + TEXT)[shift : shift + len(actual)] == actual)
+        assert data.augmented(rows, 1, epoch).labels.flatten().tolist() == actual
         # a row is a function of itself
-        assert data.augmented(rows[1:], 1, epoch).labels.flatten().tolist() == found[17:]
+        assert data.augmented(rows[1:], 1, epoch).labels.flatten().tolist() == actual[17:]
         shifts.append(shift)
     assert len(set(shifts)) > 2
     # the last window of a text that windows fill goes on with the beginning
@@ -63,25 +63,25 @@ def test_a_window_is_no_longer_than_the_text() -> None:
 @pytest.mark.parametrize("data", [TextLines(Sequences(LINES)), RunningText(Sequences(LINES), 3)], ids=["lines", "text"])
 def test_a_run_that_goes_on_sees_the_same(data: TextLines | RunningText) -> None:
     first = data.stream(BatchSize(3), 1)
-    seen = [next(first) for _ in range(23)]
+    observed = [next(first) for _ in range(23)]
     position = data.stream(BatchSize(3), 1)
     for _ in range(11):
         next(position)
-    again = data.stream(BatchSize(3), 1, position.position)
-    for batch in seen[11:]:
-        other = next(again)
-        assert torch.equal(other.inputs, batch.inputs)
-        assert torch.equal(other.labels, batch.labels)
+    repeated = data.stream(BatchSize(3), 1, position.position)
+    for batch in observed[11:]:
+        second = next(repeated)
+        assert torch.equal(second.inputs, batch.inputs)
+        assert torch.equal(second.labels, batch.labels)
 
 
 @pytest.mark.parametrize("data", [TextLines(Sequences(LINES)), RunningText(Sequences(LINES), 3)], ids=["lines", "text"])
 def test_parts_of_a_batch_are_together_the_batch(data: TextLines | RunningText) -> None:
     size, parts = BatchSize(5), [data.stream(BatchSize(5), 1) for _ in range(3)]
     for whole, _ in zip(data.stream(size, 1), range(7), strict=False):
-        found = [part.next_shard(number, 3) for number, part in enumerate(parts)]
-        assert {tokens for _, tokens in found} == {whole.tokens}
-        assert sum(batch.tokens for batch, _ in found) == whole.tokens
-        tokens = torch.cat([batch.labels[batch.labels != PAD] for batch, _ in found if batch.tokens])
+        result = [part.next_shard(number, 3) for number, part in enumerate(parts)]
+        assert {tokens for _, tokens in result} == {whole.tokens}
+        assert sum(batch.tokens for batch, _ in result) == whole.tokens
+        tokens = torch.cat([batch.labels[batch.labels != PAD] for batch, _ in result if batch.tokens])
         assert sorted(tokens.tolist()) == sorted(whole.labels[whole.labels != PAD].tolist())
 
 

@@ -52,8 +52,8 @@ def quiet() -> Progress:
 
 def test_lines_end_in_a_run_folder_that_goes_on_with_them(tmp_path: Path) -> None:
     stream = io.StringIO()
-    many = {"updates": 60, "batch_pairs": 13, "warmup": 5, "schedule": "constant"}
-    results = follow(settings(tmp_path, **many), tmp_path / "run", progress=Progress(stream))
+    options = {"updates": 60, "batch_pairs": 13, "warmup": 5, "schedule": "constant"}
+    results = follow(settings(tmp_path, **options), tmp_path / "run", progress=Progress(stream))
     assert set(results["validation"]) == {"lines", "loss"}
     assert results["validation"]["lines"] == 3
     config = read_config(tmp_path / "run")
@@ -96,15 +96,15 @@ def test_other_processes_open_what_one_has_encoded(lines: dict[str, object], tmp
     task, run_settings = TextGenerationTask(), settings(tmp_path, lines)
     corpus = task.corpus(run_settings)
     vocabularies = replace(task.learn_vocabularies(corpus), longest=23)
-    ours = task.encode(corpus, vocabularies)
-    theirs = task.open_shared(
-        run_settings, corpus.share(ours), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
+    encoded = task.encode(corpus, vocabularies)
+    reference = task.open_shared(
+        run_settings, corpus.share(encoded), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
     )
-    assert ours.digest() == theirs.digest()
+    assert encoded.digest() == reference.digest()
     rows = [0, 2, 1]
     for name in ("inputs", "labels"):
         assert torch.equal(
-            *(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (ours, theirs))
+            *(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (encoded, reference))
         )
 
 

@@ -49,12 +49,12 @@ def greedy(generator: TextGenerator, prompt: str, count: int) -> tuple[list[int]
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_takes_the_likeliest_token_of_the_whole_model(generator: TextGenerator, prompt: str) -> None:
-    found = generator.generate(prompt, GenerationSettings(max_new_tokens=7))
+    generated = generator.generate(prompt, GenerationSettings(max_new_tokens=7))
     tokens, total = greedy(generator, prompt, 7)
-    assert list(found.tokens) == tokens
-    assert found.log_probability == pytest.approx(total, abs=1e-4)
-    assert found.text == prompt + found.continuation
-    assert not set(found.tokens) & set(FORBIDDEN)
+    assert list(generated.tokens) == tokens
+    assert generated.log_probability == pytest.approx(total, abs=1e-4)
+    assert generated.text == prompt + generated.continuation
+    assert not set(generated.tokens) & set(FORBIDDEN)
 
 
 @pytest.mark.parametrize("settings", [GenerationSettings(max_new_tokens=11), DRAWN], ids=["greedy", "drawn"])
@@ -65,9 +65,9 @@ def test_a_text_does_not_depend_on_the_others(
     if not has_library:
         monkeypatch.setattr(native, "library", lambda: None)
     generator = small()
-    alone = [generator.generate(prompt, settings) for prompt in PROMPTS]
-    assert generator.generate(PROMPTS, settings) == alone
-    assert generator.generate(PROMPTS[::-1], settings) == alone[::-1]
+    single = [generator.generate(prompt, settings) for prompt in PROMPTS]
+    assert generator.generate(PROMPTS, settings) == single
+    assert generator.generate(PROMPTS[::-1], settings) == single[::-1]
 
 
 def test_draws_are_a_function_of_seed_prompt_and_copy(generator: TextGenerator) -> None:
@@ -89,8 +89,8 @@ def test_samples_have_the_probabilities_of_the_model() -> None:
     probs = generator.next_token_probs(generator.encode("the")).numpy().copy()
     probs[FORBIDDEN] = 0
     assert abs(counts / 4003 - probs / probs.sum()).max() < 0.03
-    likeliest = GenerationSettings(max_new_tokens=1, sample=True, copies=97, top_k=2)
-    assert {text.tokens[0] for text in generator.generate(["the"], likeliest)} == set(probs.argsort()[-2:].tolist())
+    settings = GenerationSettings(max_new_tokens=1, sample=True, copies=97, top_k=2)
+    assert {text.tokens[0] for text in generator.generate(["the"], settings)} == set(probs.argsort()[-2:].tolist())
     cold = GenerationSettings(max_new_tokens=1, sample=True, copies=7, temperature=1e-4)
     assert {text.tokens[0] for text in generator.generate(["the"], cold)} == {int(probs.argmax())}
 
@@ -191,11 +191,11 @@ def test_a_run_folder_is_loaded_by_its_task(
     )
     with RunWriter(tmp_path / "run") as run:
         run.finish(config, generator.model, generator.tokenizer)
-    found = load(tmp_path / "run")
-    assert (found.context, found.stops_at_line_end) == (context, packing == "lines")
+    loaded = load(tmp_path / "run")
+    assert (loaded.context, loaded.stops_at_line_end) == (context, packing == "lines")
     # EOS is a line break in running text
     settings = GenerationSettings(max_new_tokens=3)
-    assert found.generate("the dog", settings).tokens[:1] == generator.generate("the dog", settings).tokens[:1]
+    assert loaded.generate("the dog", settings).tokens[:1] == generator.generate("the dog", settings).tokens[:1]
 
 
 def test_a_run_without_its_corpus_is_damaged(generator: TextGenerator, tmp_path: Path) -> None:

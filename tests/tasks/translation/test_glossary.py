@@ -68,9 +68,9 @@ def test_terms_of_another_glossary_go_first() -> None:
     assert [term.target for term in merged.find("a dog runs")] == ["Köter"]
     assert [term.target for term in merged.find("dog house, cat")] == ["Hütte", "Katze"]
     assert [term.target for term in merged.find("a Dog, a dog", keeps_case=True)] == ["Hund", "Köter"]
-    again = merged.updated(Glossary((("cat", "Kater"),)))
-    assert [term.target for term in again.find("dog cat")] == ["Köter", "Kater"]
-    assert merged != again and hash(merged) == hash(Glossary((("dog", "Köter"),)))
+    repeated = merged.updated(Glossary((("cat", "Kater"),)))
+    assert [term.target for term in repeated.find("dog cat")] == ["Köter", "Kater"]
+    assert merged != repeated and hash(merged) == hash(Glossary((("dog", "Köter"),)))
 
 
 def test_a_large_glossary_is_not_read_again_for_each_other() -> None:

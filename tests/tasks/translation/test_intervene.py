@@ -51,9 +51,9 @@ def test_a_translator_loses_a_head_in_search_and_where_targets_are_given(transla
     before = translator.translate(TEXTS)
     with attent.intervene(translator.model, {path: {1: "zero"}}):
         scores = [score.log_probability for score in translator.score(pairs)]
-        found = [translator.search(TEXTS, SearchSettings(beam=beam, maximum_length=9)) for beam in (1, 3)]
+        hypotheses = [translator.search(TEXTS, SearchSettings(beam=beam, maximum_length=9)) for beam in (1, 3)]
     assert scores == pytest.approx([score.log_probability for score in expected.score(pairs)], abs=1e-5)
-    for results, beam in zip(found, (1, 3), strict=True):
+    for results, beam in zip(hypotheses, (1, 3), strict=True):
         others = expected.search(TEXTS, SearchSettings(beam=beam, maximum_length=9))
         assert [best[0].tokens for best in results] == [best[0].tokens for best in others]
         assert [best[0].log_probability for best in results] == pytest.approx(

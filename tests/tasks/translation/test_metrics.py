@@ -49,10 +49,10 @@ def test_loss_is_a_mean_over_tokens() -> None:
 
 def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
     references = [
-        f"the {noun} {verb} on the {place} ."
+        f"the {noun} {verb} on the {location} ."
         for noun in ("cat", "dog")
         for verb in ("sat", "lay")
-        for place in ("mat", "sofa")
+        for location in ("mat", "sofa")
     ]
     worse = [line.replace("on the", "in a") for line in references]
     scores, signatures = paired_bootstrap({"first": references, "worse": worse, "same": list(references)}, references)
@@ -68,10 +68,10 @@ def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
 
 def test_an_interval_narrows_with_the_pairs_and_is_the_paired_bootstraps() -> None:
     references = [
-        f"the {noun} {verb} on the {place} ."
+        f"the {noun} {verb} on the {location} ."
         for noun in ("cat", "dog")
         for verb in ("sat", "lay")
-        for place in ("mat", "sofa")
+        for location in ("mat", "sofa")
     ]
     half_wrong = [line if row % 2 else line.replace("on the", "in a") for row, line in enumerate(references)]
     scores, _ = paired_bootstrap({"a": half_wrong, "b": references}, references)

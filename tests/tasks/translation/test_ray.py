@@ -49,9 +49,9 @@ def test_a_missing_text_has_no_translation(translator: ray.ColumnTranslator, mis
     assert translator({"en": [missing]})["de"] == [None]
 
 
-@pytest.mark.parametrize(("value", "shown"), [(3, "int '3'"), (b"ab", "bytes \"b'ab'\"")])
-def test_what_is_no_text_is_refused(translator: ray.ColumnTranslator, value: object, shown: str) -> None:
-    with pytest.raises(ArgumentError, match=f"^column 'en' must hold texts, got {shown}$"):
+@pytest.mark.parametrize(("value", "text"), [(3, "int '3'"), (b"ab", "bytes \"b'ab'\"")])
+def test_what_is_no_text_is_refused(translator: ray.ColumnTranslator, value: object, text: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^column 'en' must hold texts, got {text}$"):
         translator({"en": ["ab", value]})
 
 

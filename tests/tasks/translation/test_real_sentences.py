@@ -42,14 +42,14 @@ def found_in(
     translator: Translator, texts: list[str], settings: SearchSettings
 ) -> dict[int, list[list[tuple[int, ...]]]]:
     """Every text's translations as tokens, by the size of the texts' batches, each time in another order."""
-    found: dict[int, list[list[tuple[int, ...]]]] = {}
+    values: dict[int, list[list[tuple[int, ...]]]] = {}
     for batch in BATCHES:
         order = random.sample(range(len(texts)), len(texts))
         placed: dict[int, list[Translation]] = dict(
-            zip(order, translator.search([texts[place] for place in order], settings, batch=batch), strict=True)
+            zip(order, translator.search([texts[index] for index in order], settings, batch=batch), strict=True)
         )
-        found[batch] = [[one.tokens for one in placed[place]] for place in range(len(texts))]
-    return found
+        values[batch] = [[hypothesis.tokens for hypothesis in placed[position]] for position in range(len(texts))]
+    return values
 
 
 @cache
@@ -82,9 +82,9 @@ def test_the_same_tokens_for_any_batch_and_order(dtype: torch.dtype, kind: str) 
     )
     with torch.no_grad():
         model.to_logits.weight.mul_(3)
-    found = found_in(Translator(model.to(dtype), source, target), texts, SEARCHES[kind])
-    assert found[64] == found[7]
-    assert found[64] == found[1]
+    result = found_in(Translator(model.to(dtype), source, target), texts, SEARCHES[kind])
+    assert result[64] == result[7]
+    assert result[64] == result[1]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def corpus(data_folder: Path) -> list[Pair]:
         gzip.open(folder / "train.de.gz", "rt", encoding="utf-8") as target,
     ):
         lines = islice(zip(source, target, strict=True), LEARNT_FROM + REAL)
-        return [Pair(one.strip().lower(), other.strip().lower()) for one, other in lines]
+        return [Pair(first.strip().lower(), second.strip().lower()) for first, second in lines]
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -127,9 +127,9 @@ def test_real_sentences_become_the_same_tokens_in_any_batch_and_order(
     texts = [pair.source for pair in corpus[LEARNT_FROM:]]
     assert len(texts) == REAL
     settings = SearchSettings(maximum_length=10, beam=5 if kind == "beam" else 1, length_penalty=0.6)
-    made = copy.deepcopy(translator.model).to(dtype)
-    found = found_in(Translator(made, translator.source_tokenizer, translator.target_tokenizer), texts, settings)
-    assert found[64] == found[7]
-    assert found[64] == found[1]
+    built = copy.deepcopy(translator.model).to(dtype)
+    result = found_in(Translator(built, translator.source_tokenizer, translator.target_tokenizer), texts, settings)
+    assert result[64] == result[7]
+    assert result[64] == result[1]
     # what says the same whatever it is given would keep any promise
-    assert len({tokens for best in found[64] for tokens in best}) > REAL // 4
+    assert len({tokens for best in result[64] for tokens in best}) > REAL // 4

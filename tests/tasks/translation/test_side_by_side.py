@@ -25,10 +25,10 @@ def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> No
             time.sleep(0.02 * (1 - number))
         return number, torch.get_num_threads(), threading.current_thread().name
 
-    found = list(parallel_map(work, range(5)))
-    assert [number for number, _, _ in found] == list(range(5))
-    assert {threads for _, threads, _ in found} == {1}
-    assert found[0][2] != found[1][2]
+    result = list(parallel_map(work, range(5)))
+    assert [number for number, _, _ in result] == list(range(5))
+    assert {threads for _, threads, _ in result} == {1}
+    assert result[0][2] != result[1][2]
     assert torch.get_num_threads() == 2
     later: list[int] = []
     thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
@@ -38,8 +38,8 @@ def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> No
 
 
 def test_one_part_keeps_all_threads_and_stays_where_it_is() -> None:
-    found = list(parallel_map(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
-    assert found == [(2, threading.current_thread())]
+    actual = list(parallel_map(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
+    assert actual == [(2, threading.current_thread())]
 
 
 def test_what_goes_wrong_is_told_and_threads_are_given_back() -> None:

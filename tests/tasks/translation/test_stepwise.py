@@ -33,11 +33,11 @@ def translator(request: pytest.FixtureRequest) -> Translator:
 @pytest.mark.parametrize("text", ["abc", "edcba" * 4, "a"])
 def test_it_writes_what_the_search_writes(translator: Translator, text: str) -> None:
     growing = StepwiseDecoding(translator, text)
-    found = [*growing]
+    result = [*growing]
     best = translator.search([text])[0][0]
     assert tuple(growing.tokens) == best.tokens
-    total = sum(torch.tensor([grown.chosen.probability for grown in found]).double().log()).item()
-    ended = found[-1].chosen.token == EOS
+    total = sum(torch.tensor([grown.chosen.probability for grown in result]).double().log()).item()
+    ended = result[-1].chosen.token == EOS
     assert ended
     assert total == pytest.approx(best.log_probability, abs=1e-3)
 
@@ -45,9 +45,9 @@ def test_it_writes_what_the_search_writes(translator: Translator, text: str) -> 
 def test_it_goes_on_from_a_prefix(translator: Translator) -> None:
     prefix = TARGET.encode("65")
     growing = StepwiseDecoding(translator, "abc", prefix)
-    found = [*growing]
+    result = [*growing]
     assert growing.tokens[:2] == prefix
-    assert [grown.is_forced for grown in found] == [True, True, *[False] * (len(found) - 2)]
+    assert [grown.is_forced for grown in result] == [True, True, *[False] * (len(result) - 2)]
     assert TARGET.decode(growing.tokens) == translator.translate(["abc"], prefixes=["65"])[0]
 
 
@@ -56,9 +56,9 @@ def test_candidates_are_the_likeliest_first(translator: Translator) -> None:
     shares = [candidate.probability for candidate in grown.candidates]
     assert shares == sorted(shares, reverse=True)
     assert (len(shares), grown.candidates[0]) == (4, grown.chosen)
-    every = next(iter(StepwiseDecoding(translator, "abc", top_k=100))).candidates
-    assert {candidate.piece for candidate in every} == {*"0123456", "</s>", "<unk>"}
-    assert 0.5 < sum(candidate.probability for candidate in every) < 1
+    full = next(iter(StepwiseDecoding(translator, "abc", top_k=100))).candidates
+    assert {candidate.piece for candidate in full} == {*"0123456", "</s>", "<unk>"}
+    assert 0.5 < sum(candidate.probability for candidate in full) < 1
 
 
 def test_maps_have_a_row_for_each_token_written(translator: Translator) -> None:
@@ -77,12 +77,12 @@ def test_maps_have_a_row_for_each_token_written(translator: Translator) -> None:
 
 
 def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) -> None:
-    found = [*StepwiseDecoding(translator, "a")]
-    assert len(found) <= SearchSettings().limits(torch.tensor([1]).numpy())[0] + 1
+    result = [*StepwiseDecoding(translator, "a")]
+    assert len(result) <= SearchSettings().limits(torch.tensor([1]).numpy())[0] + 1
 
 
 @pytest.mark.parametrize(
-    ("text", "prefix", "said"),
+    ("text", "prefix", "message"),
     [
         ("", [], "the text is empty"),
         ("ab", [99], "ids of words from 1 to 10, got 99"),
@@ -90,8 +90,8 @@ def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) ->
         ("ab", [-1], "got -1"),
     ],
 )
-def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], said: str) -> None:
-    with pytest.raises(ArgumentError, match=said):
+def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
         StepwiseDecoding(translator, text, prefix)
 
 
@@ -106,9 +106,9 @@ def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
 
 
 def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator: Translator) -> None:
-    found = [*StepwiseDecoding(translator, "abc", TARGET.encode("6543"), forced_length=1)]
-    assert [grown.is_forced for grown in found] == [True, False, False, False, False]
-    assert found[-1].chosen.token == EOS
+    result = [*StepwiseDecoding(translator, "abc", TARGET.encode("6543"), forced_length=1)]
+    assert [grown.is_forced for grown in result] == [True, False, False, False, False]
+    assert result[-1].chosen.token == EOS
 
 
 def test_what_is_not_known_of_a_text(translator: Translator) -> None:

@@ -42,10 +42,10 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     learnt = task.learn_vocabularies(corpus)
     assert (learnt.kinds, learnt.sizes, [*learnt.files]) == ({"source": "char", "target": "char"}, None, [])
     model = build(SETTINGS.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
-    judged, said = task.evaluator(model, corpus, learnt, SETTINGS), []
-    scores = judged.validate(said.append)
+    judged, messages = task.evaluator(model, corpus, learnt, SETTINGS), []
+    scores = judged.validate(messages.append)
     assert list(scores) == ["loss", "exact match"]
-    assert len(said) == 3
+    assert len(messages) == 3
     assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
     encoded = task.encode(corpus, learnt)
     loss = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
@@ -75,11 +75,11 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
     assert longer
     judged = task.evaluator(built, corpus, learnt, settings)
     assert judged.results({})["validation"]["pairs"] == len(corpus.validation) - len(longer)
-    said = corpus.report()
+    message = corpus.report()
     if has_file:
-        assert said[-1] == "  2 dropped: longer than the maximum length (lines 3, 4)"
+        assert message[-1] == "  2 dropped: longer than the maximum length (lines 3, 4)"
     else:
-        assert f"  {len(longer)} dropped: longer than the maximum length " in said[-1]
+        assert f"  {len(longer)} dropped: longer than the maximum length " in message[-1]
 
 
 def test_a_set_without_pairs_is_not_judged() -> None:

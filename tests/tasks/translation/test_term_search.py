@@ -99,12 +99,12 @@ def test_the_rest_of_the_translation_stays_where_that_is_more_probable() -> None
             if best.tokens == before:
                 continue
             beginning = [*before[:step], *own.target_tokenizer.encode("31")]
-            searched, kept = (
+            searched, hypothesis = (
                 own.search(text, settings, prefixes=tokens)[0]
                 for tokens in (beginning, [*beginning, *before[step + 1 :]])
             )
-            assert best == max(searched, kept, key=per_token)
-            kinds.add(best == kept)
+            assert best == max(searched, hypothesis, key=per_token)
+            kinds.add(best == hypothesis)
     assert kinds == {True, False}
 
 

@@ -22,30 +22,30 @@ SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 TEXTS = ["abc", "", "edcba" * 4, "a", "ü", "bad", "", "cab"]
 
 
-def translator() -> Translator:
+def make_translator() -> Translator:
     torch.manual_seed(2)
     return Translator(Transformer(SETTINGS, SOURCE.size, TARGET.size), SOURCE, TARGET)
 
 
 def test_the_order_is_kept_whatever_the_batch() -> None:
-    made = translator()
-    together = made.translate(TEXTS)
-    assert together == made.translate(TEXTS, batch=3)
-    assert together == [made.translate([text])[0] for text in TEXTS]
-    assert [made.translate(TEXTS[::-1])[place] for place in range(8)] == together[::-1]
+    translator = make_translator()
+    joint = translator.translate(TEXTS)
+    assert joint == translator.translate(TEXTS, batch=3)
+    assert joint == [translator.translate([text])[0] for text in TEXTS]
+    assert [translator.translate(TEXTS[::-1])[position] for position in range(8)] == joint[::-1]
 
 
 def test_an_empty_text_has_an_empty_translation() -> None:
-    made = translator()
-    assert made.translate([]) == []
-    assert made.translate(["", ""]) == ["", ""]
-    assert made.translate(TEXTS)[1] == ""
+    translator = make_translator()
+    assert translator.translate([]) == []
+    assert translator.translate(["", ""]) == ["", ""]
+    assert translator.translate(TEXTS)[1] == ""
 
 
 def test_a_translation_ends_by_the_length_of_its_own_source() -> None:
-    lengths = [len(text) for text in translator().translate(TEXTS)]
+    lengths = [len(text) for text in make_translator().translate(TEXTS)]
     assert all(length <= 2 * len(text) + 32 for length, text in zip(lengths, TEXTS, strict=True))
-    assert max(map(len, translator().translate(TEXTS, SearchSettings(maximum_length=3)))) == 3
+    assert max(map(len, make_translator().translate(TEXTS, SearchSettings(maximum_length=3)))) == 3
 
 
 SAMPLES = SearchSettings(sample=True, n_best=3, temperature=0.7, top_k=5, top_p=0.9, seed=4)
@@ -53,85 +53,100 @@ SAMPLES = SearchSettings(sample=True, n_best=3, temperature=0.7, top_k=5, top_p=
 
 @pytest.mark.parametrize("settings", [SearchSettings(beam=3, n_best=3), SAMPLES], ids=["beam", "samples"])
 def test_every_search_keeps_the_order_whatever_the_batch(settings: SearchSettings) -> None:
-    made = translator()
-    together = made.search(TEXTS, settings)
-    assert [len(found) for found in together] == [3, 1, 3, 3, 3, 3, 1, 3]
-    for found in together:
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    texts = [[one.text for one in found] for found in together]
+    translator = make_translator()
+    joint = translator.search(TEXTS, settings)
+    assert [len(hypotheses) for hypotheses in joint] == [3, 1, 3, 3, 3, 3, 1, 3]
+    for hypotheses in joint:
+        assert [hypothesis.score for hypothesis in hypotheses] == sorted(
+            (hypothesis.score for hypothesis in hypotheses), reverse=True
+        )
+    texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in joint]
     for batch in (1, BatchSize(tokens=7)):
-        assert [[one.text for one in found] for found in made.search(TEXTS, settings, batch=batch)] == texts
-    assert [[one.text for one in found] for found in made.search(TEXTS[::-1], settings)][::-1] == texts
+        assert [
+            [hypothesis.text for hypothesis in hypotheses]
+            for hypotheses in translator.search(TEXTS, settings, batch=batch)
+        ] == texts
+    assert [[hypothesis.text for hypothesis in hypotheses] for hypotheses in translator.search(TEXTS[::-1], settings)][
+        ::-1
+    ] == texts
 
 
 def test_samples_are_repeated_by_their_seed_alone() -> None:
-    made = translator()
-    assert made.search(TEXTS, SAMPLES) == made.search(TEXTS, SAMPLES)
-    assert made.translate(TEXTS, SAMPLES) != made.translate(TEXTS, SAMPLES.model_copy(update={"seed": 5}))
+    translator = make_translator()
+    assert translator.search(TEXTS, SAMPLES) == translator.search(TEXTS, SAMPLES)
+    assert translator.translate(TEXTS, SAMPLES) != translator.translate(TEXTS, SAMPLES.model_copy(update={"seed": 5}))
 
 
 def test_a_translation_begins_as_it_must() -> None:
-    made = translator()
+    translator = make_translator()
     prefixes = ["12", "", "0", "66666", "1", "", "3", ""]
     for settings in (SearchSettings(), SearchSettings(beam=3), SAMPLES):
-        found = made.translate(TEXTS, settings, prefixes=prefixes)
+        translations = translator.translate(TEXTS, settings, prefixes=prefixes)
         assert all(
-            text.startswith(prefix) for text, prefix, source in zip(found, prefixes, TEXTS, strict=True) if source
+            text.startswith(prefix)
+            for text, prefix, source in zip(translations, prefixes, TEXTS, strict=True)
+            if source
         )
     with pytest.raises(ArgumentError, match="a prefix for each of 8 texts, got 1"):
-        made.translate(TEXTS, prefixes=["1"])
+        translator.translate(TEXTS, prefixes=["1"])
 
 
 def test_what_is_found_scores_as_what_is_given() -> None:
-    made = translator()
+    translator = make_translator()
     settings = SearchSettings(beam=3, n_best=3, length_penalty=0.7)
     # a translation that holds an unknown piece is read, but cannot be written, as tokens
-    found = [one for one in made.search(["cab"], settings)[0] if len(one.text) == len(one.tokens)]
-    scores = made.score([("cab", one.text) for one in found])
-    assert found
-    assert [one.log_probability for one in found] == pytest.approx(
+    result = [
+        hypotheses
+        for hypotheses in translator.search(["cab"], settings)[0]
+        if len(hypotheses.text) == len(hypotheses.tokens)
+    ]
+    scores = translator.score([("cab", hypothesis.text) for hypothesis in result])
+    assert result
+    assert [hypothesis.log_probability for hypothesis in result] == pytest.approx(
         [score.log_probability for score in scores], abs=1e-4
     )
-    assert [one.length_penalty for one in found] == [((5 + score.tokens) / 6) ** 0.7 for score in scores]
-    assert made.score([Pair("cab", "1")]) == made.score([("cab", "1")], batch=1)
+    assert [item.length_penalty for item in result] == [((5 + score.tokens) / 6) ** 0.7 for score in scores]
+    assert translator.score([Pair("cab", "1")]) == translator.score([("cab", "1")], batch=1)
 
 
 def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
-    made, beam = translator(), SearchSettings(beam=3, n_best=2)
-    assert made.translate("bad") == made.translate(["bad"])[0]
-    assert made.translate("bad", prefixes="12") == made.translate(["bad"], prefixes=["12"])[0]
-    assert made.search("bad", beam) == made.search(["bad"], beam)[0]
+    translator, beam = make_translator(), SearchSettings(beam=3, n_best=2)
+    assert translator.translate("bad") == translator.translate(["bad"])[0]
+    assert translator.translate("bad", prefixes="12") == translator.translate(["bad"], prefixes=["12"])[0]
+    assert translator.search("bad", beam) == translator.search(["bad"], beam)[0]
     prefix = TARGET.encode("12")
     assert (
-        made.search("bad", prefixes=prefix)
-        == made.search("bad", prefixes="12")
-        == made.search(["bad"], prefixes=[prefix])[0]
+        translator.search("bad", prefixes=prefix)
+        == translator.search("bad", prefixes="12")
+        == translator.search(["bad"], prefixes=[prefix])[0]
     )
-    assert made.translate(("bad", "cab")) == made.translate(["bad", "cab"])
-    assert made.score(("bad", "12")) == made.score(Pair("bad", "12")) == made.score([("bad", "12")])[0]
-    assert made.score((("bad", "12"), ("cab", "3"))) == made.score([["bad", "12"], Pair("cab", "3")])
+    assert translator.translate(("bad", "cab")) == translator.translate(["bad", "cab"])
+    assert (
+        translator.score(("bad", "12")) == translator.score(Pair("bad", "12")) == translator.score([("bad", "12")])[0]
+    )
+    assert translator.score((("bad", "12"), ("cab", "3"))) == translator.score([["bad", "12"], Pair("cab", "3")])
 
 
 def test_strings_are_not_read_letter_by_letter() -> None:
-    made = translator()
+    translator = make_translator()
     with pytest.raises(ArgumentError, match="a prefix for each of 2 texts, got '12'"):
-        made.translate(["bad", "cab"], prefixes="12")
+        translator.translate(["bad", "cab"], prefixes="12")
     with pytest.raises(ArgumentError, match="a prefix must be a string or the ids of its tokens"):
-        made.search("bad", prefixes=["12"])
+        translator.search("bad", prefixes=["12"])
     for wrong in (["ab", "cd"], "ab", ("a", "b", "c"), [("a", "b", "c")]):
         with pytest.raises(ArgumentError, match=r"a pair must be \(source, target\), got "):
-            made.score(wrong)
+            translator.score(wrong)
 
 
 def test_maps_are_labelled_by_what_their_rows_emit() -> None:
-    maps = translator().map("bad", "10")
-    read, said, heard = ("b", "a", "d"), ("1", "0", "</s>"), ("<s>", "1", "0")
+    maps = make_translator().map("bad", "10")
+    read, emitted, inputs = ("b", "a", "d"), ("1", "0", "</s>"), ("<s>", "1", "0")
     assert {name: (labelled.rows, labelled.columns) for name, labelled in maps.items()} == {
         "encoder.layers.0.self_attention": (read, read),
-        "decoder.layers.0.self_attention": (said, heard),
-        "decoder.layers.0.cross_attention": (said, read),
-        "decoder.layers.1.self_attention": (said, heard),
-        "decoder.layers.1.cross_attention": (said, read),
+        "decoder.layers.0.self_attention": (emitted, inputs),
+        "decoder.layers.0.cross_attention": (emitted, read),
+        "decoder.layers.1.self_attention": (emitted, inputs),
+        "decoder.layers.1.cross_attention": (emitted, read),
     }
     for labelled in maps.values():
         assert labelled.weights.shape == (1, 2, len(labelled.rows), len(labelled.columns))
@@ -139,57 +154,63 @@ def test_maps_are_labelled_by_what_their_rows_emit() -> None:
 
 
 def test_gradients_are_those_of_the_log_probability() -> None:
-    made = translator()
-    maps = made.map("bad", "10", gradients=True)
+    translator = make_translator()
+    maps = translator.map("bad", "10", gradients=True)
     labelled = maps["decoder.layers.1.cross_attention"]
     assert labelled.gradients is not None
-    with watch(made.model, gradients=True) as seen:
+    with watch(translator.model, gradients=True) as captured:
         tokens = torch.tensor([[BOS, *TARGET.encode("10")]])
-        log_probs = made.model.output(made.model.decode(made.encode(SOURCE.encode("bad")), tokens))[0].log_softmax(-1)
+        log_probs = translator.model.output(translator.model.decode(translator.encode(SOURCE.encode("bad")), tokens))[
+            0
+        ].log_softmax(-1)
     total = log_probs[0, TARGET.encode("10")[0]] + log_probs[1, TARGET.encode("10")[1]] + log_probs[2, EOS]
-    assert total.item() == pytest.approx(made.score(("bad", "10")).log_probability, abs=1e-5)
+    assert total.item() == pytest.approx(translator.score(("bad", "10")).log_probability, abs=1e-5)
     torch.testing.assert_close(
         labelled.gradients.dense(),
-        seen.gradients(total)["decoder.layers.1.cross_attention"].dense(),
+        captured.gradients(total)["decoder.layers.1.cross_attention"].dense(),
         atol=1e-6,
         rtol=1e-4,
     )
     # the graph is not kept with the maps
     assert labelled.weights.outputs is not None
     assert labelled.weights.outputs.context is None
-    assert made.map("bad", "10")["decoder.layers.1.cross_attention"].gradients is None
+    assert translator.map("bad", "10")["decoder.layers.1.cross_attention"].gradients is None
 
 
 def test_a_map_is_of_the_models_own_translation_unless_one_is_given() -> None:
-    made = translator()
-    own = made.map("bad")["decoder.layers.1.cross_attention"]
-    assert "".join(own.rows[:-1]) == made.translate(["bad"])[0]
+    translator = make_translator()
+    own = translator.map("bad")["decoder.layers.1.cross_attention"]
+    assert "".join(own.rows[:-1]) == translator.translate(["bad"])[0]
 
 
 def test_a_text_that_fails_the_input_check_is_refused() -> None:
     def check(text: str) -> str | None:
         return f"{text!r} has no b" if "b" not in text else None
 
-    made = Translator(translator().model, SOURCE, TARGET, check)
-    assert made.translate(["bad", "add", "cab"]) == [translator().translate("bad"), "", translator().translate("cab")]
-    assert [made.read(text).refusal for text in ("bad", "add", "")] == [None, "'add' has no b", None]
+    translator = Translator(make_translator().model, SOURCE, TARGET, check)
+    assert translator.translate(["bad", "add", "cab"]) == [
+        make_translator().translate("bad"),
+        "",
+        make_translator().translate("cab"),
+    ]
+    assert [translator.read(text).refusal for text in ("bad", "add", "")] == [None, "'add' has no b", None]
     with pytest.raises(ArgumentError, match="'add' has no b"):
-        made.map("add")
+        translator.map("add")
     with pytest.raises(ArgumentError, match="'add' has no b"):
-        StepwiseDecoding(made, "add")
-    assert made.map("add", "1").keys() == translator().map("add", "1").keys()
+        StepwiseDecoding(translator, "add")
+    assert translator.map("add", "1").keys() == make_translator().map("add", "1").keys()
 
 
 def test_nothing_has_no_map() -> None:
     with pytest.raises(ArgumentError, match="empty source"):
-        translator().map("")
+        make_translator().map("")
 
 
 def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
-    made = translator()
+    translator = make_translator()
     with RunWriter(tmp_path / "run") as run:
-        run.finish(RunConfig(model=SETTINGS), made.model, SOURCE, TARGET)
-    assert load(tmp_path / "run").translate(TEXTS) == made.translate(TEXTS)
+        run.finish(RunConfig(model=SETTINGS), translator.model, SOURCE, TARGET)
+    assert load(tmp_path / "run").translate(TEXTS) == translator.translate(TEXTS)
 
 
 def test_no_run_folder_is_a_run_error(tmp_path: Path) -> None:
@@ -199,9 +220,9 @@ def test_no_run_folder_is_a_run_error(tmp_path: Path) -> None:
 
 def test_a_text_that_learned_positions_cannot_number_is_left_untranslated() -> None:
     settings = SETTINGS.model_copy(update={"position": "learned", "maximum_length": 40})
-    made = Translator(Transformer(settings, SOURCE.size, TARGET.size), SOURCE, TARGET)
-    assert made.longest_source == 32
-    short, long, most = made.translate(["abc", "a" * 33, "b" * 32])
+    translator = Translator(Transformer(settings, SOURCE.size, TARGET.size), SOURCE, TARGET)
+    assert translator.longest_source == 32
+    short, long, longest = translator.translate(["abc", "a" * 33, "b" * 32])
     assert long == ""
-    assert max(len(short), len(most)) <= 39
-    assert translator().longest_source is None
+    assert max(len(short), len(longest)) <= 39
+    assert make_translator().longest_source is None

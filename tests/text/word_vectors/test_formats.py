@@ -13,15 +13,15 @@ from attent.text.word_vectors.formats import NO_NUMBER, OTHER_WIDTH, binary_bloc
 Read = tuple[dict[str, list[float]], VectorsReport]
 
 
-def read_text(content: str | bytes, wanted: set[str] | None = None) -> Read:
+def read_text(content: str | bytes, words: set[str] | None = None) -> Read:
     report = VectorsReport("x")
     stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
-    found: dict[str, list[float]] = {}
-    for block in text_blocks(stream, report, wanted):
+    values: dict[str, list[float]] = {}
+    for block in text_blocks(stream, report, words):
         assert len(block.numbers) == len(block.words) == len(block.vectors)
         assert block.vectors.dtype == np.float32
-        found |= {word.decode(): vector for word, vector in zip(block.words, block.vectors.tolist(), strict=True)}
-    return found, report
+        values |= {word.decode(): vector for word, vector in zip(block.words, block.vectors.tolist(), strict=True)}
+    return values, report
 
 
 def dropped(report: VectorsReport) -> dict[str, list[int]]:
@@ -33,27 +33,27 @@ def dropped(report: VectorsReport) -> dict[str, list[int]]:
 @pytest.mark.parametrize("between", [" ", "\t"])
 def test_all_ways_to_write_the_same_are_read_alike(header: str, end: str, between: str) -> None:
     lines = (between.join(line.split()) for line in ("Straße 0.5 -1e-2 3", "42 1 2 .25"))
-    found, report = read_text(header + end.join(lines))
-    assert found == {"Straße": [0.5, np.float32(-0.01), 3], "42": [1, 2, 0.25]}
+    vectors, report = read_text(header + end.join(lines))
+    assert vectors == {"Straße": [0.5, np.float32(-0.01), 3], "42": [1, 2, 0.25]}
     assert (report.width, report.lines, report.summary()[1:]) == (3, 2 + bool(header.strip("\ufeff")), [])
 
 
 def test_a_word_may_have_spaces_within() -> None:
-    found, report = read_text("cat 1 2 3\n. . . 4 5 6\nat name@domain.com 0.5 0.5 0.5\n1 3/4 7 8 9\n\xa0 1 1 1\n")
-    assert list(found) == ["cat", ". . .", "at name@domain.com", "1 3/4", "\xa0"]
-    assert (found[". . ."], report.dropped) == ([4, 5, 6], {})
+    vectors, report = read_text("cat 1 2 3\n. . . 4 5 6\nat name@domain.com 0.5 0.5 0.5\n1 3/4 7 8 9\n\xa0 1 1 1\n")
+    assert list(vectors) == ["cat", ". . .", "at name@domain.com", "1 3/4", "\xa0"]
+    assert (vectors[". . ."], report.dropped) == ([4, 5, 6], {})
 
 
 def test_lines_that_are_none_are_dropped_and_numbered() -> None:
-    found, report = read_text("a 1 2 3\nb 1 2\n\nc 1 x 3\nd 0.1 1.0 2 3\n 1 2 3\nnan 1 2 3\ne 1 2 3\n   \n")
-    assert list(found) == ["a", "nan", "e"]
+    vectors, report = read_text("a 1 2 3\nb 1 2\n\nc 1 x 3\nd 0.1 1.0 2 3\n 1 2 3\nnan 1 2 3\ne 1 2 3\n   \n")
+    assert list(vectors) == ["a", "nan", "e"]
     assert dropped(report) == {OTHER_WIDTH: [2, 5, 6], EMPTY_LINE: [3, 9], NO_NUMBER: [4]}
     assert report.lines == 9
 
 
 def test_a_header_that_lies_is_said() -> None:
-    found, report = read_text("7 5\na 1 2 3\nb 4 5 6\n")
-    assert found == {"a": [1, 2, 3], "b": [4, 5, 6]}
+    vectors, report = read_text("7 5\na 1 2 3\nb 4 5 6\n")
+    assert vectors == {"a": [1, 2, 3], "b": [4, 5, 6]}
     assert report.remarks == [
         "the first line says 7 words, and 2 lines follow",
         "the first line says 5 numbers a word, and lines have 3",
@@ -72,25 +72,25 @@ def test_vectors_of_one_number_are_no_header() -> None:
 
 def test_only_lines_of_wanted_words_are_read() -> None:
     lines = [f"w{n} {n} 1" for n in range(2000)]
-    found, report = read_text(
+    vectors, report = read_text(
         "\n".join([*lines, ". . 3 4", "w7 broken", "w8 broken"]), {"w1999", "w8", ". .", "nowhere"}
     )
-    assert found == {"w8": [8, 1], "w1999": [1999, 1], ". .": [3, 4]}
+    assert vectors == {"w8": [8, 1], "w1999": [1999, 1], ". .": [3, 4]}
     assert (report.lines, report.skipped, dropped(report)) == (2003, 1999, {OTHER_WIDTH: [2003]})
 
 
 def test_a_block_with_a_damaged_line_loses_that_line_alone() -> None:
     lines = [f"w{n} {n} 0.5" for n in range(1500)]
     lines[700] = "w700 700 oops"
-    found, report = read_text("\n".join(lines))
-    assert list(found) == [f"w{n}" for n in range(1500) if n != 700]
-    assert all(vector == [int(word[1:]), 0.5] for word, vector in found.items())
+    vectors, report = read_text("\n".join(lines))
+    assert list(vectors) == [f"w{n}" for n in range(1500) if n != 700]
+    assert all(vector == [int(word[1:]), 0.5] for word, vector in vectors.items())
     assert dropped(report) == {NO_NUMBER: [701]}
 
 
 def test_numbers_beyond_float32_are_infinite_and_so_no_numbers() -> None:
-    found, _ = read_text("a 1e39 0\n")
-    assert found["a"][0] == float("inf")
+    vectors, _ = read_text("a 1e39 0\n")
+    assert vectors["a"][0] == float("inf")
     assert read_text("a 1e39 0\nb 1\nc 1 2")[0]["a"][0] == float("inf")
 
 
@@ -106,8 +106,8 @@ def test_an_empty_file_is_said() -> None:
 
 
 def test_a_number_too_many_makes_no_word() -> None:
-    found, report = read_text("cat 0.1 0.2 0.3\ndog 1e-05 0.1 0.2 0.3\nbird 0.4 0.5 0.6\nbird nan 1 2 3\n")
-    assert list(found) == ["cat", "bird"]
+    vectors, report = read_text("cat 0.1 0.2 0.3\ndog 1e-05 0.1 0.2 0.3\nbird 0.4 0.5 0.6\nbird nan 1 2 3\n")
+    assert list(vectors) == ["cat", "bird"]
     assert dropped(report) == {OTHER_WIDTH: [2, 4]}
 
 
@@ -117,15 +117,15 @@ def written(words: dict[str, list[float]], count: int | None = None, end: bytes 
     return f"{len(words) if count is None else count} {width}\n".encode() + b"".join(entries)
 
 
-def read_binary(content: bytes, wanted: set[str] | None = None) -> tuple[dict[str, list[float]], VectorsReport]:
+def read_binary(content: bytes, words: set[str] | None = None) -> tuple[dict[str, list[float]], VectorsReport]:
     report = VectorsReport("x")
-    blocks = list(binary_blocks(io.BytesIO(content), report, wanted))
-    found = {
+    blocks = list(binary_blocks(io.BytesIO(content), report, words))
+    values = {
         word.decode(): vector
         for block in blocks
         for word, vector in zip(block.words, block.vectors.tolist(), strict=True)
     }
-    return found, report
+    return values, report
 
 
 # the numbers hold the bytes of a line feed and of a space
@@ -134,8 +134,8 @@ WORDS = {"</s>": [0.0, 1.5, -2.0], "Straße": [struct.unpack("<f", b"\n\n \n")[0
 
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_what_word2vec_writes_is_read_and_so_is_what_gensim_writes(end: bytes) -> None:
-    found, report = read_binary(written(WORDS, end=end))
-    assert found == WORDS
+    vectors, report = read_binary(written(WORDS, end=end))
+    assert vectors == WORDS
     assert (report.lines, report.width, report.unit, report.remarks) == (3, 3, "word", [])
 
 
@@ -147,14 +147,14 @@ def test_entries_may_lie_across_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_wanted_words_are_kept() -> None:
-    found, report = read_binary(written(WORDS), {"日本", "nowhere"})
-    assert (found, report.skipped, report.lines) == ({"日本": WORDS["日本"]}, 2, 3)
+    vectors, report = read_binary(written(WORDS), {"日本", "nowhere"})
+    assert (vectors, report.skipped, report.lines) == ({"日本": WORDS["日本"]}, 2, 3)
 
 
 def test_a_binary_header_that_lies_is_said() -> None:
     assert read_binary(written(WORDS, 5))[1].remarks == ["the first line says 5 words, and there are 3"]
-    found, report = read_binary(written(WORDS, 2))
-    assert (list(found), report.remarks) == (
+    vectors, report = read_binary(written(WORDS, 2))
+    assert (list(vectors), report.remarks) == (
         ["</s>", "Straße"],
         ["more follows behind the 2 words that the first line says, and was not read"],
     )

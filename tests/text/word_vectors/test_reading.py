@@ -32,9 +32,9 @@ WRITTEN: dict[str, dict[str, Any]] = {
 def keyed() -> Any:
     """gensim's own vectors."""
     models = pytest.importorskip("gensim.models", reason="gensim is not installed")
-    found = models.KeyedVectors(11)
-    found.add_vectors(NAMES, np.random.default_rng(0).normal(size=(len(NAMES), 11)).astype(np.float32))
-    return found
+    keyed_vectors = models.KeyedVectors(11)
+    keyed_vectors.add_vectors(NAMES, np.random.default_rng(0).normal(size=(len(NAMES), 11)).astype(np.float32))
+    return keyed_vectors
 
 
 # gensim leaves the file open whose lines it counts
@@ -43,52 +43,52 @@ def keyed() -> Any:
 def test_what_gensim_writes_is_read_as_gensim_reads_it(keyed: Any, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     keyed.save_word2vec_format(str(path), **WRITTEN[name])
-    found = read(path)
-    theirs = type(keyed).load_word2vec_format(str(path), binary=".bin" in name, no_header="glove" in name)
-    assert found.words == theirs.index_to_key == NAMES
-    assert np.array_equal(found.vectors.numpy(), theirs.vectors)
-    assert len(found.report.summary()) == 1
+    result = read(path)
+    reference = type(keyed).load_word2vec_format(str(path), binary=".bin" in name, no_header="glove" in name)
+    assert result.words == reference.index_to_key == NAMES
+    assert np.array_equal(result.vectors.numpy(), reference.vectors)
+    assert len(result.report.summary()) == 1
     assert width_of(path) == 11
-    few = read(path, ["w7", "nowhere", "Straße"])
-    assert few.words == ["Straße", "w7"]
-    assert torch.equal(few.vectors, torch.stack([found["Straße"], found["w7"]]))
+    subset = read(path, ["w7", "nowhere", "Straße"])
+    assert subset.words == ["Straße", "w7"]
+    assert torch.equal(subset.vectors, torch.stack([result["Straße"], result["w7"]]))
     zipped = tmp_path / "all.zip"
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.write(path, "inside")
     if not name.endswith(".gz"):
-        assert torch.equal(read(zipped).vectors, found.vectors)
+        assert torch.equal(read(zipped).vectors, result.vectors)
 
 
 @pytest.mark.parametrize("name", ["a.vec", "a.bin", "a.vec.gz", "a.bin.gz"])
 def test_gensim_reads_what_is_written(keyed: Any, tmp_path: Path, name: str) -> None:
     write(tmp_path / name, WordVectors(NAMES, torch.from_numpy(keyed.vectors)))
-    theirs = type(keyed).load_word2vec_format(str(tmp_path / name), binary=".bin" in name)
-    assert theirs.index_to_key == NAMES
-    assert np.array_equal(theirs.vectors, keyed.vectors)
+    reference = type(keyed).load_word2vec_format(str(tmp_path / name), binary=".bin" in name)
+    assert reference.index_to_key == NAMES
+    assert np.array_equal(reference.vectors, keyed.vectors)
 
 
 def test_the_nearest_are_gensims(keyed: Any) -> None:
-    found = WordVectors(NAMES, torch.from_numpy(keyed.vectors))
-    ours, theirs = found.nearest("the", 20), keyed.most_similar("the", topn=20)
-    assert [word for word, _ in ours] == [word for word, _ in theirs]
-    assert [cosine for _, cosine in ours] == pytest.approx([cosine for _, cosine in theirs], abs=1e-6)
+    vectors = WordVectors(NAMES, torch.from_numpy(keyed.vectors))
+    actual, reference = vectors.nearest("the", 20), keyed.most_similar("the", topn=20)
+    assert [word for word, _ in actual] == [word for word, _ in reference]
+    assert [cosine for _, cosine in actual] == pytest.approx([cosine for _, cosine in reference], abs=1e-6)
 
 
 def test_words_that_are_not_utf8_are_kept_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "latin.bin"
     path.write_bytes(b"2 2\n" + b"na\xefve " + np.ones(2, "<f4").tobytes() + b"cat " + np.zeros(2, "<f4").tobytes())
-    found = read(path)
-    assert found.words == ["na�ve", "cat"]
-    assert found.report.summary()[1:] == ["  1 kept: word that is not UTF-8, its bytes replaced by � (word 1)"]
+    result = read(path)
+    assert result.words == ["na�ve", "cat"]
+    assert result.report.summary()[1:] == ["  1 kept: word that is not UTF-8, its bytes replaced by � (word 1)"]
 
 
 def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "glove.txt"
     path.write_text("a 1 2 3\nb nan 2 3\na 4 5 6\nc 1 2\nd x 2 3\ne 1 2 3\n", encoding="utf-8")
-    found = read(path)
-    assert found.words == ["a", "e"]
-    assert found["a"].tolist() == [1, 2, 3]
-    assert found.report.summary() == [
+    result = read(path)
+    assert result.words == ["a", "e"]
+    assert result["a"].tolist() == [1, 2, 3]
+    assert result.report.summary() == [
         f"{path}: 6 lines read, 2 vectors of 3 numbers kept",
         "  1 dropped: not as many numbers as the others (line 4)",
         "  1 dropped: something else where a number belongs (line 5)",
@@ -98,7 +98,7 @@ def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "glove: empty"),
         (b"once upon a time\nthere was a cat\n", "glove: none of the first 2 lines is a word and its vector"),
@@ -119,10 +119,10 @@ def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
         (gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "glove is cut off or damaged: "),
     ],
 )
-def test_what_holds_no_word_vectors_is_refused_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_holds_no_word_vectors_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "glove"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(path)
     assert "\n" not in str(caught.value)
 
@@ -155,10 +155,10 @@ def test_binary_numbers_that_look_like_text_are_told_by_what_is_none(tmp_path: P
 
 def much(path: Path) -> float | None:
     """The memory in MiB that reading takes; the numbers are checked on the way."""
-    found: list[WordVectors] = []
-    memory = memory_growth(lambda: found.append(read(path)))
-    assert (len(found[0]), found[0].width) == (400_000, 300)
-    assert found[0]["w399999"][:3].tolist() == [pytest.approx(value) for value in (0.1, -0.2, 0.3)]
+    vectors: list[WordVectors] = []
+    memory = memory_growth(lambda: vectors.append(read(path)))
+    assert (len(vectors[0]), vectors[0].width) == (400_000, 300)
+    assert vectors[0]["w399999"][:3].tolist() == [pytest.approx(value) for value in (0.1, -0.2, 0.3)]
     return memory
 
 
@@ -197,19 +197,21 @@ def test_a_line_without_an_end_is_refused_and_named(tmp_path: Path, monkeypatch:
 
 
 def block(first: int, *words: bytes, width: int = 3) -> Block:
-    places = list(range(first, first + len(words)))
-    return Block(places, list(words), np.arange(len(words) * width, dtype=np.float32).reshape(-1, width) + 100 * first)
+    positions = list(range(first, first + len(words)))
+    return Block(
+        positions, list(words), np.arange(len(words) * width, dtype=np.float32).reshape(-1, width) + 100 * first
+    )
 
 
 def test_pieces_make_one_whatever_the_sizes_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CHUNK", 5 * 4 * 3)
     blocks = [block(1, b"a", b"b"), block(3, *(b"%d" % n for n in range(11))), block(14, b"c")]
     gathered = VectorCollector(3, VectorsReport("x"))
-    for one in blocks:
-        gathered.add(one)
+    for item in blocks:
+        gathered.add(item)
     assert list(gathered.rows) == ["a", "b", *map(str, range(11)), "c"]
     torch.testing.assert_close(
-        gathered.vectors(), torch.from_numpy(np.concatenate([one.vectors for one in blocks])), rtol=0, atol=0
+        gathered.vectors(), torch.from_numpy(np.concatenate([item.vectors for item in blocks])), rtol=0, atol=0
     )
 
 

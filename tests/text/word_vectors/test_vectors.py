@@ -23,19 +23,19 @@ def test_words_are_looked_up() -> None:
 
 
 def test_the_nearest_have_the_largest_cosine() -> None:
-    (first, one), (second, half), (third, nothing) = WORDS.nearest("dog", 3)
+    (first, first_cosine), (second, half), (third, third_cosine) = WORDS.nearest("dog", 3)
     assert (first, second, third) == ("hound", "cat", "Rome")
-    assert (one, half, nothing) == pytest.approx((1, 0.5**0.5, 0))
+    assert (first_cosine, half, third_cosine) == pytest.approx((1, 0.5**0.5, 0))
     assert WORDS.nearest(torch.tensor([0.0, -5.0]), 4)[0] == ("Rome", 1)
 
 
 def test_cosines_are_those_of_plain_torch() -> None:
     vectors = torch.randn(1003, 7)
-    found = WordVectors([f"w{n}" for n in range(1003)], vectors)
+    word_vectors = WordVectors([f"w{n}" for n in range(1003)], vectors)
     cosines = torch.cosine_similarity(vectors[5], vectors)
     cosines[5] = -2
     best = cosines.argsort(descending=True)
-    nearest = found.nearest("w5", 1002)
+    nearest = word_vectors.nearest("w5", 1002)
     assert [word for word, _ in nearest[:50]] == [f"w{n}" for n in best[:50].tolist()]
     torch.testing.assert_close(torch.tensor([cosine for _, cosine in nearest]), cosines[best[:-1]])
 
@@ -60,15 +60,15 @@ def vectors(*words: str) -> WordVectors:
 
 
 def test_words_are_found_as_written_and_else_lower_cased() -> None:
-    found = match_vocabulary(TOKENIZER, vectors("paris", "Paris", "zug", "(", "the", "THE"))
-    assert {TOKENIZER.piece(token): row for token, row in zip(found.ids, found.rows, strict=True)} == {
+    matches = match_vocabulary(TOKENIZER, vectors("paris", "Paris", "zug", "(", "the", "THE"))
+    assert {TOKENIZER.piece(token): row for token, row in zip(matches.ids, matches.rows, strict=True)} == {
         " the": 4,
         " Paris": 1,
         " (": 3,
         "(": 3,
         " Zug": 2,
     }
-    assert (found.lowercased, found.parts, found.size) == (1, 1, 7)
+    assert (matches.lowercased, matches.parts, matches.size) == (1, 1, 7)
     assert candidate_words(TOKENIZER) >= {"the", "Paris", "paris", "(", "Zug", "zug", "cat"}
 
 
@@ -77,11 +77,11 @@ def test_nothing_found_is_nothing() -> None:
 
 
 def test_running_words_count_as_often_as_they_come() -> None:
-    found = match_vocabulary(TOKENIZER, vectors("the", "cat"))
+    matches = match_vocabulary(TOKENIZER, vectors("the", "cat"))
     the, cat, zug = TOKENIZER.encode("the cat Zug")
     text = Sequences([[BOS, the, the, zug, EOS], [], [BOS, UNK, cat, zug, EOS]])
-    assert found.text_coverage(text) == pytest.approx(3 / 6)
-    assert found.text_coverage(Sequences([])) == 0
+    assert matches.text_coverage(text) == pytest.approx(3 / 6)
+    assert matches.text_coverage(Sequences([])) == 0
 
 
 def test_pieces_of_words_have_no_words_vector() -> None:
@@ -90,24 +90,24 @@ def test_pieces_of_words_have_no_words_vector() -> None:
     pieces = [piece for piece in map(tokenizer.piece, range(tokenizer.size)) if piece]
     parts = [piece for piece in pieces if not piece.startswith("▁")]
     assert {"e", "r", ","} <= set(parts)
-    found = match_vocabulary(tokenizer, vectors("low", "e", "r", ","))
-    assert {tokenizer.piece(token) for token in found.ids} == {"▁low", ","} | ({"▁e", "▁r"} & set(pieces))
+    matches = match_vocabulary(tokenizer, vectors("low", "e", "r", ","))
+    assert {tokenizer.piece(token) for token in matches.ids} == {"▁low", ","} | ({"▁e", "▁r"} & set(pieces))
     # the space alone is no word either
-    assert found.parts == len(parts) - 1 + ("▁" in pieces)
-    assert found.size == tokenizer.size - 4
+    assert matches.parts == len(parts) - 1 + ("▁" in pieces)
+    assert matches.size == tokenizer.size - 4
     by_piece = match_vocabulary(tokenizer, vectors("▁low", *parts))
     assert {tokenizer.piece(token) for token in by_piece.ids} == {"▁low", *parts}
     assert by_piece.parts == 0
 
 
 def test_characters_are_words_and_signs() -> None:
-    found = match_vocabulary(CharTokenizer("aB "), vectors("a", "b"))
-    assert np.array(found.ids).tolist() == [4, 5]
-    assert (found.lowercased, found.parts) == (1, 1)
+    matches = match_vocabulary(CharTokenizer("aB "), vectors("a", "b"))
+    assert np.array(matches.ids).tolist() == [4, 5]
+    assert (matches.lowercased, matches.parts) == (1, 1)
 
 
 def test_a_space_alone_makes_no_vectors_of_pieces() -> None:
     tokenizer = BpeTokenizer.learn(["the dog and the cat"] * 9, 300)
     assert "▁" in map(tokenizer.piece, range(SPECIALS, tokenizer.size))
-    found = match_vocabulary(tokenizer, vectors("▁", "the", "dog"))
-    assert {tokenizer.word(token) for token in found.ids} == {"the", "dog"}
+    matches = match_vocabulary(tokenizer, vectors("▁", "the", "dog"))
+    assert {tokenizer.word(token) for token in matches.ids} == {"the", "dog"}

@@ -18,10 +18,10 @@ def test_what_is_written_is_read_bit_for_bit(tmp_path: Path, ending: str) -> Non
     path = tmp_path / f"words{ending}"
     write(path, FOUND)
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == ending.endswith(".gz")
-    again = read(path)
-    assert again.words == FOUND.words
-    assert torch.equal(again.vectors, FOUND.vectors)
-    assert again.report.summary()[1:] == []
+    reread = read(path)
+    assert reread.words == FOUND.words
+    assert torch.equal(reread.vectors, FOUND.vectors)
+    assert reread.report.summary()[1:] == []
 
 
 def test_a_line_has_the_shortest_numbers(tmp_path: Path) -> None:

@@ -25,33 +25,33 @@ def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[LayerGro
 
 
 def test_whole_maps_are_the_maps() -> None:
-    shown, dense, _ = group()
+    scene_group, dense, _ = group()
     np.testing.assert_allclose(
-        summarize_layer(shown, shown.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6
+        summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6
     )
 
 
 def test_pooled_is_the_mean_of_squares_cut_off_at_the_edge() -> None:
-    shown, dense, _ = group(queries=5, keys=7, kind="cross")
-    pooled = summarize_layer(shown, shown.layers[0], level=1, top=1).weights
+    scene_group, dense, _ = group(queries=5, keys=7, kind="cross")
+    pooled = summarize_layer(scene_group, scene_group.layers[0], level=1, top=1).weights
     assert pooled.shape == (3, 3, 4)
     np.testing.assert_allclose(pooled[:, 1, 2], dense[:, 2:4, 4:6].mean((1, 2)).numpy(), rtol=1e-5)
     np.testing.assert_allclose(pooled[:, 2, 3], dense[:, 4, 6].numpy(), rtol=1e-5)
 
 
 def test_the_largest_of_each_row_and_column_and_of_the_mean() -> None:
-    shown, dense, _ = group(queries=6, keys=5, kind="cross")
-    found = summarize_layer(shown, shown.layers[0], level=1, top=2)
-    every = torch.cat((dense, dense.mean(0, keepdim=True)))
-    np.testing.assert_allclose(found.rows[1], every.topk(2, -1).values.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(found.columns[1], every.mT.topk(2, -1).values.numpy(), rtol=1e-5)
-    assert (found.rows[0] == every.topk(2, -1).indices.numpy()).all()
-    assert (found.columns[0] == every.mT.topk(2, -1).indices.numpy()).all()
+    scene_group, dense, _ = group(queries=6, keys=5, kind="cross")
+    summary = summarize_layer(scene_group, scene_group.layers[0], level=1, top=2)
+    full = torch.cat((dense, dense.mean(0, keepdim=True)))
+    np.testing.assert_allclose(summary.rows[1], full.topk(2, -1).values.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(summary.columns[1], full.mT.topk(2, -1).values.numpy(), rtol=1e-5)
+    assert (summary.rows[0] == full.topk(2, -1).indices.numpy()).all()
+    assert (summary.columns[0] == full.mT.topk(2, -1).indices.numpy()).all()
 
 
 def test_figures_are_those_of_the_map() -> None:
-    shown, dense, weights = group()
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics
+    scene_group, dense, weights = group()
+    figures = summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics
     of = {name: [head[name] for head in figures] for name in HEAD_STATISTICS}
     np.testing.assert_allclose(of["entropy"], weights.entropy().mean(-1)[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["distance"], weights.distance().mean(-1)[0].numpy(), rtol=1e-5)
@@ -61,30 +61,32 @@ def test_figures_are_those_of_the_map() -> None:
 
 
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
-    shown = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics[0]
+    displayed = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
+    figures = summarize_layer(displayed, displayed.layers[0], level=0, top=0).statistics[0]
     np.testing.assert_allclose([*figures.values()], [np.log(2), 0.5, 0.5, 0.5, 0.5])
 
 
 def test_figures_without_a_meaning_are_no_numbers() -> None:
-    shown, _, _ = group(4, 6, kind="cross")
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics
+    scene_group, _, _ = group(4, 6, kind="cross")
+    figures = summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics
     assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(
         figures
     )
-    shown = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
-    assert summarize_layer(shown, shown.layers[0], level=0, top=0).statistics == [dict.fromkeys(HEAD_STATISTICS)]
+    scene_group = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
+    assert summarize_layer(scene_group, scene_group.layers[0], level=0, top=0).statistics == [
+        dict.fromkeys(HEAD_STATISTICS)
+    ]
 
 
 def test_thumbnails_are_small_and_keep_the_mean() -> None:
-    shown, dense, _ = group(101, 53, kind="cross")
-    small = summarize_layer(shown, shown.layers[0], level=2, top=0).thumbnails
+    scene_group, dense, _ = group(101, 53, kind="cross")
+    small = summarize_layer(scene_group, scene_group.layers[0], level=2, top=0).thumbnails
     assert small.shape == (3, 48, 25)
     np.testing.assert_allclose(small[:, 0, 0], dense[:, :3, :3].mean((1, 2)).numpy(), rtol=1e-5)
 
 
 def test_weights_that_are_no_numbers_are_zeros() -> None:
-    shown = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
-    found = summarize_layer(shown, shown.layers[0], level=0, top=0)
-    assert found.has_nan
-    assert found.weights.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]
+    displayed = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
+    summary = summarize_layer(displayed, displayed.layers[0], level=0, top=0)
+    assert summary.has_nan
+    assert summary.weights.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]

@@ -34,13 +34,13 @@ def test_maps_and_what_was_seen_are_frames() -> None:
     query = torch.randn(1, 2, 3, 5)
     _, weights = attent.attend(query, query, query, return_map=True)
     model = nn.MultiheadAttention(8, 2).eval()
-    with torch.no_grad(), attent.watch(model) as seen:
+    with torch.no_grad(), attent.watch(model) as captured:
         model(*torch.randn(3, 4, 1, 8))
-    for shown in (weights, seen, build_scene(weights)):
-        assert frame(shown).startswith("<iframe srcdoc=")
+    for displayed in (weights, captured, build_scene(weights)):
+        assert frame(displayed).startswith("<iframe srcdoc=")
 
 
 def test_what_is_no_page_is_printed_as_ever() -> None:
-    with attent.watch(nn.Linear(2, 2)) as seen:
+    with attent.watch(nn.Linear(2, 2)) as captured:
         pass
-    assert frame(seen) is None
+    assert frame(captured) is None

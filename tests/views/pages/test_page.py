@@ -79,28 +79,28 @@ def test_size_is_kept_to() -> None:
 
 
 def test_it_is_saved_where_asked(tmp_path: Path) -> None:
-    shown = page(WEIGHTS)
-    assert shown.save(tmp_path / "new" / "a.html").read_text(encoding="utf-8") == shown.html
+    scene_page = page(WEIGHTS)
+    assert scene_page.save(tmp_path / "new" / "a.html").read_text(encoding="utf-8") == scene_page.html
     with pytest.raises(ArgumentError, match=r"must end in \.html"):
-        shown.save(tmp_path / "a.png")
+        scene_page.save(tmp_path / "a.png")
     (tmp_path / "file").touch()
     with pytest.raises(ArgumentError, match="cannot be written"):
-        shown.save(tmp_path / "file" / "a.html")
+        scene_page.save(tmp_path / "file" / "a.html")
 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:
-    shown = page(WEIGHTS, ['"', "<b>", "&"])
-    framed = shown._repr_html_()
+    scene_page = page(WEIGHTS, ['"', "<b>", "&"])
+    framed = scene_page._repr_html_()
     read = elements(framed)
     assert read.found == ["iframe"]
-    assert repr(shown).startswith("Page(0.")
+    assert repr(scene_page).startswith("Page(0.")
 
 
 def test_what_cannot_be_shown() -> None:
-    with attent.watch(torch.nn.Linear(2, 2)) as seen:
+    with attent.watch(torch.nn.Linear(2, 2)) as captured:
         pass
     with pytest.raises(ArgumentError, match="nothing was seen"):
-        page(seen, [])
+        page(captured, [])
     with pytest.raises(ArgumentError, match="has 0 queries"):
         page(torch.zeros(1, 0, 0), [])
     with pytest.raises(ShapeError, match="there are 2 labels in tokens"):

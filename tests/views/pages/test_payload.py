@@ -32,23 +32,23 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
     inside = build_payload(build_scene({"a.0": weights}), MEBIBYTE // 4)
     about = json.loads(inside.description)["groups"][0]
     assert inside.size <= MEBIBYTE // 4
-    step, kept = 2 ** about["level"], about["kept"][0]
-    assert kept > 0
+    step, saved = 2 ** about["level"], about["kept"][0]
+    assert saved > 0
     assert f"the mean of each {step} × {step} weights" in about["note"]
-    assert f"the {kept} largest weights of each row and column" in about["note"]
+    assert f"the {saved} largest weights of each row and column" in about["note"]
     assert "attent explore" in about["note"]
     codes = numbers(inside.packs["0.0.map"], np.uint8).reshape(4, -(-300 // step), -1)
-    shown = codes[1, 2, 3] / 255 * about["maps"]["tops"][0][1]
+    displayed = codes[1, 2, 3] / 255 * about["maps"]["tops"][0][1]
     exact = weights[1, 2 * step : 3 * step, 3 * step : 4 * step].mean().item()
-    assert abs(shown - exact) <= about["maps"]["tops"][0][1] / 255
+    assert abs(displayed - exact) <= about["maps"]["tops"][0][1] / 255
     largest = zlib.decompress(base64.b64decode(inside.packs["0.0.rows"]))
-    places, values = (
-        np.frombuffer(largest[: 5 * 300 * kept * 2], np.uint16),
-        np.frombuffer(largest[5 * 300 * kept * 2 :], np.float16),
+    positions, values = (
+        np.frombuffer(largest[: 5 * 300 * saved * 2], np.uint16),
+        np.frombuffer(largest[5 * 300 * saved * 2 :], np.float16),
     )
-    top = weights[0, 0].topk(kept)
-    assert places[:kept].tolist() == top.indices.tolist()
-    np.testing.assert_allclose(values[:kept], top.values.numpy(), rtol=1e-3)
+    top = weights[0, 0].topk(saved)
+    assert positions[:saved].tolist() == top.indices.tolist()
+    np.testing.assert_allclose(values[:saved], top.values.numpy(), rtol=1e-3)
 
 
 def test_rows_that_are_no_numbers_are_spoken_of() -> None:
@@ -67,8 +67,8 @@ def unpacked(text: str) -> bytes:
 
 
 def test_what_is_packed_is_there_again() -> None:
-    one, other = np.arange(5, dtype=np.float32), np.arange(3, dtype=np.uint8)
-    assert unpacked(pack(one, other)) == one.tobytes() + other.tobytes()
+    first, second = np.arange(5, dtype=np.float32), np.arange(3, dtype=np.uint8)
+    assert unpacked(pack(first, second)) == first.tobytes() + second.tobytes()
 
 
 def test_a_byte_is_a_share_of_a_maps_largest() -> None:
@@ -84,12 +84,12 @@ def test_a_byte_has_a_sign_where_weights_have() -> None:
 
 
 def test_places_are_as_narrow_as_the_length_allows() -> None:
-    places, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
+    positions, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
     assert (
-        unpacked(pack_top(places, weights, 4))
+        unpacked(pack_top(positions, weights, 4))
         == np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
     )
-    assert len(unpacked(pack_top(places, weights, 2**16 + 1))) == 12
+    assert len(unpacked(pack_top(positions, weights, 2**16 + 1))) == 12
 
 
 def test_what_is_too_large_for_16_bits_is_the_largest() -> None:

@@ -12,13 +12,13 @@ from attent.views.walk import walk
 
 
 def test_it_has_every_number_of_a_wide_walk() -> None:
-    found = walk("a b c", width=80)
-    html = walk_page(found).html
-    steps = [*found.steps.values(), *found.parameters.values()]
+    walkthrough = walk("a b c", width=80)
+    html = walk_page(walkthrough).html
+    steps = [*walkthrough.steps.values(), *walkthrough.parameters.values()]
     assert html.count("<td") == sum(step.values.numel() for step in steps) + len(
-        found.steps["weights"].rows
+        walkthrough.steps["weights"].rows
     )  # and the sums of the rows
-    assert f">{found.steps['X'].values[0, 2, 79]:.4f}<" in html
+    assert f">{walkthrough.steps['X'].values[0, 2, 79]:.4f}<" in html
     assert "d80" in html
 
 
@@ -29,18 +29,21 @@ def test_words_are_no_markup() -> None:
 
 @pytest.mark.slow
 def test_a_score_is_written_out_where_one_points(window: Any, tmp_path: Path) -> None:
-    found = walk("good dog", width=2)
-    there = window.open(walk_page(found).save(tmp_path / "walk.html"))
-    query, key, score = (found.steps[name].values[0, 0] for name in ("Q", "K", "scores"))
-    there.locator("table[data-step=scores] td").nth(2).hover()
+    walkthrough = walk("good dog", width=2)
+    page = window.open(walk_page(walkthrough).save(tmp_path / "walk.html"))
+    query, key, score = (walkthrough.steps[name].values[0, 0] for name in ("Q", "K", "scores"))
+    page.locator("table[data-step=scores] td").nth(2).hover()
     factors = " + ".join(
         f"({left:.4f})({right:.4f})" for left, right in zip(query[1].tolist(), key[0].tolist(), strict=True)
     )
-    assert there.inner_text("#readout") == f"scores[dog, good] = {factors} = {score[1, 0]:.4f}"
-    assert there.locator("table[data-step=K] tr.marked th").inner_text() == "good"
-    assert there.locator("table[data-step=Q] tr.marked th").inner_text() == "dog"
-    there.locator("table[data-step=output] td").nth(1).click()
-    there.locator("table[data-step=X] td").nth(0).hover()
-    weights, values = found.steps["weights"].values[0, 0, 0].tolist(), found.steps["V"].values[0, 0, :, 1].tolist()
+    assert page.inner_text("#readout") == f"scores[dog, good] = {factors} = {score[1, 0]:.4f}"
+    assert page.locator("table[data-step=K] tr.marked th").inner_text() == "good"
+    assert page.locator("table[data-step=Q] tr.marked th").inner_text() == "dog"
+    page.locator("table[data-step=output] td").nth(1).click()
+    page.locator("table[data-step=X] td").nth(0).hover()
+    weights, values = (
+        walkthrough.steps["weights"].values[0, 0, 0].tolist(),
+        walkthrough.steps["V"].values[0, 0, :, 1].tolist(),
+    )
     terms = " + ".join(f"({share:.4f})({value:.4f})" for share, value in zip(weights, values, strict=True))
-    assert there.inner_text("#readout").startswith(f"output[good, d2] = {terms} = ")
+    assert page.inner_text("#readout").startswith(f"output[good, d2] = {terms} = ")

@@ -20,12 +20,12 @@ TOKENS = ("the", "cat", "sat", "on", "it")
 NARROW = (390, 844)
 
 
-def scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
+def make_scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
     weights = {
         f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)
     }
     return build_scene(
-        weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more
+        weights, more.pop("tokens", TOKENS if length == 5 else [f"t{position}" for position in range(length)]), **more
     )
 
 
@@ -33,204 +33,204 @@ def scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
 def opened(window: Any, tmp_path: Path) -> Any:
     """Opens a scene as a page, waiting until it is drawn."""
 
-    def drawn(shown: Scene, *, mebibytes: float = 8.0, **options: Any) -> Any:
-        file = page(shown, size=mebibytes).save(tmp_path / "page.html")
-        there = window.open(file, **options)
-        there.wait_for_selector(".head canvas")
-        said(there, ".map .readout", "→")
-        return there
+    def drawn(scene: Scene, *, mebibytes: float = 8.0, **options: Any) -> Any:
+        file = page(scene, size=mebibytes).save(tmp_path / "page.html")
+        view = window.open(file, **options)
+        view.wait_for_selector(".head canvas")
+        wait_for_text(view, ".map .readout", "→")
+        return view
 
     return drawn
 
 
-def said(there: Any, where: str, text: str) -> None:
+def wait_for_text(view: Any, location: str, text: str) -> None:
     """Wait until a text is there.
 
     What evaluates strings, as playwright's other ways to wait do, pages of ours refuse.
     """
-    there.locator(where).filter(has_text=text).wait_for()
+    view.locator(location).filter(has_text=text).wait_for()
 
 
-def weights(shown: Scene, layer: int, head: int | None, row: int) -> torch.Tensor:
-    found = shown.groups[0].layers[layer].rows(torch.tensor([row]))[:, 0]
-    return found.mean(0) if head is None else found[head]
+def weights(scene: Scene, layer: int, head: int | None, row: int) -> torch.Tensor:
+    result = scene.groups[0].layers[layer].rows(torch.tensor([row]))[:, 0]
+    return result.mean(0) if head is None else result[head]
 
 
-def over_cell(there: Any, row: int, column: int, side: int) -> None:
+def over_cell(view: Any, row: int, column: int, side: int) -> None:
     """Move the pointer over a cell of the map, whose place is found as a reader finds it.
 
     Its lower right corner is that of the map.
     """
-    box = there.locator(".map canvas").first.bounding_box()
+    box = view.locator(".map canvas").first.bounding_box()
     cell = 32 if side * 32 < box["width"] else None
     assert cell is not None
-    there.mouse.move(
+    view.mouse.move(
         box["x"] + box["width"] - 2 - (side - column - 0.5) * cell,
         box["y"] + box["height"] - 2 - (side - row - 0.5) * cell,
     )
 
 
-def shown_value(there: Any) -> float:
-    return float(there.locator(".map .readout").get_attribute("data-value"))
+def shown_value(view: Any) -> float:
+    return float(view.locator(".map .readout").get_attribute("data-value"))
 
 
 def test_pointing_at_a_cell_shows_the_maps_own_number(opened: Any) -> None:
-    shown = scene()
-    there = opened(shown)
+    scene = make_scene()
+    view = opened(scene)
     for row, column in ((0, 0), (3, 1), (4, 4)):
-        over_cell(there, row, column, 5)
-        assert shown_value(there) == pytest.approx(weights(shown, 1, None, row)[column].item(), rel=1e-3)
-        assert f"{TOKENS[row]}⁩ ({row}) → column ⁨{TOKENS[column]}" in there.inner_text(".map .readout")
+        over_cell(view, row, column, 5)
+        assert shown_value(view) == pytest.approx(weights(scene, 1, None, row)[column].item(), rel=1e-3)
+        assert f"{TOKENS[row]}⁩ ({row}) → column ⁨{TOKENS[column]}" in view.inner_text(".map .readout")
 
 
 def test_a_click_on_a_small_map_selects_its_layer_and_head(opened: Any) -> None:
-    shown = scene()
-    there = opened(shown)
-    there.click("button[aria-label='layer 0, head 2']")
-    assert there.locator(".choices select").nth(1).input_value() == "0"
-    assert there.locator(".choices select").nth(2).input_value() == "2"
-    over_cell(there, 2, 3, 5)
-    assert shown_value(there) == pytest.approx(weights(shown, 0, 2, 2)[3].item(), rel=1e-3)
-    there.locator(".choices select").nth(2).select_option("mean")
-    over_cell(there, 2, 4, 5)
-    assert shown_value(there) == pytest.approx(weights(shown, 0, None, 2)[4].item(), rel=1e-3)
+    scene = make_scene()
+    view = opened(scene)
+    view.click("button[aria-label='layer 0, head 2']")
+    assert view.locator(".choices select").nth(1).input_value() == "0"
+    assert view.locator(".choices select").nth(2).input_value() == "2"
+    over_cell(view, 2, 3, 5)
+    assert shown_value(view) == pytest.approx(weights(scene, 0, 2, 2)[3].item(), rel=1e-3)
+    view.locator(".choices select").nth(2).select_option("mean")
+    over_cell(view, 2, 4, 5)
+    assert shown_value(view) == pytest.approx(weights(scene, 0, None, 2)[4].item(), rel=1e-3)
 
 
 def test_a_token_shows_what_it_looks_at_and_who_looks_at_it(opened: Any) -> None:
-    shown = scene()
-    there = opened(shown)
-    there.click("button[aria-label='layer 1, head 0']")
-    there.hover(".rows li:nth-child(2)")
-    row = weights(shown, 1, 0, 1)
+    scene = make_scene()
+    view = opened(scene)
+    view.click("button[aria-label='layer 1, head 0']")
+    view.hover(".rows li:nth-child(2)")
+    row = weights(scene, 1, 0, 1)
     best = TOKENS[row.argmax()]
-    said(there, ".tokens .readout", "looks at")
-    assert there.inner_text(".tokens .readout").startswith("⁨cat⁩ (row 1) looks at: ⁨" + best)
-    written = float(there.inner_text(f".columns li:nth-child({int(row.argmax()) + 1}) .weight"))
+    wait_for_text(view, ".tokens .readout", "looks at")
+    assert view.inner_text(".tokens .readout").startswith("⁨cat⁩ (row 1) looks at: ⁨" + best)
+    written = float(view.inner_text(f".columns li:nth-child({int(row.argmax()) + 1}) .weight"))
     assert written == pytest.approx(row.max().item(), rel=1e-3)
-    assert there.locator(".tokens line").count() == sum((row >= 0.02 * row.max()).tolist())
-    there.hover(".columns li:nth-child(5)")
-    said(there, ".tokens .readout", "is looked at by")
-    column = torch.stack([weights(shown, 1, 0, place)[4] for place in range(5)])
-    readout = there.inner_text(".tokens .readout")
+    assert view.locator(".tokens line").count() == sum((row >= 0.02 * row.max()).tolist())
+    view.hover(".columns li:nth-child(5)")
+    wait_for_text(view, ".tokens .readout", "is looked at by")
+    column = torch.stack([weights(scene, 1, 0, position)[4] for position in range(5)])
+    readout = view.inner_text(".tokens .readout")
     assert readout.startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
 
 
 def test_pointing_at_tokens_leaves_the_choices_alone(opened: Any) -> None:
-    there = opened(scene())
-    there.evaluate("void (window.before = document.querySelector('.choices select'))")
-    for place in (2, 3):
-        there.hover(f".rows li:nth-child({place})")
-        said(there, ".tokens .readout", f"(row {place - 1}) looks at")
-    assert there.evaluate("window.before.isConnected")
-    there.click("button[aria-label='layer 0, head 0']")
-    assert not there.evaluate("window.before.isConnected")
-    assert there.locator(".choices select").nth(1).input_value() == "0"
+    view = opened(make_scene())
+    view.evaluate("void (window.before = document.querySelector('.choices select'))")
+    for index in (2, 3):
+        view.hover(f".rows li:nth-child({index})")
+        wait_for_text(view, ".tokens .readout", f"(row {index - 1}) looks at")
+    assert view.evaluate("window.before.isConnected")
+    view.click("button[aria-label='layer 0, head 0']")
+    assert not view.evaluate("window.before.isConnected")
+    assert view.locator(".choices select").nth(1).input_value() == "0"
 
 
 def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
-    shown = scene()
-    there = opened(shown)
-    seen: list[str] = []
+    scene = make_scene()
+    view = opened(scene)
+    lines: list[str] = []
     for _ in range(18):
-        there.keyboard.press("Tab")
-        seen.append(there.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
+        view.keyboard.press("Tab")
+        lines.append(view.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
     for part in ("SELECT", "LIoption", "CANVASapplication", "BUTTONgridcell"):
-        assert part in seen
-    there.focus(".rows li")
-    there.keyboard.press("ArrowDown")
-    there.keyboard.press("ArrowDown")
-    said(there, ".tokens .readout", "(row 2)")
-    there.focus(".map canvas")
-    there.keyboard.press("ArrowRight")
-    there.keyboard.press("End")
-    there.keyboard.press("ArrowDown")
-    assert shown_value(there) == pytest.approx(weights(shown, 1, None, 1)[4].item(), rel=1e-3)
-    there.focus(".head[aria-selected=true]")
-    there.keyboard.press("Home")
-    there.keyboard.press("Enter")
-    assert there.inner_text(".summary").startswith("layer 0, head 0:")
-    there.keyboard.press("Escape")
-    said(there, ".tokens .readout", "Point at")
+        assert part in lines
+    view.focus(".rows li")
+    view.keyboard.press("ArrowDown")
+    view.keyboard.press("ArrowDown")
+    wait_for_text(view, ".tokens .readout", "(row 2)")
+    view.focus(".map canvas")
+    view.keyboard.press("ArrowRight")
+    view.keyboard.press("End")
+    view.keyboard.press("ArrowDown")
+    assert shown_value(view) == pytest.approx(weights(scene, 1, None, 1)[4].item(), rel=1e-3)
+    view.focus(".head[aria-selected=true]")
+    view.keyboard.press("Home")
+    view.keyboard.press("Enter")
+    assert view.inner_text(".summary").startswith("layer 0, head 0:")
+    view.keyboard.press("Escape")
+    wait_for_text(view, ".tokens .readout", "Point at")
 
 
 def test_the_module_is_named_where_it_has_a_path(opened: Any) -> None:
-    assert "of 5 × 5; module layers.0.attention." in opened(scene(layers=1)).inner_text("body")
+    assert "of 5 × 5; module layers.0.attention." in opened(make_scene(layers=1)).inner_text("body")
     assert "of 5 × 5." in opened(build_scene({"": torch.randn(3, 5, 5).softmax(-1)}, TOKENS)).inner_text("body")
 
 
 def test_figures_of_every_head(opened: Any) -> None:
-    shown = scene()
-    there = opened(shown)
-    there.click("button[aria-label='layer 0, head 1']")
-    first = torch.stack([weights(shown, 0, 1, row)[0] for row in range(5)]).mean().item()
-    assert f"share on the first token {first:.4g}"[:-1] in there.inner_text(".summary")
-    there.locator(".grid select").first.select_option("first")
+    scene = make_scene()
+    view = opened(scene)
+    view.click("button[aria-label='layer 0, head 1']")
+    first = torch.stack([weights(scene, 0, 1, row)[0] for row in range(5)]).mean().item()
+    assert f"share on the first token {first:.4g}"[:-1] in view.inner_text(".summary")
+    view.locator(".grid select").first.select_option("first")
     # whoever hears the page hears the figure too
-    assert there.inner_text(f"button[aria-label='layer 0, head 1: {first:.2f}']") == f"{first:.2f}"
-    there.locator(".grid select").first.select_option("thumbnails")
-    there.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
+    assert view.inner_text(f"button[aria-label='layer 0, head 1: {first:.2f}']") == f"{first:.2f}"
+    view.locator(".grid select").first.select_option("thumbnails")
+    view.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
 
 
 def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
-    shown = scene(150, 1)
-    there = opened(shown, mebibytes=0.15)
-    about = there.inner_text("header .about")
+    scene = make_scene(150, 1)
+    view = opened(scene, mebibytes=0.15)
+    about = view.inner_text("header .about")
     assert "the mean of each" in about
     assert "largest weights of each row and column" in about
     assert "attent explore" in about
-    there.click("button[aria-label='layer 0, head 1']")
-    there.focus(".map canvas")
-    there.keyboard.press("ArrowDown")
+    view.click("button[aria-label='layer 0, head 1']")
+    view.focus(".map canvas")
+    view.keyboard.press("ArrowDown")
     step = int(about.split("the mean of each ")[1].split(" ")[0])
-    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in there.inner_text(
+    assert f"the mean of these {step} × {step} weights: {step} tokens by {step} tokens" in view.inner_text(
         ".map .readout"
     )
-    rows = shown.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
+    rows = scene.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
     pooled = rows[:, :step].mean().item()
-    top = torch.nn.functional.avg_pool2d(shown.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
-    assert shown_value(there) == pytest.approx(pooled, abs=top / 255 + 1e-4)
-    there.focus(".rows li")
-    said(there, ".tokens .readout", "of those that are known")
-    assert f"t{weights(shown, 0, 1, 0).argmax().item()}⁩" in there.inner_text(".tokens .readout")
+    top = torch.nn.functional.avg_pool2d(scene.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
+    assert shown_value(view) == pytest.approx(pooled, abs=top / 255 + 1e-4)
+    view.focus(".rows li")
+    wait_for_text(view, ".tokens .readout", "of those that are known")
+    assert f"t{weights(scene, 0, 1, 0).argmax().item()}⁩" in view.inner_text(".tokens .readout")
 
 
 def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: Any) -> None:
-    there = opened(build_scene(translator.map("abc ab", "xyz")))
-    assert "about the token produced" in there.inner_text("header .about")
-    assert there.locator(".rows li").count() == 4
-    there.locator(".choices select").first.select_option("encoder")
-    assert "about the token read in" in there.inner_text("header .about")
-    assert there.locator(".rows li").count() == 6
-    assert there.inner_text(".rows li:nth-child(4)") == "␣"
+    view = opened(build_scene(translator.map("abc ab", "xyz")))
+    assert "about the token produced" in view.inner_text("header .about")
+    assert view.locator(".rows li").count() == 4
+    view.locator(".choices select").first.select_option("encoder")
+    assert "about the token read in" in view.inner_text("header .about")
+    assert view.locator(".rows li").count() == 6
+    assert view.inner_text(".rows li:nth-child(4)") == "␣"
 
 
 def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator: Any) -> None:
-    shown = build_scene(translator.map("bad", "654", gradients=True))
-    there = opened(shown)
-    numbers = there.locator(".choices select").nth(3)
+    scene = build_scene(translator.map("bad", "654", gradients=True))
+    view = opened(scene)
+    numbers = view.locator(".choices select").nth(3)
     assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
     assert numbers.input_value() == "weights"
-    over_cell(there, 1, 2, 3)
-    for measure, told in (
+    over_cell(view, 1, 2, 3)
+    for measure, name in (
         ("norms", "its weight times its projected value"),
         ("gradients", "the gradient of the model's output by it"),
     ):
-        there.locator(".choices select").nth(3).select_option(measure)
-        said(there, ".about", told)
-        group = shown.group(f"cross.{measure}")
+        view.locator(".choices select").nth(3).select_option(measure)
+        wait_for_text(view, ".about", name)
+        group = scene.group(f"cross.{measure}")
         number = group.layers[-1].rows(torch.tensor([0]))[:, 0].mean(0)[0].item()
-        there.wait_for_timeout(300)
+        view.wait_for_timeout(300)
         # the map has a row more than columns
-        over_cell(there, -1, 0, 3)
-        assert shown_value(there) == pytest.approx(number, rel=1e-2)
-        window.picture(there, f"page-{measure}")
+        over_cell(view, -1, 0, 3)
+        assert shown_value(view) == pytest.approx(number, rel=1e-2)
+        window.picture(view, f"page-{measure}")
     # another attention is shown by the same numbers, and so is the page when it is loaded again
-    there.locator(".choices select").first.select_option("encoder")
-    said(there, ".about", "the gradient of the model's output by it")
-    there.reload()
-    said(there, ".about", "the gradient of the model's output by it")
-    there.locator(".choices select").nth(3).select_option("weights")
-    said(there, ".about", "each row sums to 1")
+    view.locator(".choices select").first.select_option("encoder")
+    wait_for_text(view, ".about", "the gradient of the model's output by it")
+    view.reload()
+    wait_for_text(view, ".about", "the gradient of the model's output by it")
+    view.locator(".choices select").nth(3).select_option("weights")
+    wait_for_text(view, ".about", "each row sums to 1")
 
 
 def test_hostile_tokens_are_text(opened: Any) -> None:
@@ -241,10 +241,10 @@ def test_hostile_tokens_are_text(opened: Any) -> None:
         "&amp;",
         "'\"",
     )
-    there = opened(scene(tokens=hostile, title="</title><script>document.title='hacked'</script>"))
-    assert [there.inner_text(f".rows li:nth-child({place + 1}) bdi") for place in range(5)] == list(hostile)
-    assert there.locator("img").count() == 0
-    assert "hacked'" in there.title()
+    view = opened(make_scene(tokens=hostile, title="</title><script>document.title='hacked'</script>"))
+    assert [view.inner_text(f".rows li:nth-child({position + 1}) bdi") for position in range(5)] == list(hostile)
+    assert view.locator("img").count() == 0
+    assert "hacked'" in view.title()
 
 
 @pytest.mark.parametrize(
@@ -253,31 +253,31 @@ def test_hostile_tokens_are_text(opened: Any) -> None:
     ids=["emoji and marks", "right to left", "CJK"],
 )
 def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
-    there = opened(scene(tokens=tokens))
-    assert all(there.inner_text(f".columns li:nth-child({place + 1}) bdi").strip() for place in range(5))
-    assert there.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
+    view = opened(make_scene(tokens=tokens))
+    assert all(view.inner_text(f".columns li:nth-child({position + 1}) bdi").strip() for position in range(5))
+    assert view.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
     # whichever way they run, tokens stand at their lines
     row, line, column = (
-        there.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi")
+        view.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi")
     )
     assert abs(row["x"] + row["width"] - line["x"]) < 10
     assert abs(line["x"] + line["width"] - column["x"]) < 10
 
 
 def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
-    there = opened(scene(90, 1, tokens=["كلمة"] * 90))
-    first, second = (there.locator(f".rows li:nth-child({place})").bounding_box() for place in (1, 2))
+    view = opened(make_scene(90, 1, tokens=["كلمة"] * 90))
+    first, second = (view.locator(f".rows li:nth-child({index})").bounding_box() for index in (1, 2))
     assert second["x"] < first["x"]
     # and so do the keys
-    there.focus(".rows li")
-    there.keyboard.press("ArrowLeft")
-    said(there, ".tokens .readout", "(row 1)")
-    there.keyboard.press("ArrowRight")
-    said(there, ".tokens .readout", "(row 0)")
+    view.focus(".rows li")
+    view.keyboard.press("ArrowLeft")
+    wait_for_text(view, ".tokens .readout", "(row 1)")
+    view.keyboard.press("ArrowRight")
+    wait_for_text(view, ".tokens .readout", "(row 0)")
 
 
 @pytest.mark.parametrize(
-    ("tokens", "seen"),
+    ("tokens", "displayed"),
     [
         # a word or number of the other script reads as it is written; words run the way of the text
         (("في", " ", "2", "0", "2", "6", " ", "3", "/", "1", "0", " ", "شهر"), "شهر␣3/10␣2026␣في"),
@@ -285,42 +285,44 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
         (("نص", "نص", " ", "١", "٢", " ", "ab", "cd", " ef", "نص", "نص"), "نصنص␣efabcd␣١٢␣نصنص"),
     ],
 )
-def test_words_that_run_the_other_way(opened: Any, tokens: tuple[str, ...], seen: str) -> None:
-    there = opened(scene(len(tokens), 1, tokens=tokens), size=(1800, 900))
-    there.check(".tokens input")
-    pieces = sorted(there.locator(".rows li bdi").all(), key=lambda piece: piece.bounding_box()["x"])
-    assert "".join(piece.inner_text() for piece in pieces) == seen
+def test_words_that_run_the_other_way(opened: Any, tokens: tuple[str, ...], displayed: str) -> None:
+    view = opened(make_scene(len(tokens), 1, tokens=tokens), size=(1800, 900))
+    view.check(".tokens input")
+    pieces = sorted(view.locator(".rows li bdi").all(), key=lambda piece: piece.bounding_box()["x"])
+    assert "".join(piece.inner_text() for piece in pieces) == displayed
 
 
 def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
-    shown = scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens"))
-    there = opened(shown)
-    there.click("button[aria-label='layer 0, head 0']")
-    there.click("text=how CLS looks")
-    said(there, ".picture .readout", "CLS")
-    patches = weights(shown, 0, 0, 0)[1:]
-    assert f"{patches.sum().item():.4g}"[:-1] in there.inner_text(".picture .readout")
-    box = there.locator(".picture canvas").bounding_box()
-    there.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
-    said(there, ".picture .readout", "patch 1,2")
+    scene = make_scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens"))
+    view = opened(scene)
+    view.click("button[aria-label='layer 0, head 0']")
+    view.click("text=how CLS looks")
+    wait_for_text(view, ".picture .readout", "CLS")
+    patches = weights(scene, 0, 0, 0)[1:]
+    assert f"{patches.sum().item():.4g}"[:-1] in view.inner_text(".picture .readout")
+    box = view.locator(".picture canvas").bounding_box()
+    view.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
+    wait_for_text(view, ".picture .readout", "patch 1,2")
 
 
 @pytest.mark.parametrize("ground", [0, 255], ids=["black", "white"])
 def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground: int) -> None:
     # what looks lies on the first patch, and on the third a fifth of it
     rows = torch.tensor([0.0, 0.5, 0.0, 0.1, 0.0]).expand(1, 5, 5)
-    shown = build_scene({"self": rows}, picture=Picture(np.full((8, 8, 3), ground, np.uint8), (2, 2), "tokens"))
-    there = opened(shown)
-    there.click("text=how CLS looks")
-    said(there, ".picture .readout", "CLS")
+    scene = build_scene({"self": rows}, picture=Picture(np.full((8, 8, 3), ground, np.uint8), (2, 2), "tokens"))
+    view = opened(scene)
+    view.click("text=how CLS looks")
+    wait_for_text(view, ".picture .readout", "CLS")
     pixel = """place => { const canvas = document.querySelector(".picture canvas");
         const [x, y] = [canvas.width * place[0], canvas.height * place[1]];
         return [...canvas.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3); }"""
-    most, none, fifth = (np.array(there.evaluate(pixel, place)) for place in ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75]))
-    window.picture(there, f"over-{ground}")
+    strong, none, fifth = (
+        np.array(view.evaluate(pixel, index)) for index in ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75])
+    )
+    window.picture(view, f"over-{ground}")
     assert none.min() == none.max() and 60 < none.max() < 225
-    assert np.abs(most - none).max() > 80
+    assert np.abs(strong - none).max() > 80
     assert np.abs(fifth - none).max() > 15
 
 
@@ -329,62 +331,62 @@ def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground:
 def test_tokens_beyond_the_end_are_counted(
     opened: Any, window: Any, length: int, size: tuple[int, int], dark: bool
 ) -> None:
-    there = opened(scene(length, 1), size=size, dark=dark)
+    view = opened(make_scene(length, 1), size=size, dark=dark)
     box, sign = (".board", ".tokens > .more") if length == 60 else (".list.rows", ".side.row .more")
-    end = there.locator(box).bounding_box()
-    below = sum(token.bounding_box()["y"] > end["y"] + end["height"] - 12 for token in there.locator(".rows li").all())
+    end = view.locator(box).bounding_box()
+    below = sum(token.bounding_box()["y"] > end["y"] + end["height"] - 12 for token in view.locator(".rows li").all())
     assert 0 < below < length
-    assert there.inner_text(sign) == f"… {below} more"
-    there.locator(".tokens").scroll_into_view_if_needed()
-    window.picture(there, f"more-{length}-{size[0]}")
-    there.locator(".rows li").last.scroll_into_view_if_needed()
-    there.locator(sign).wait_for(state="hidden")
+    assert view.inner_text(sign) == f"… {below} more"
+    view.locator(".tokens").scroll_into_view_if_needed()
+    window.picture(view, f"more-{length}-{size[0]}")
+    view.locator(".rows li").last.scroll_into_view_if_needed()
+    view.locator(sign).wait_for(state="hidden")
 
 
 def test_a_short_text_ends_without_a_sign(opened: Any) -> None:
-    assert not opened(scene()).locator(".more").locator("visible=true").count()
+    assert not opened(make_scene()).locator(".more").locator("visible=true").count()
 
 
 @pytest.mark.parametrize("length", [1, 2])
 def test_the_shortest_texts(opened: Any, length: int) -> None:
-    there = opened(scene(length, 1, tokens=TOKENS[:length]))
-    assert there.locator(".rows li").count() == length
+    view = opened(make_scene(length, 1, tokens=TOKENS[:length]))
+    assert view.locator(".rows li").count() == length
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_nothing_is_wider_than_a_telephone(opened: Any, window: Any, dark: bool) -> None:
-    there = opened(scene(40, 6), size=NARROW, dark=dark)
-    assert there.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
-    window.picture(there, f"narrow-{'dark' if dark else 'light'}", whole=True)
+    view = opened(make_scene(40, 6), size=NARROW, dark=dark)
+    assert view.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+    window.picture(view, f"narrow-{'dark' if dark else 'light'}", whole=True)
 
 
 def test_a_long_text_runs_on(opened: Any) -> None:
-    there = opened(scene(120, 1))
-    assert there.is_checked(".tokens input")
-    there.focus(".rows li")
-    said(there, ".tokens .readout", "(row 0)")
-    assert there.locator(".columns li[style*=background]").count() > 0
-    there.uncheck(".tokens input")
-    assert there.locator(".tokens line").count() > 0
+    view = opened(make_scene(120, 1))
+    assert view.is_checked(".tokens input")
+    view.focus(".rows li")
+    wait_for_text(view, ".tokens .readout", "(row 0)")
+    assert view.locator(".columns li[style*=background]").count() > 0
+    view.uncheck(".tokens input")
+    assert view.locator(".tokens line").count() > 0
 
 
 def test_twelve_layers_of_twelve_heads_of_512_tokens(opened: Any, tmp_path: Path) -> None:
     near = -(torch.arange(512)[:, None] - torch.arange(512)).abs() / 40
     layers = {f"layers.{layer}": (torch.randn(12, 512, 512) * 1.5 + near * layer).softmax(-1) for layer in range(12)}
-    there = opened(build_scene(layers, [f"t{place}" for place in range(512)]))
+    view = opened(build_scene(layers, [f"t{position}" for position in range(512)]))
     assert (tmp_path / "page.html").stat().st_size <= 8 * 2**20
     # benchmarks/page.py measures it; here other tests may have the processor
-    assert there.evaluate("performance.getEntriesByName('attention drawn')[0].startTime") < 5000
-    assert there.locator(".head canvas").count() == 12 * 13
+    assert view.evaluate("performance.getEntriesByName('attention drawn')[0].startTime") < 5000
+    assert view.locator(".head canvas").count() == 12 * 13
 
 
 def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None:
     file = tmp_path / "notebook.html"
-    frames = "".join(page(scene(length, 1))._repr_html_() for length in (2, 3))
+    frames = "".join(page(make_scene(length, 1))._repr_html_() for length in (2, 3))
     file.write_text(f"<!doctype html><meta charset=utf-8><title>notebook</title>{frames}", encoding="utf-8")
-    there = window.open(file)
-    for place, length in enumerate((2, 3)):
-        frame = there.frame_locator("iframe").nth(place)
+    view = window.open(file)
+    for index, length in enumerate((2, 3)):
+        frame = view.frame_locator("iframe").nth(index)
         frame.locator(".head canvas").first.wait_for()
         assert frame.locator(".rows li").count() == length
 
@@ -398,18 +400,18 @@ def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) ->
         transformers.AutoModel.from_pretrained(folder),
     )
     inputs = tokenizer("The dog was happy, so he wagged his tail", return_tensors="pt")
-    with torch.no_grad(), watch(model) as seen:
+    with torch.no_grad(), watch(model) as captured:
         model(**inputs)
     labels = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
-    shown = build_scene(seen, labels, title="The dog was happy, so he wagged his tail")
+    scene = build_scene(captured, labels, title="The dog was happy, so he wagged his tail")
     for size, wide in (((1280, 800), "wide"), (NARROW, "narrow")):
         for dark in (False, True):
-            there = opened(shown, size=size, dark=dark)
-            there.click("button[aria-label='layer 5, head 11']")
-            there.focus(f".rows li:nth-child({labels.index('happy') + 1})")
-            said(there, ".tokens .readout", "happy\u2069 (row 4) looks at")
+            view = opened(scene, size=size, dark=dark)
+            view.click("button[aria-label='layer 5, head 11']")
+            view.focus(f".rows li:nth-child({labels.index('happy') + 1})")
+            wait_for_text(view, ".tokens .readout", "happy\u2069 (row 4) looks at")
             # the largest is the one that a reader is shown
-            row = weights(shown, 5, 11, labels.index("happy"))
-            assert labels[row.argmax()] in there.inner_text(".tokens .readout").split("looks at:")[1].split("·")[0]
-            assert there.evaluate("document.documentElement.scrollWidth") <= size[0]
-            window.picture(there, f"page-{wide}-{'dark' if dark else 'light'}", whole=True)
+            row = weights(scene, 5, 11, labels.index("happy"))
+            assert labels[row.argmax()] in view.inner_text(".tokens .readout").split("looks at:")[1].split("·")[0]
+            assert view.evaluate("document.documentElement.scrollWidth") <= size[0]
+            window.picture(view, f"page-{wide}-{'dark' if dark else 'light'}", whole=True)

@@ -22,30 +22,30 @@ COLOR = """([where, down, across]) => { const canvas = document.querySelector(wh
 UNIFORM = torch.full((1, 12, 12), 1 / 12)
 
 
-def opened(window: Any, folder: Path, shown: Scene) -> Any:
-    there = window.open(page(shown).save(folder / "page.html"))
-    there.wait_for_selector(".head canvas")
-    there.locator(".map .readout").filter(has_text="→").wait_for()
-    return there
+def opened(window: Any, folder: Path, scene: Scene) -> Any:
+    view = window.open(page(scene).save(folder / "page.html"))
+    view.wait_for_selector(".head canvas")
+    view.locator(".map .readout").filter(has_text="→").wait_for()
+    return view
 
 
 @pytest.mark.xfail(
     strict=True, raises=AssertionError, reason="colors run from 0 to the largest weight of the map itself"
 )
 def test_uniform_weights_are_not_as_dark_as_one_that_has_all(window: Any, tmp_path: Path) -> None:
-    labels = [str(place) for place in range(12)]
+    labels = [str(position) for position in range(12)]
     colors = []
     for weights in (UNIFORM, torch.eye(12)[None]):
-        there = opened(window, tmp_path, build_scene({"self": weights}, labels))
-        colors.append(np.array(there.evaluate(COLOR, [".head canvas", 0.96, 0.96]), np.int64))
+        view = opened(window, tmp_path, build_scene({"self": weights}, labels))
+        colors.append(np.array(view.evaluate(COLOR, [".head canvas", 0.96, 0.96]), np.int64))
     assert np.abs(colors[0] - colors[1]).max() > 60
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="entropy is said without the one of uniform weights")
 def test_uniform_weights_are_said_to_be_nearly_uniform(window: Any, tmp_path: Path) -> None:
-    there = opened(window, tmp_path, build_scene({"self": UNIFORM}, [str(place) for place in range(12)]))
-    there.locator(".summary").filter(has_text="entropy").wait_for()
-    assert "nearly uniform: entropy 2.485 of 2.485" in there.inner_text(".summary")
+    view = opened(window, tmp_path, build_scene({"self": UNIFORM}, [str(position) for position in range(12)]))
+    view.locator(".summary").filter(has_text="entropy").wait_for()
+    assert "nearly uniform: entropy 2.485 of 2.485" in view.inner_text(".summary")
 
 
 @pytest.mark.xfail(
@@ -54,12 +54,12 @@ def test_uniform_weights_are_said_to_be_nearly_uniform(window: Any, tmp_path: Pa
 def test_a_picture_is_seen_beneath_uniform_weights(window: Any, tmp_path: Path) -> None:
     pixels = np.zeros((8, 8, 3), np.uint8)
     pixels[:, 4:] = 255
-    there = opened(
+    view = opened(
         window, tmp_path, build_scene({"self": torch.full((1, 5, 5), 0.2)}, picture=Picture(pixels, (2, 2), "tokens"))
     )
-    there.click("text=how CLS looks")
-    there.locator(".picture .readout").filter(has_text="CLS").wait_for()
+    view.click("text=how CLS looks")
+    view.locator(".picture .readout").filter(has_text="CLS").wait_for()
     black, white = (
-        np.array(there.evaluate(COLOR, [".picture canvas", 0.25, place]), np.int64) for place in (0.25, 0.75)
+        np.array(view.evaluate(COLOR, [".picture canvas", 0.25, fraction]), np.int64) for fraction in (0.25, 0.75)
     )
     assert np.abs(white - black).max() > 60

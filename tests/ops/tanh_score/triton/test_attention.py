@@ -17,18 +17,18 @@ SPANS = ["whole", "causal", "window", "lengths", "holes"]
 def spans(kind: str, batch: int, heads: int, queries: int, keys: int) -> tuple[Tensor, Tensor]:
     """The first key each query sees and the one behind the last, (B, H, Tq)."""
     at = torch.arange(queries, dtype=torch.int32)
-    first, behind = torch.zeros_like(at), torch.full_like(at, keys)
+    first, stop = torch.zeros_like(at), torch.full_like(at, keys)
     if kind == "causal":
-        behind = (at + 1 + keys - queries).clamp(0, keys)
+        stop = (at + 1 + keys - queries).clamp(0, keys)
     if kind == "window":
-        first, behind = (at - 3).clamp(min=0), (at + 2).clamp(max=keys)
-    first, behind = (span.expand(batch, heads, queries).clone() for span in (first, behind))
+        first, stop = (at - 3).clamp(min=0), (at + 2).clamp(max=keys)
+    first, stop = (span.expand(batch, heads, queries).clone() for span in (first, stop))
     if kind == "lengths":
-        behind[0], first[-1], behind[-1] = keys - 3, keys, 0
+        stop[0], first[-1], stop[-1] = keys - 3, keys, 0
     if kind == "holes":
-        first[:, :, 4:9], behind[:, :, 4:9] = keys, 0
+        first[:, :, 4:9], stop[:, :, 4:9] = keys, 0
         first[:, -1, 9:] = 5
-    return first, behind
+    return first, stop
 
 
 def sides(
@@ -40,39 +40,39 @@ def sides(
     return [query * size, key * size, v, value]
 
 
-def plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
+def plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
     scores = (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
-    places = torch.arange(key.shape[2])
-    seen = (places >= first[..., None]) & (places < behind[..., None])
-    filled = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
-    return filled.softmax(-1).masked_fill(~seen, 0.0) @ value, filled.logsumexp(-1).masked_fill(
-        behind <= first, -torch.inf
+    positions = torch.arange(key.shape[2])
+    visible = (positions >= first[..., None]) & (positions < stop[..., None])
+    filled = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    return filled.softmax(-1).masked_fill(~visible, 0.0) @ value, filled.logsumexp(-1).masked_fill(
+        stop <= first, -torch.inf
     )
 
 
 def all_of(
-    attention: Any, inputs: list[Tensor], first: Tensor, behind: Tensor, dtype: torch.dtype, device: torch.device
+    attention: Any, inputs: list[Tensor], first: Tensor, stop: Tensor, dtype: torch.dtype, device: torch.device
 ) -> list[Tensor]:
     """Contexts, log-sum-exps where there are any, and the gradients of everything."""
     torch.manual_seed(6)
     inputs = [tensor.to(device, dtype).requires_grad_() for tensor in inputs]
-    context, sums = attention(*inputs, first.to(device), behind.to(device))
-    sums = sums.masked_fill((behind <= first).to(device), 0.0)
+    context, sums = attention(*inputs, first.to(device), stop.to(device))
+    sums = sums.masked_fill((stop <= first).to(device), 0.0)
     # numbers that every type holds
-    up, of_sums = (torch.randn(one.shape).bfloat16().to(one) for one in (context, sums))
+    up, of_sums = (torch.randn(tensor.shape).bfloat16().to(tensor) for tensor in (context, sums))
     gradients = torch.autograd.grad([context, sums], inputs, [up, of_sums])
     return [tensor.detach().cpu().double() for tensor in (context, sums, *gradients)]
 
 
-def compare(inputs: list[Tensor], first: Tensor, behind: Tensor, device: torch.device) -> None:
+def compare(inputs: list[Tensor], first: Tensor, stop: Tensor, device: torch.device) -> None:
     from attent.ops.tanh_score.triton import operators  # noqa: F401
 
     cpu = torch.device("cpu")
-    exact = all_of(plain, inputs, first, behind, torch.float64, cpu)
-    plains = all_of(plain, inputs, first, behind, torch.float32, cpu)
-    ours = all_of(torch.ops.attent.tanh_attention, inputs, first, behind, torch.float32, device)
-    for found, theirs, right in zip(ours, plains, exact, strict=True):
-        assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+    exact = all_of(plain, inputs, first, stop, torch.float64, cpu)
+    plains = all_of(plain, inputs, first, stop, torch.float32, cpu)
+    actual = all_of(torch.ops.attent.tanh_attention, inputs, first, stop, torch.float32, device)
+    for result, baseline, right in zip(actual, plains, exact, strict=True):
+        assert (result - right).abs().max() <= 3 * (baseline - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
 
 
 @pytest.mark.parametrize("size", [1.0, 60.0])
@@ -97,26 +97,26 @@ def test_slabs_and_wide_values_change_nothing(device: torch.device, monkeypatch:
 def test_a_second_run_gives_the_same_bits_and_scratch_memory_is_not_read(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, behind = spans("causal", 1, 2, 35, 37)
-    once = all_of(torch.ops.attent.tanh_attention, sides(), first, behind, torch.float32, device)
+    first, stop = spans("causal", 1, 2, 35, 37)
+    once = all_of(torch.ops.attent.tanh_attention, sides(), first, stop, torch.float32, device)
     empty = torch.empty
 
     def filled(*shape: Any, **options: Any) -> Tensor:
-        found = empty(*shape, **options)
-        return found.fill_(float("nan")) if found.is_floating_point() else found
+        result = empty(*shape, **options)
+        return result.fill_(float("nan")) if result.is_floating_point() else result
 
     monkeypatch.setattr(torch, "empty", filled)
-    again = all_of(torch.ops.attent.tanh_attention, sides(), first, behind, torch.float32, device)
-    for one, other in zip(once, again, strict=True):
-        assert torch.equal(one, other)
+    repeated = all_of(torch.ops.attent.tanh_attention, sides(), first, stop, torch.float32, device)
+    for left, second in zip(once, repeated, strict=True):
+        assert torch.equal(left, second)
 
 
 def test_a_row_does_not_depend_on_what_it_does_not_see(device: torch.device) -> None:
-    first, behind = (span.to(device) for span in spans("causal", 1, 2, 35, 35))
+    first, stop = (span.to(device) for span in spans("causal", 1, 2, 35, 35))
     query, key, v, value = (tensor.to(device) for tensor in sides(keys=35))
-    whole = torch.ops.attent.tanh_attention(query, key, v, value, first, behind)[0]
+    whole = torch.ops.attent.tanh_attention(query, key, v, value, first, stop)[0]
     key[:, :, 20:], value[:, :, 20:] = 3.0, -7.0
-    changed = torch.ops.attent.tanh_attention(query, key, v, value, first, behind)[0]
+    changed = torch.ops.attent.tanh_attention(query, key, v, value, first, stop)[0]
     assert torch.equal(whole[:, :, :20], changed[:, :, :20])
     assert not torch.equal(whole[:, :, 20:], changed[:, :, 20:])
 
@@ -124,19 +124,19 @@ def test_a_row_does_not_depend_on_what_it_does_not_see(device: torch.device) -> 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_values_of_16_bits_are_summed_in_32(device: torch.device, dtype: torch.dtype) -> None:
     inputs = [tensor.to(dtype).float() for tensor in sides()]
-    first, behind = spans("causal", 1, 2, 35, 37)
-    exact = all_of(plain, inputs, first, behind, torch.float64, torch.device("cpu"))
-    ours = all_of(torch.ops.attent.tanh_attention, inputs, first, behind, dtype, device)
-    for found, right in zip(ours, exact, strict=True):
-        assert (found - right).abs().max() <= 3 * torch.finfo(dtype).eps * right.abs().max()
+    first, stop = spans("causal", 1, 2, 35, 37)
+    exact = all_of(plain, inputs, first, stop, torch.float64, torch.device("cpu"))
+    actual = all_of(torch.ops.attent.tanh_attention, inputs, first, stop, dtype, device)
+    for result, right in zip(actual, exact, strict=True):
+        assert (result - right).abs().max() <= 3 * torch.finfo(dtype).eps * right.abs().max()
 
 
 @pytest.mark.parametrize("empty", ["queries", "keys"])
 def test_without_pairs_there_is_nothing(device: torch.device, empty: str) -> None:
     lengths = {"queries": 5, "keys": 7} | {empty: 0}
     inputs = [tensor.to(device).requires_grad_() for tensor in sides(**lengths)]
-    first, behind = (span.to(device) for span in spans("whole", 1, 2, lengths["queries"], lengths["keys"]))
-    context, _ = torch.ops.attent.tanh_attention(*inputs, first, behind)
+    first, stop = (span.to(device) for span in spans("whole", 1, 2, lengths["queries"], lengths["keys"]))
+    context, _ = torch.ops.attent.tanh_attention(*inputs, first, stop)
     assert context.shape == (1, 2, lengths["queries"], 7)
     assert not context.any()
     for gradient in torch.autograd.grad(context.sum(), inputs):

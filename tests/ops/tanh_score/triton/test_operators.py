@@ -39,14 +39,14 @@ TILED: dict[str, dict[str, Any]] = {
 
 
 def on(device: torch.device, case: dict[str, Any]) -> dict[str, Any]:
-    def there(part: Any) -> Any:
+    def move(part: Any) -> Any:
         if isinstance(part, Tensor):
             return part.to(device)
         for name, tensor in vars(part).items() if hasattr(part, "__dict__") else ():
-            object.__setattr__(part, name, there(tensor))
+            object.__setattr__(part, name, move(tensor))
         return part
 
-    return {name: there(part) for name, part in case.items()}
+    return {name: move(part) for name, part in case.items()}
 
 
 def outcome(
@@ -72,8 +72,8 @@ def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkey
     score, case = (Concat(5, 5, 7), {}) if name == "concat" else (Additive(5, 5, 7, heads=4), FUSED[name])
     exact, plain = (outcome(device, dtype, score, case, "reference") for dtype in (torch.float64, torch.float32))
     monkeypatch.setattr("attent.attention.backends.tanh.tiled.choose", no_tiles)
-    for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
-        assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+    for actual, baseline, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        assert (actual - right).abs().max() <= 3 * (baseline - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
 
 
 @pytest.mark.no_cover
@@ -84,21 +84,21 @@ def test_everything_else_goes_by_tiles_whose_scores_are_the_kernels(
     score = Additive(5, 5, 7)
     exact, plain = (outcome(device, dtype, score, case, "reference") for dtype in (torch.float64, torch.float32))
     monkeypatch.setattr(eager, "scores", no_tiles)
-    for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
-        assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+    for actual, baseline, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        assert (actual - right).abs().max() <= 3 * (baseline - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
 
 
 def test_keys_that_nobody_sees_may_hold_anything(device: torch.device) -> None:
     score = Additive(5, 5, 7).to(device)
-    found = []
+    results = []
     for hidden in (0.0, float("nan")):
         torch.manual_seed(3)
         query, key, value = (torch.randn(2, 1, length, 5, device=device) for length in (11, 13, 13))
         key[0, :, 9:], value[0, :, 9:] = hidden, hidden
         inputs = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]
         context = attend(*inputs, score=score, lengths=torch.tensor([9, 13], device=device), implementation="tanh")
-        found.append([context.detach(), *torch.autograd.grad(context.square().sum(), [*inputs, *score.parameters()])])
-    for clean, soiled in zip(*found, strict=True):
+        results.append([context.detach(), *torch.autograd.grad(context.square().sum(), [*inputs, *score.parameters()])])
+    for clean, soiled in zip(*results, strict=True):
         assert clean.isfinite().all()
         assert torch.equal(clean, soiled)
 
@@ -113,16 +113,16 @@ def test_a_query_that_sees_nothing_gets_zeros(device: torch.device) -> None:
         assert gradient.isfinite().all()
 
 
-def given(device: torch.device, queries: int = 3, keys: int = 5) -> tuple[Tensor, ...]:
+def make_inputs(device: torch.device, queries: int = 3, keys: int = 5) -> tuple[Tensor, ...]:
     shapes = ((1, 2, queries, 4), (1, 2, keys, 4), (2, 4), (1, 2, keys, 3))
     first = torch.zeros(1, 2, queries, dtype=torch.int32, device=device)
-    behind = (first + torch.arange(queries, dtype=torch.int32, device=device)).contiguous()
-    return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, behind
+    stop = (first + torch.arange(queries, dtype=torch.int32, device=device)).contiguous()
+    return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, stop
 
 
 @pytest.mark.no_cover
 def test_pytorch_accepts_the_operators(device: torch.device) -> None:
-    inputs = given(device)
+    inputs = make_inputs(device)
     torch.library.opcheck(torch.ops.attent.tanh_attention.default, inputs)
     context, sums = torch.ops.attent.tanh_attention(*inputs)
     more = (context.detach(), sums.detach(), torch.randn_like(context), torch.zeros_like(sums))
@@ -130,14 +130,14 @@ def test_pytorch_accepts_the_operators(device: torch.device) -> None:
 
 
 def test_second_derivatives_are_the_formulas(device: torch.device) -> None:
-    inputs = given(device)
+    inputs = make_inputs(device)
 
     def second(attention: Any) -> list[Tensor]:
         first = torch.autograd.grad(attention(*inputs)[0].square().sum(), inputs[:4], create_graph=True)
-        return list(torch.autograd.grad(sum(one.square().sum() for one in first), inputs[:4]))
+        return list(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), inputs[:4]))
 
-    for found, right in zip(second(torch.ops.attent.tanh_attention), second(operators._plain), strict=True):
-        torch.testing.assert_close(found, right, atol=1e-4, rtol=1e-4)
+    for actual, right in zip(second(torch.ops.attent.tanh_attention), second(operators._plain), strict=True):
+        torch.testing.assert_close(actual, right, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
@@ -146,12 +146,12 @@ def test_forward_mode_takes_the_plain_formula(device: torch.device) -> None:
     query, key, value, tangent = (torch.randn(1, 1, length, 4, device=device) for length in (3, 5, 5, 5))
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(value, tangent)
-        found = [
+        result = [
             forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent
             for name in ("tanh", "reference")
         ]
-    assert found[0].any()
-    torch.testing.assert_close(*found)
+    assert result[0].any()
+    torch.testing.assert_close(*result)
 
 
 def test_compiled_graphs_hold_it_whole(device: torch.device) -> None:
@@ -162,8 +162,10 @@ def test_compiled_graphs_hold_it_whole(device: torch.device) -> None:
         return attend(query, key, value, score=score, mask="causal", implementation="tanh").square().sum()
 
     whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    found, expected = (torch.autograd.grad(one(*inputs), (*inputs, *score.parameters())) for one in (whole, loss))
-    torch.testing.assert_close(found, expected)
+    actual, expected = (
+        torch.autograd.grad(tensor(*inputs), (*inputs, *score.parameters())) for tensor in (whole, loss)
+    )
+    torch.testing.assert_close(actual, expected)
 
 
 def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,16 +26,16 @@ def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
 
 
-def outcome(given: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
-    *inputs, gradient = (tensor.detach().to(dtype).requires_grad_() for tensor in given)
-    found = plain(*inputs)
-    return [found.detach(), *torch.autograd.grad(found, inputs, gradient)]
+def outcome(value: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
+    *inputs, gradient = (tensor.detach().to(dtype).requires_grad_() for tensor in value)
+    result = plain(*inputs)
+    return [result.detach(), *torch.autograd.grad(result, inputs, gradient)]
 
 
-def ours(given: tuple[Tensor, ...]) -> list[Tensor]:
+def scores_and_gradients(inputs: tuple[Tensor, ...]) -> list[Tensor]:
     from attent.ops.tanh_score.triton import tiles
 
-    return [tiles.scores(*given[:3]), *tiles.gradients(*given)]
+    return [tiles.scores(*inputs[:3]), *tiles.gradients(*inputs)]
 
 
 def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tensor]:
@@ -50,25 +50,27 @@ def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tens
 def test_scores_and_gradients_are_those_of_the_formula(
     device: torch.device, shape: tuple[int, ...], size: float
 ) -> None:
-    given = sides(device, shape, size)
-    exact, plains = outcome(given, torch.float64), outcome(given, torch.float32)
-    for found, theirs, right, scale in zip(ours(given), plains, exact, scales(*given), strict=True):
-        assert ((found - right).abs() <= 3 * (theirs - right).abs().max() + 5e-7 * scale).all()
+    inputs = sides(device, shape, size)
+    exact, plains = outcome(inputs, torch.float64), outcome(inputs, torch.float32)
+    for actual, baseline, right, scale in zip(
+        scores_and_gradients(inputs), plains, exact, scales(*inputs), strict=True
+    ):
+        assert ((actual - right).abs() <= 3 * (baseline - right).abs().max() + 5e-7 * scale).all()
 
 
 def test_one_wide_number_changes_nothing_elsewhere(device: torch.device) -> None:
-    given = sides(device, (1, 1, 1, 35, 37, 5))
-    given[0][0, 0, 33, 3], given[1][0, 0, 2, 4] = 45.0, -300.0
-    for found, right in zip(ours(given), outcome(given, torch.float64), strict=True):
-        torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=1e-5)
+    inputs = sides(device, (1, 1, 1, 35, 37, 5))
+    inputs[0][0, 0, 33, 3], inputs[1][0, 0, 2, 4] = 45.0, -300.0
+    for actual, right in zip(scores_and_gradients(inputs), outcome(inputs, torch.float64), strict=True):
+        torch.testing.assert_close(actual.double(), right, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_stays_in_its_row(device: torch.device, bad: float) -> None:
-    given = sides(device, (1, 2, 1, 5, 7, 6))
-    given[0][0, 1, 4, 2] = bad
-    scores, dq, _, _ = ours(given)
-    torch.testing.assert_close(scores, plain(*given[:3]), equal_nan=True, atol=1e-5, rtol=1e-5)
+    inputs = sides(device, (1, 2, 1, 5, 7, 6))
+    inputs[0][0, 1, 4, 2] = bad
+    scores, dq, _, _ = scores_and_gradients(inputs)
+    torch.testing.assert_close(scores, plain(*inputs[:3]), equal_nan=True, atol=1e-5, rtol=1e-5)
     assert dq[0, 0].isfinite().all()
     assert dq[0, 1, :4].isfinite().all()
 
@@ -77,34 +79,36 @@ def test_what_is_not_finite_stays_in_its_row(device: torch.device, bad: float) -
 def test_without_pairs_there_is_nothing(device: torch.device, empty: int) -> None:
     shape = [2, 2, 2, 5, 7, 3]
     shape[empty] = 0
-    given = sides(device, tuple(shape))
-    scores, *gradients = ours(given)
-    assert scores.shape == given[3].shape
-    for found, like in zip(gradients, given, strict=False):
-        assert found.shape == like.shape
-        assert not found.any()
+    inputs = sides(device, tuple(shape))
+    scores, *gradients = scores_and_gradients(inputs)
+    assert scores.shape == inputs[3].shape
+    for gradient, like in zip(gradients, inputs, strict=False):
+        assert gradient.shape == like.shape
+        assert not gradient.any()
 
 
 def test_any_layout_in_memory_serves(device: torch.device) -> None:
-    query, key, v, gradient = given = sides(device, (2, 2, 1, 5, 7, 4))
-    turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
-    for found, right in zip(ours((*turned, v, gradient.mT.contiguous().mT)), ours(given), strict=True):
-        assert torch.equal(found, right)
+    query, key, v, gradient = inputs = sides(device, (2, 2, 1, 5, 7, 4))
+    transposed = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
+    for actual, right in zip(
+        scores_and_gradients((*transposed, v, gradient.mT.contiguous().mT)), scores_and_gradients(inputs), strict=True
+    ):
+        assert torch.equal(actual, right)
 
 
 def test_a_second_run_gives_the_same_bits(device: torch.device) -> None:
-    given = sides(device, (1, 2, 1, 35, 37, 5))
-    for one, other in zip(ours(given), ours(given), strict=True):
-        assert torch.equal(one, other)
+    inputs = sides(device, (1, 2, 1, 35, 37, 5))
+    for first, second in zip(scores_and_gradients(inputs), scores_and_gradients(inputs), strict=True):
+        assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_16_bits_are_summed_in_32(device: torch.device, dtype: torch.dtype) -> None:
-    given: Any = tuple(tensor.to(dtype) for tensor in sides(device, (1, 2, 1, 5, 7, 6)))
-    exact = outcome(given, torch.float64)
-    for found, right in zip(ours(given), exact, strict=True):
-        assert found.dtype == dtype
-        assert (found - right).abs().max() <= torch.finfo(dtype).eps * right.abs().max()
+    inputs: Any = tuple(tensor.to(dtype) for tensor in sides(device, (1, 2, 1, 5, 7, 6)))
+    exact = outcome(inputs, torch.float64)
+    for actual, right in zip(scores_and_gradients(inputs), exact, strict=True):
+        assert actual.dtype == dtype
+        assert (actual - right).abs().max() <= torch.finfo(dtype).eps * right.abs().max()
 
 
 def test_one_number_by_hand(device: torch.device) -> None:
@@ -130,8 +134,8 @@ def test_what_is_wide_is_told_and_kept_finite(device: torch.device) -> None:
     assert laid.transposed.shape == (2, 6, 3)
     assert not laid.transposed[:, 5].any()
     # a pair of them multiplied is finite too
-    most = (0.5 * torch.tensor(4 * tiles.WIDE).exp() + 0.5).square()
-    assert most.isfinite()
+    maximum = (0.5 * torch.tensor(4 * tiles.WIDE).exp() + 0.5).square()
+    assert maximum.isfinite()
 
 
 def test_every_head_has_its_direction(device: torch.device) -> None:
