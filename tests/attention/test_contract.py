@@ -456,7 +456,7 @@ def test_a_new_score_is_one_file(tmp_path: Path) -> None:
     package = Path(str(sys.modules["attent"].__file__)).parent
     for folder in ("ops", "attention"):
         copytree(package / folder, tmp_path / "attent" / folder)
-    for name in ("__init__.py", "types.py", "errors.py", "registry.py"):
+    for name in ("__init__.py", "types.py", "errors.py", "registry.py", "requirements.py"):
         (tmp_path / "attent" / name).write_bytes((package / name).read_bytes())
     (tmp_path / "attent" / "attention" / "scores" / "manhattan.py").write_text(NEW_SCORE, encoding="utf-8")
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.inputs import check_file, chunks, decode_lines, open_source
+from attent.cli.inputs import check_file, decode_lines, open_source
 from attent.errors import ArgumentError, DataError
-from attent.text.readers import display_name
+from attent.text.readers import chunks, display_name
 
 
 def test_only_a_line_feed_ends_a_line() -> None:

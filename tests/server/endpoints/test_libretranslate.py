@@ -200,7 +200,7 @@ def test_a_wrong_method_and_an_unknown_path(serve: Serve) -> None:
 
 
 def test_web_pages_may_ask(serve: Serve) -> None:
-    client = serve(origin="https://example.org")
+    client = serve(allow_origin="https://example.org")
     for answer in (
         client.options("/translate"),
         client.post("/translate", json=ASK),
