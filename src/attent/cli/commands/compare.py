@@ -26,7 +26,7 @@ from attent.errors import ArgumentError, refuse
 if TYPE_CHECKING:
     from attent.comparison.results import ModelComparison
 
-compare = typer.Typer(help="Train models beside each other, and draw what comes of it.", rich_markup_mode=None)
+compare = typer.Typer(help="Train models under equal conditions, and plot the results.", rich_markup_mode=None)
 
 RUNS = "runs/compare-"
 Out = Annotated[Path | None, typer.Option(help=f"The comparison's folder; {RUNS}NAME unless given.")]
@@ -46,13 +46,13 @@ Valid = Annotated[Path | None, typer.Option(help="Pairs to judge on; split off u
 
 @compare.callback()
 def comparisons() -> None:
-    """Train models on the same data with the same budget and seeds, judge them on the same sentences, and draw it.
+    """Train models on the same data with the same budget and seeds, evaluate them on the same sentences, and plot it.
 
-    `runs` compares what is trained already.
+    `runs` compares existing runs.
 
-    Every training is a run folder within the comparison's. Called again, a comparison goes on where it was interrupted,
-    and what is trained is not trained again. The table goes to standard output; it stands in the folder too, with
-    pictures and with JSON that holds every point. Intervals are 95 % by resampling the test sentences.
+    Each training is a run folder inside the comparison's folder. An interrupted comparison continues when it is called
+    again, and does not repeat finished trainings. The table is printed, and saved in the folder with the plots and a
+    JSON file of all points. Intervals are 95 %, by resampling the test sentences.
     """
 
 
@@ -68,9 +68,8 @@ def length(
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
-    On dates joined 1 to 3 at a time, and on captions joined 1 to 5, a sixth of them longer than sixty words, trained
-    and tested so. Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2
-    seeds.
+    Trains and tests on 1 to 3 joined dates, or on 1 to 5 joined captions, a sixth of which have more than sixty words.
+    Models: none, bahdanau, luong, transformer. At most 3 minutes per model on dates and 5 on captions, 2 seeds.
     """
     from attent.comparison.length import compare
 
@@ -97,8 +96,8 @@ def scores(
 ) -> None:
     """Every score, in an RNN with Luong's attention and in a Transformer, on dates.
 
-    The RNN also has local-m and local-p. With --train on pairs of your own, judged on their validation. Models: rnn,
-    transformer. At most 3 minutes a training, 1 seed.
+    The RNN also uses local-m and local-p. With --train, uses pairs of your own, evaluated on their validation set.
+    Models: rnn, transformer. At most 3 minutes per training, 1 seed.
     """
     limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
     _compare_parts(context, out, train, valid, models=_names(models), parts=_names(scores), **limits)
@@ -120,8 +119,8 @@ def normalizers(
 ) -> None:
     """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, on dates.
 
-    Each is in an RNN with Luong's attention and in a Transformer. With --train on pairs of your own, judged on their
-    validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
+    Each in an RNN with Luong's attention and in a Transformer. With --train, uses pairs of your own, evaluated on their
+    validation set. Models: rnn, transformer. At most 3 minutes per training, 1 seed.
     """
     limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
     _compare_parts(context, out, train, valid, models=_names(models), parts=_names(normalizers), **limits)

@@ -38,7 +38,7 @@ def date_languages(
     held_out: Annotated[int, Bound(1), Help("Number of test texts.")] = 5_000,
     seed: Annotated[int, Bound(0), Help("Seed of the corpus.")] = 0,
 ) -> None:
-    """Dates as Unicode CLDR writes them, labelled with their language: train.tsv, valid.tsv and test.tsv."""
+    """Dates in the formats of Unicode CLDR, labelled with their language: train.tsv, valid.tsv and test.tsv."""
     from pydantic import ValidationError
 
     from attent.tasks.dates.languages import date_languages as make
@@ -74,9 +74,9 @@ def stories(
         bool, Help("Write the supporting sentences before each answer of a .tsv, to be learned with it.")
     ] = False,
 ) -> None:
-    """Small stories with a question each, whose supporting sentences are known.
+    """Short stories, each with a question and its supporting sentences.
 
-    Train, valid and test, each .tsv and .jsonl.
+    Writes train, valid and test, each as .tsv and .jsonl.
     """
     from attent.tasks.stories import KINDS, StoriesSettings
     from attent.tasks.stories import stories as make

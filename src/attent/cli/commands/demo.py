@@ -40,7 +40,7 @@ def demo(
     ] = None,
     device: Device = AUTO,
 ) -> None:
-    """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
+    """Train a Transformer on dates in fourteen languages, evaluate it, translate dates, and show its attention."""
     from attent.cli.settings import override
     from attent.tasks import settings
     from attent.tasks.recipe import follow

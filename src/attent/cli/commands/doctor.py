@@ -8,7 +8,7 @@ from attent.cli.output import report_installation
 
 
 def doctor() -> None:
-    """Say what attent runs on: versions, extras, devices, the compiled extension, the processor's row, and folders.
+    """Show this installation: versions, extras, devices, the compiled extension, the processor's row, and folders.
 
     The exit code is 0 unless something is broken: a required library that is missing or too old, or an extension that
     does not load.

@@ -102,35 +102,36 @@ def translate(
     out: Annotated[Path | None, Help("Output file, which must not exist; progress is printed.")] = None,
     resume: Annotated[bool, Help("Resume an interrupted --out; start it if there is none.")] = False,
 ) -> None:
-    """Translate line by line: one line in, one line out, in order.
+    """Translate a text, a file of lines, or a document.
 
-    What is no file is a text. Characters that the model has never seen are written in a way that it knows where there
-    is one (a space for a space, 3 for ３), else reported on standard error; so is a line that is too long for the
-    model. A model of dates leaves a line without a year untranslated, and reports that and every answer that is no
-    date; then the exit code is 2, once all lines are through.
+    Each input line gives one output line, in order; an argument that is not a file is translated as text. Characters
+    that the model does not know are replaced by equivalents if there are any (a space for a no-break space, 3 for ３);
+    other unknown characters and lines that are too long for the model are reported on standard error. A run on dates
+    leaves a line without a year untranslated, and reports it and every output that is not a date; the exit code is
+    then 2, after all lines.
 
-    With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
-    alignment stands behind the text; words are what spaces part, and links those of attent align.
+    With --n-best, each translation has a line: line number from 0 ||| text ||| partial scores ||| score. With
+    --alignments, the links follow the text; words are separated by spaces, and the links are those of attent align.
 
-    A text whose spacing is not that of the training text, such as Chinese that is not cut into words for a run that
-    learnt from words, is told of on standard error, and so are translations that repeat themselves. --detokenize writes
-    a translation of words and small letters as people write the target's language, by sacremoses.
+    Text whose spacing differs from that of the training text, such as unsegmented Chinese for a run trained on words,
+    and translations that repeat themselves are reported on standard error. --detokenize joins words and punctuation and
+    restores capitals for the target language, with sacremoses.
 
-    A file that ends in .docx, .odt, .srt, .html or .md is a document, and --out of the same ending takes its
-    translation: every tag and format once, nested as it was, around the words that attention aligns its own with.
-    --markup html or markdown takes such text from anywhere, as a whole or with --each-line a document a line. Sentences
-    that the run refuses, and markup that no parser reads, stay as they were.
+    A file that ends in .docx, .odt, .srt, .html or .md is translated as a document, into --out with the same ending:
+    every tag and format is kept once, nested as before, around the words that are aligned with its own. --markup html
+    or markdown does the same for text from any source, as a whole, or with --each-line as one document per line.
+    Sentences that the run refuses, and markup that cannot be parsed, stay unchanged.
 
-    --glossary FILE has terms to be translated as told, such as dog, a tab, Köter. A term is found as it is written, not
-    in other forms, in small letters and capitals alike unless the run knows both; of several the longest. Lines without
-    a term come out as without it.
+    --glossary FILE lists terms and their translations, such as dog, a tab, Köter. Only the exact form of a term
+    matches, in any case unless the run distinguishes cases; the longest of several matching terms is used. Lines
+    without a term are translated as without a glossary.
 
-    --out FILE is written as FILE.part until it is complete. Killed at any moment, the same command with --resume goes
-    on with it, and the file comes out as if nothing had happened; it refuses where the run, an option or the lines are
-    others.
+    --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
+    continues, and the result is the same as without the interruption. It refuses to continue if the run, an option or
+    the lines differ.
 
-    The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent
-    alone.
+    The engine ctranslate2 supports neither sampling nor prefixes; --alignments and --replace-unknown need the engine
+    attent.
     """
     options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
     from attent.cli.documents import ENDINGS, ending_of, read_file, translate_file, translate_markup
