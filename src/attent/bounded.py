@@ -35,8 +35,8 @@ def regular(path: Path | str, flags: int) -> int:
     return descriptor
 
 
-def text_of(file: io.BufferedReader, limit: int) -> str:
-    """Read the UTF-8 of an open file, which may be a pipe, without changing its line breaks.
+def bytes_of(file: io.BufferedReader, limit: int) -> bytes:
+    """Read an open file, which may be a pipe.
 
     Args:
         file: to read.
@@ -44,12 +44,22 @@ def text_of(file: io.BufferedReader, limit: int) -> str:
 
     Raises:
         OSError: the system refuses it.
-        DataError: it is larger, or no UTF-8.
+        DataError: it is larger.
     """
     size = os.fstat(file.fileno()).st_size
     content = file.read(limit + 1) if size <= limit else b""
     if max(size, len(content)) > limit:
         raise DataError(f"it has more than {limit:,} bytes")
+    return content
+
+
+def text_of(file: io.BufferedReader, limit: int) -> str:
+    """Read the UTF-8 of an open file, without changing its line breaks; arguments and errors as `bytes_of`.
+
+    Raises:
+        DataError: also if it is no UTF-8.
+    """
+    content = bytes_of(file, limit)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -66,3 +69,27 @@ def test_what_is_refused_stays_as_it_was(translator: Translator) -> None:
     assert refused == [(0, "a cat", "no b")]
     with pytest.raises(DataError):
         documents.translate(b"<![foo bar]>", translator, ending=".html")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+def test_a_pipe_is_no_document(translator: Translator, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "letter.md")
+    with pytest.raises(DataError, match=r"letter\.md: it is no regular file$"):
+        documents.translate(tmp_path / "letter.md", translator)
+
+
+def test_a_file_is_read_within_bounds(translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "letter.md").write_text("abc", encoding="utf-8")
+    assert documents.translate(tmp_path / "letter.md", translator) == documents.translate(
+        b"abc", translator, ending=".md"
+    )
+    monkeypatch.setattr(documents, "MAX_FILE", 2)
+    with pytest.raises(DataError, match=r"letter\.md: it has more than 2 bytes$"):
+        documents.translate(tmp_path / "letter.md", translator)
+
+
+def test_a_sentence_that_comes_again_is_read_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, texts = translator.read, list[str]()
+    monkeypatch.setattr(translator, "read", lambda text: texts.append(text) or read(text))
+    translate_documents([parse_html("<p>abc</p><p>abc</p><p>cab</p>")], None, by_run(translator))
+    assert [text for text in texts if isinstance(text, str)] == ["abc", "cab"]

@@ -75,13 +75,11 @@ def read_file(source: str, ending: str) -> DocumentFile:
         AttentError: a library is missing.
         DataError: the document cannot be read.
     """
-    from attent.documents import read_document
+    from attent import documents
 
+    content = documents.read_file(source)
     try:
-        content = Path(source).read_bytes()
-        return DocumentFile(read_document(content, ending), hashlib.sha256(content).hexdigest())
-    except OSError as error:
-        raise DataError(f"{source} cannot be read: {error.strerror or error}") from error
+        return DocumentFile(documents.read_document(content, ending), hashlib.sha256(content).hexdigest())
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
 

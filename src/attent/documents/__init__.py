@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attent.bounded import bytes_of, open_regular
 from attent.documents.html import parse_html
 from attent.documents.markdown import parse_markdown
 from attent.documents.pipeline import Document, Refuse, translate_documents
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from attent.tasks.translation.translator import Translator
 
 EXTRA = "documents"
+# Bytes of a file; as many as an archive may unpack to.
+MAX_FILE = 2**27
 
 
 def _read_word(content: bytes) -> Document[bytes]:
@@ -46,6 +49,21 @@ FORMATS: dict[str, Callable[[bytes], Document[bytes]]] = {
     ".docx": _read_word,
     ".odt": _read_open_document,
 }
+
+
+def read_file(path: Path | str) -> bytes:
+    """Read the content of a file that is a document, of at most 128 MiB.
+
+    Raises:
+        DataError: it is larger, no regular file, or cannot be read.
+    """
+    try:
+        with open_regular(path) as file:
+            return bytes_of(file, MAX_FILE)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def read_document(content: bytes, ending: str) -> Document[bytes]:
@@ -105,10 +123,7 @@ def translate(
         path = Path(document)
         ending = ending or path.suffix.lower()
         check_known("document", ending, FORMATS)
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+        content = read_file(path)
     function = by_run(translator, settings or GREEDY, search=search)
     return translate_documents([read_document(content, ending)], language or language_of(translator), function, refuse)[
         0

@@ -44,9 +44,10 @@ def by_run(
 
     def cut(sentence: DocumentSentence, sources: dict[str, SourceText]) -> SplitText | Refusal:
         def read(text: str) -> None:
-            source = sources[text] = translator.read(text)
-            if source.refusal is not None:
-                raise DataError(source.refusal)
+            if text not in sources:
+                sources[text] = translator.read(text)
+            if (refusal := sources[text].refusal) is not None:
+                raise DataError(refusal)
 
         try:
             return cut_sentence(sentence.text, read)
