@@ -85,7 +85,7 @@ def evaluate_generated(
     """Return the scores of each test set of dates: exact match and year alignment in per cent, and AER, 0 to 1.
 
     Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the
-    alignment error rate against the links of `attent.tasks.dates.gold`. Both use the last layer and the mean over its
+    alignment error rate against the links of `gold_links`. Both use the last layer and the mean over its
     heads; a model without attention to the source has neither.
     """
     return {name: _scores(translator, pairs, search) for name, pairs in held_out.items() if pairs}

@@ -25,7 +25,6 @@ from attent.tasks.evaluation import (
     result_lines,
     without_intervals,
 )
-from attent.tasks.suggestions import Tables, count_lines, suggest
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
 from attent.tasks.translation.evaluation import BleuJudge, LossJudge, evaluate_generated, evaluate_translations
 from attent.tasks.translation.metrics import bleu, bleu_interval, bleu_tokenizer, chrf, exact_match
@@ -196,10 +195,6 @@ class TranslationTask(Task[ParallelCorpus]):
 
     def model_settings(self, tables: Mapping[str, Any]) -> dict[str, Any]:
         return {}
-
-    def suggest(self, files: Mapping[str, str], minutes: float | None = None) -> tuple[Tables, int]:
-        pairs, _ = count_lines(files)
-        return suggest(pairs, minutes), pairs
 
     def loss_for(self, training: TrainingSettings) -> LossFunction:
         return partial(translation_cross_entropy, r_drop=training.r_drop)
