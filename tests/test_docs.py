@@ -29,6 +29,19 @@ def test_the_page_of_names_is_what_its_script_writes() -> None:
     )
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_headings_and_tables_follow_a_blank_line(page: Path) -> None:
+    """Elsewhere a table is shown as text; and a heading beside another one is left of two versions of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    lines = text.splitlines()
+    assert not [
+        line
+        for before, line in zip(lines, lines[1:], strict=False)
+        if before.strip() and not before.startswith("<!--")
+        if line.startswith("#") or (line.startswith("|") and not before.startswith("|"))
+    ]
+
+
 def test_the_readme_is_a_door() -> None:
     """Short, with Python and one picture where a stranger sees them; all else is a page of docs/."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
