@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import runpy
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_headings_and_tables_follow_a_blank_line(page: Path) -> None:
     lines = text.splitlines()
     assert not [
         line
-        for before, line in zip(lines, lines[1:], strict=False)
+        for before, line in itertools.pairwise(lines)
         if before.strip() and not before.startswith("<!--")
         if line.startswith("#") or (line.startswith("|") and not before.startswith("|"))
     ]
