@@ -26,4 +26,4 @@ def test_a_run_of_a_few_updates_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     plate = digits.plate(runs.run(runs.DIGITS, tmp_path, updates=2))
     assert len([axes for axes in plate.drawing.axes if axes.images]) >= 3 * 11
-    assert "of the 359 test pictures right" in plate.words.ran
+    assert "on the 359 test images" in plate.words.ran
