@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from typer.models import OptionInfo
 
 from attent.cli.settings import toml
+from attent.cli.settings_options import expanded
 from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
 
 COMMANDS = Path(__file__).with_name("commands.txt")
@@ -285,9 +287,10 @@ def _option(drawing: Drawing) -> Case:
 @cache
 def _options(command: str) -> list[tuple[str, bool]]:
     """Return the options of a command that take a value, and whether the value is a number."""
-    function = getattr(import_module(f"attent.cli.commands.{command}"), command)
+    function = expanded(getattr(import_module(f"attent.cli.commands.{command}"), command))
     options = []
-    for name, hint in get_type_hints(function, include_extras=True).items():
+    for name, parameter in signature(function).parameters.items():
+        hint = parameter.annotation
         kinds = {hint, *get_args(hint)} | {kind for inner in get_args(hint) for kind in get_args(inner)}
         information = next((option for option in kinds if isinstance(option, OptionInfo)), None)
         if information is not None and bool not in kinds:
