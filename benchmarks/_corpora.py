@@ -12,8 +12,7 @@ from attent.errors import ArgumentError, DataError
 from attent.text import tokenizers
 from attent.text.batches import Bitext
 from attent.text.readers import read_pairs
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
 # As many pairs as Multi30k has, and as long on average, in tokens of 10,000 pieces.

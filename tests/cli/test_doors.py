@@ -21,8 +21,8 @@ from attent.tasks.translation.glossary import read_glossary
 from attent.tasks.translation.ray import ColumnTranslator
 from attent.tasks.translation.term_search import TermSearch
 from attent.tasks.translation.translator import Translator, load
-from attent.text.subword_tokenizer import SubwordTokenizer
 from attent.text.tokenizer import VocabularyTokenizer
+from attent.text.tokenizers import SubwordTokenizer
 
 RUNS = Path(__file__).parents[1] / "frozen" / "runs"
 # An RNN of words, which has to be watched, and a Transformer of subwords.

@@ -11,7 +11,7 @@ from attent.formats.manifest import Manifest
 from attent.runs.folder import Run, read
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator
-from attent.text.subword_tokenizer import BpeTokenizer
+from attent.text.tokenizers import BpeTokenizer
 
 # lengths that leave padding, an empty text, and a character that nobody knows
 TEXTS = ["abc", "", "jihgfedcba", "a", "hüh", "bad", "cabbage", "dig"]

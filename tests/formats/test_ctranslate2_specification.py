@@ -3,8 +3,8 @@ import torch
 
 from attent.formats.ctranslate2 import POSITIONS, max_length, specification, unsupported, vocabulary
 from attent.runs.folder import Run, read
-from attent.text.subword_tokenizer import BpeTokenizer
 from attent.text.tokenizer import CharTokenizer, WordTokenizer
+from attent.text.tokenizers import BpeTokenizer
 
 
 @pytest.mark.parametrize(

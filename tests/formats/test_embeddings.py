@@ -7,8 +7,8 @@ from attent.models.build import build
 from attent.models.settings import RnnSettings
 from attent.runs.config import RunConfig
 from attent.runs.folder import Run
-from attent.text.subword_tokenizer import BpeTokenizer
 from attent.text.tokenizer import WordTokenizer
+from attent.text.tokenizers import BpeTokenizer
 
 WORDS = WordTokenizer([" the", "(", "\t", " (", " a b"])
 

@@ -17,8 +17,8 @@ from attent.runs.folder import Run, read
 from attent.runs.hugging_face import families
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import of_run
-from attent.text.subword_tokenizer import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
 from attent.text.tokenizer import BOS
+from attent.text.tokenizers import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 LINES = random_translators.lines()[:600]

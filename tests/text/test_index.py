@@ -6,8 +6,7 @@ import pytest
 from attent.errors import DataError
 from attent.text.batches import BatchSize, Bitext
 from attent.text.disk_texts import DiskBitext, DiskTexts, TemporaryFolder, index, save_bitext, write_pairs
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcde")

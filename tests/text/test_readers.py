@@ -18,8 +18,7 @@ from attent.text.readers import (
     read_pairs,
     read_parallel,
 )
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 
 
 def written(path: Path, content: str | bytes) -> Path:

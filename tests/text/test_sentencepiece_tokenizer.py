@@ -7,8 +7,8 @@ import pytest
 import random_translators
 
 from attent.errors import ArgumentError, DataError
-from attent.text.subword_tokenizer import SentencePieceTokenizer
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, marks_of, prompt_of, unknown_pieces
+from attent.text.tokenizers import SentencePieceTokenizer
 
 MARKS = ["eng_Latn", "fra_Latn"]
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attent.errors import ArgumentError, DataError
-from attent.text import subword_tokenizer
-from attent.text.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
+from attent.text import tokenizers
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from attent.text.tokenizers import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
 
 STRANGE = [
     "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "",
@@ -68,7 +68,7 @@ def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
 
 @full
 def test_learning_gives_the_same_pieces_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subword_tokenizer, "SAMPLE_SIZE", 7)
+    monkeypatch.setattr(tokenizers, "SAMPLE_SIZE", 7)
     first, second = (KINDS[kind].learn(LINES, 300) for _ in range(2))
     assert [first.pieces(line) for line in LINES] == [second.pieces(line) for line in LINES]
 

@@ -4,8 +4,7 @@ import pytest
 from attent.errors import DataError
 from attent.text.corpus import drop_shared, split, split_by_class
 from attent.text.disk_texts import DiskTexts, TemporaryFolder, write_pairs
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 
 
 def stored(pairs: list[Pair]) -> tuple[DiskTexts[Pair], ReadReport]:

@@ -21,8 +21,7 @@ from attent.runs.durable import write_text
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.corpus import HELD_OUT_DATES
 from attent.text.readers import read_parallel
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.training.progress import Progress
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attent.errors import check_known
 from attent.runs.folder import Run
-from attent.text.subword_tokenizer import SPACE
 from attent.text.tokenizer import SPECIALS
-from attent.text.word_vectors.formats import is_writable
-from attent.text.word_vectors.vectors import WordVectors
+from attent.text.tokenizers import SPACE
+from attent.text.vector_formats import is_writable
+from attent.text.word_vectors import WordVectors
 
 
 def embedding_vectors(run: Run, side: str, form: str) -> tuple[WordVectors, int]:

@@ -28,9 +28,8 @@ from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.corpus import drop_long, encode_pairs, pair_corpus
 from attent.text.readers import STANDARD_INPUT, read_lines, read_pairs, read_parallel, read_with_references
-from attent.text.report import ReadReport
 from attent.text.settings import FILES, TextSettings, limit_length
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
 # Lines to compare: enough to show differences, few enough to take seconds.

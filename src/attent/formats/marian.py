@@ -29,8 +29,8 @@ from attent.runs.hugging_face.layout import (
     stream_axes,
 )
 from attent.runs.weights import write_tensors
-from attent.text.subword_tokenizer import SentencePieceTokenizer, SubwordTokenizer
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from attent.text.tokenizers import SentencePieceTokenizer, SubwordTokenizer
 
 NAMES = {UNK: "<unk>", EOS: "</s>"}
 # A sinusoidal table has a length there; ours has none.

@@ -15,8 +15,7 @@ from attent.text import word_vectors
 from attent.text.batches import Sequences
 from attent.text.settings import VectorsSettings
 from attent.text.tokenizer import Tokenizer
-from attent.text.word_vectors.reading import width_of
-from attent.text.word_vectors.vectors import VocabularyMatch, candidate_words, match_vocabulary
+from attent.text.word_vectors import VocabularyMatch, candidate_words, match_vocabulary, width_of
 
 # A smaller share of the vocabulary with vectors is worth a warning.
 MIN_SHARE = 0.5

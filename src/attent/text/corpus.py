@@ -28,9 +28,8 @@ from attent.text.disk_texts import (
     write_texts,
 )
 from attent.text.readers import OVER_LONG, LabelledText, display_name, read_pairs, read_parallel, read_texts
-from attent.text.report import ReadReport
 from attent.text.settings import LinesSettings, TextSettings
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import Tokenizer
 from attent.text.tokenizers import learn
 

@@ -19,8 +19,7 @@ import numpy as np
 from attent.errors import ArgumentError, DataError
 from attent.text.batches import KEY_MULTIPLE, Bitext, Sequences
 from attent.text.readers import OVER_LONG, Fields
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import BOS, EOS, Tokenizer
 
 # Rows that iteration reads at a time.

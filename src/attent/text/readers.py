@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from attent.errors import ArgumentError, DataError
-from attent.text.report import ReadReport
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 
 STANDARD_INPUT = "-"
 # The last character of Unicode's basic plane.

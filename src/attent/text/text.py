@@ -1,11 +1,13 @@
-"""Pairs of source and target text, their corpora and their gold alignments."""
+"""Pairs of source and target text, their corpora and gold alignments, and reports on the files they were read from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Link = tuple[int, int]
+# Line numbers that a report names for each reason.
+LISTED_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,71 @@ def add_tag(tag: str, text: str) -> str:
         text: the text.
     """
     return f"{tag} | {text}"
+
+
+@dataclass
+class LineTally:
+    """A count of lines, and the numbers of the first of them."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, line: int) -> None:
+        """Count one more line, numbered from 1."""
+        self.count += 1
+        if len(self.first) < LISTED_LINES:
+            self.first.append(line)
+
+    def location(self, unit: str = "line") -> str:
+        """Return `line 7`, or `lines 7, 9, 12, …`."""
+        return (
+            f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
+        )
+
+
+@dataclass
+class ReadReport:
+    """A report on a file of texts.
+
+    Args:
+        name: of the file or the files.
+        lines: how many were read.
+        dropped: the lines that were left out, by reason.
+        noted: the lines that were kept with a remark, by remark.
+    """
+
+    name: str
+    lines: int = 0
+    dropped: dict[str, LineTally] = field(default_factory=dict)
+    noted: dict[str, LineTally] = field(default_factory=dict)
+
+    @property
+    def kept_count(self) -> int:
+        """Lines that were not dropped."""
+        return self.lines - sum(tally.count for tally in self.dropped.values())
+
+    def drop(self, reason: str, line: int) -> None:
+        """Record that a line was left out."""
+        self.dropped.setdefault(reason, LineTally()).add(line)
+
+    def note(self, remark: str, line: int) -> None:
+        """Record a remark on a line that was kept."""
+        self.noted.setdefault(remark, LineTally()).add(line)
+
+    def summary(self) -> list[str]:
+        """Return the report for a person, line by line."""
+        return self._summary(f"{self.lines:,} lines read, {self.kept_count:,} kept", "line", "kept as written")
+
+    def one_line(self) -> str:
+        """Return the report for an error message."""
+        return "; ".join(line.strip() for line in self.summary())
+
+    def _summary(self, counts: str, unit: str, noted: str) -> list[str]:
+        return [
+            f"{self.name}: {counts}",
+            *(
+                f"  {tally.count:,} dropped: {reason} ({tally.location(unit)})"
+                for reason, tally in self.dropped.items()
+            ),
+            *(f"  {tally.count:,} {noted}: {remark} ({tally.location(unit)})" for remark, tally in self.noted.items()),
+        ]

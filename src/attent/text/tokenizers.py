@@ -1,13 +1,380 @@
-"""The kinds of tokenizer by name, and learning one from text."""
+"""The kinds of tokenizer by name, learning one from text, and those of subword pieces, through SentencePiece.
+
+Subword pieces are learnt from text, or those of a pretrained translator, which has SentencePiece's pieces under ids of
+a list of its own, and tokens that mark a language.
+"""
 
 from __future__ import annotations
 
+import base64
+import io
 import math
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar, Self
 
-from attent.errors import ArgumentError, UnknownNameError
-from attent.text.subword_tokenizer import BpeTokenizer, SentencePieceTokenizer, UnigramTokenizer
-from attent.text.tokenizer import SPECIALS, CharTokenizer, Tokenizer, WordTokenizer
+from attent.errors import ArgumentError, DataError, check_known
+from attent.text.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    VERSION,
+    CharTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    read_tokenizer,
+    text_ids,
+    write_tokenizer,
+)
+
+# Lines to learn from: more of them change the pieces little, and cost time and memory.
+SAMPLE_SIZE = 200_000
+# The share of all characters that have a piece of their own; the rarest are written in bytes.
+COVERAGE = 0.9995
+
+# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that
+# Unicode keeps free of characters, and so is the first of these.
+ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
+ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
+SPACE = "▁"
+ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
+# Ids of single bytes. Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has
+# more than 16,000.
+BYTES, PIECES_PER_ROOT, MAX_PIECES = 256, 30, 16_000
+SENTENCEPIECE_FORMAT = "attent sentencepiece tokenizer"
+EOS_PIECE = "</s>"
+# The language that some of Marian's models are told to write, at the beginning of a source.
+LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
+
+
+class SubwordTokenizer:
+    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters.
+
+    It is lossless. Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and
+    `UnigramTokenizer`, which learn and choose pieces differently.
+
+    Args:
+        model: a SentencePiece model, serialized.
+
+    Raises:
+        ArgumentError: it is invalid, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
+    """
+
+    KIND: ClassVar[str]
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = processor = processor_of(model)
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
+            raise ArgumentError(
+                f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model"
+            )
+        self._model = model
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int) -> Self:
+        """Learn from lines: all of them, or 200,000 if there are more, always the same ones.
+
+        Args:
+            lines: the text to learn from.
+            size: the number of ids, with the special ones and 256 bytes; a small text yields fewer.
+
+        Raises:
+            ArgumentError: the size is too small for the characters of the text.
+            DataError: there is no text.
+        """
+        import sentencepiece
+
+        sample = [line.translate(ESCAPED) for line in _reservoir_sample(lines) if line.strip()]
+        if not sample:
+            raise DataError("there is no text to learn a tokenizer from")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.Train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=cls.KIND,
+                vocab_size=size,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                character_coverage=COVERAGE,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                num_threads=1,
+                minloglevel=3,
+            )
+        except RuntimeError as error:
+            if minimum := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                raise ArgumentError(
+                    f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}"
+                ) from error
+            raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
+        return cls(model.getvalue())
+
+    @property
+    def size(self) -> int:
+        """The number of ids, with the four special ones."""
+        return self._processor.GetPieceSize()
+
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model, serialized."""
+        return self._model
+
+    def name(self, token: int) -> str:
+        """Return SentencePiece's name of an id, such as `<0x0A>` of a byte."""
+        return self._processor.IdToPiece(token)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the most probable pieces, without BOS and EOS."""
+        return self._processor.EncodeAsIds(text.translate(ESCAPED))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text up to the first EOS, without PAD, UNK and BOS.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        text = self._processor.DecodeIds(list(text_ids(ids, self.size)))
+        return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", text)
+
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
+        """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
+        # an unknown piece is spelled as in the text, not by its id
+        if ids is None or UNK in ids:
+            return self._processor.EncodeAsPieces(text.translate(ESCAPED))
+        return self._processor.IdToPiece(list(ids))
+
+    def piece(self, token: int) -> str:
+        """Return the piece of an id, with "▁" for a space."""
+        processor = self._processor
+        return "" if token <= EOS or processor.IsByte(token) else processor.IdToPiece(token)
+
+    def word(self, token: int) -> str | None:
+        """Return a piece that begins with a space, without it, or one that has neither letter nor digit."""
+        return _word_of(self.piece(token))
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        write_tokenizer(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of `save`.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        model = read_tokenizer(path, cls._format(), VERSION).get("sentencepiece")
+        try:
+            return cls(base64.b64decode(model, validate=True) if isinstance(model, str) else b"-")
+        # ArgumentError and binascii.Error are ValueErrors
+        except ValueError as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _format(cls) -> str:
+        return f"attent {cls.KIND} tokenizer"
+
+
+class BpeTokenizer(SubwordTokenizer):
+    """Pieces by byte-pair encoding.
+
+    Merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909).
+    """
+
+    KIND = "bpe"
+
+
+class UnigramTokenizer(SubwordTokenizer):
+    """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
+
+    KIND = "unigram"
+
+
+def processor_of(model: bytes) -> Any:
+    """Return the SentencePiece processor of a serialized model.
+
+    Raises:
+        ArgumentError: it is invalid, or a piece is no text.
+    """
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    # the second where SentencePiece's own message is no text
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
+    try:
+        processor.IdToPiece(list(range(processor.GetPieceSize())))
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"a piece of the SentencePiece model is not UTF-8: {error}") from error
+    return processor
+
+
+def _reservoir_sample(lines: Iterable[str]) -> list[str]:
+    """Draw lines uniformly, or take all if they are few enough (reservoir sampling: Vitter 1985, algorithm R)."""
+    random, sample = Random(0), []
+    for number, line in enumerate(lines):
+        if number < SAMPLE_SIZE:
+            sample.append(line)
+        elif (index := int(random.random() * (number + 1))) < SAMPLE_SIZE:
+            sample[index] = line
+    return sample
+
+
+class SentencePieceTokenizer:
+    """Tokenizer of a pretrained model: what its own tokenizer makes of a text, under our ids.
+
+    SentencePiece normalizes and splits a text; a piece that the list lacks is UNK. Marks are tokens that no text spells
+    and that add no text: the tokens of languages, and what else a vocabulary has beside pieces.
+
+    Args:
+        model: a SentencePiece model, serialized; its own ids do not matter.
+        pieces: distinct texts; the first has the id 4.
+        before: the marks that precede every text.
+        after: the marks that follow every text, "</s>" among them being EOS. A text without pieces then has no tokens
+            at all.
+        marks: those of the pieces that are marks.
+        has_language: whether a text may begin with a piece such as ">>fra<<", which is one token.
+        has_last_space: whether space at the end of a text is a piece, "▁", though SentencePiece drops it.
+
+    Raises:
+        ArgumentError: the model is invalid, a piece is no text or occurs twice, or a mark is no piece.
+    """
+
+    def __init__(
+        self,
+        model: bytes,
+        pieces: Sequence[str],
+        *,
+        before: Sequence[str] = (),
+        after: Sequence[str] = (),
+        marks: Sequence[str] = (),
+        has_language: bool = False,
+        has_last_space: bool = False,
+    ) -> None:
+        self._processor, self._model = processor_of(model), model
+        if any(not isinstance(piece, str) or not piece for piece in pieces):
+            raise ArgumentError("a piece must be a text")
+        self._names = tuple(pieces)
+        ids = {piece: index + SPECIALS for index, piece in enumerate(self._names)}
+        if len(ids) != len(self._names):
+            raise ArgumentError(f"pieces must be distinct, got {Counter(self._names).most_common(1)[0][0]!r} twice")
+        if unknown := [mark for mark in (*before, *after, *marks) if mark not in ids and mark != EOS_PIECE]:
+            raise ArgumentError(f"a mark must be one of the pieces, got {unknown[0]!r}")
+        self._before, self._after, self._marks = tuple(before), tuple(after), tuple(marks)
+        self._has_language, self._has_last_space = has_language, has_last_space
+        self.prompt, self._end = (tuple(ids.get(mark, EOS) for mark in side) for side in (self._before, self._after))
+        self.marks = frozenset((EOS, *(ids[mark] for mark in (*marks, *before, *after) if mark in ids)))
+        self._ids = {piece: token for piece, token in ids.items() if token not in self.marks}
+
+    @property
+    def size(self) -> int:
+        """The number of ids, with the four special ones."""
+        return SPECIALS + len(self._names)
+
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model, serialized."""
+        return self._model
+
+    def name(self, token: int) -> str:
+        """Return the piece of an id that is none of the four special ones."""
+        return self._names[token - SPECIALS]
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the pieces and of the marks around them, UNK for unknown pieces."""
+        pieces = self._split(text)
+        if not pieces and self._end:
+            return []
+        return [*self.prompt, *(self._ids.get(piece, UNK) for piece in pieces), *self._end]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text up to the first EOS, without marks, PAD, UNK and BOS, and without spaces around it.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        pieces = [self._names[token - SPECIALS] for token in text_ids(ids, self.size) if token not in self.marks]
+        return self._processor.DecodePieces(pieces).replace(SPACE, " ").strip()
+
+    def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
+        """Return the pieces and marks, one per id of `encode(text)`, with "▁" for a space."""
+        if ids is not None and UNK not in ids:
+            return [EOS_PIECE if token == EOS else self._names[token - SPECIALS] for token in ids]
+        pieces = self._split(text)
+        return [*self._before, *pieces, *self._after] if pieces or not self._end else []
+
+    def piece(self, token: int) -> str:
+        """Return the piece of an id, with "▁" for a space."""
+        return self._names[token - SPECIALS] if token >= SPECIALS else ""
+
+    def word(self, token: int) -> str | None:
+        """Return a piece that begins with a space, without it, or one that has neither letter nor digit."""
+        return None if token in self.marks else _word_of(self.piece(token))
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        content = {
+            "sentencepiece": base64.b64encode(self._model).decode("ascii"),
+            "pieces": self._names,
+            "before": self._before,
+            "after": self._after,
+            "marks": self._marks,
+            "has_language": self._has_language,
+            "has_last_space": self._has_last_space,
+        }
+        write_tokenizer(path, SENTENCEPIECE_FORMAT, VERSION, content)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of `save`.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        content = read_tokenizer(path, SENTENCEPIECE_FORMAT, VERSION)
+        try:
+            model = base64.b64decode(content["sentencepiece"], validate=True)
+            pieces, *sides = (_texts(content, name) for name in ("pieces", "before", "after", "marks"))
+            before, after, marks = sides
+            options = {name: content.get(name) is True for name in ("has_language", "has_last_space")}
+            return cls(model, pieces, before=before, after=after, marks=marks, **options)
+        # ArgumentError and binascii.Error are ValueErrors
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+
+    def _split(self, text: str) -> list[str]:
+        language = LANGUAGE.match(text) if self._has_language else None
+        rest = text[language.end() :] if language else text
+        pieces = [*([language[0]] if language else ()), *self._processor.EncodeAsPieces(rest)]
+        # a letter shows whether what precedes it is space once normalized
+        if self._has_last_space and pieces and self._processor.Normalize(text + "b").endswith((f"{SPACE}b", " b")):
+            pieces.append(SPACE)
+        return pieces
+
+
+def _word_of(piece: str) -> str | None:
+    is_word = piece.startswith(SPACE) or not any(map(str.isalnum, piece))
+    return piece.removeprefix(SPACE) or None if is_word else None
+
+
+def _texts(content: dict[str, Any], name: str) -> list[str]:
+    values = content[name]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ArgumentError(f"its {name} must be a list of texts")
+    return values
+
 
 LEARNT: dict[str, type[Tokenizer]] = {
     "char": CharTokenizer,
@@ -17,10 +384,6 @@ LEARNT: dict[str, type[Tokenizer]] = {
 }
 # Those of runs, imported ones too.
 KINDS = LEARNT | {"sentencepiece": SentencePieceTokenizer}
-
-BYTES = 256
-# Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has more than 16,000.
-PIECES_PER_ROOT, MAX_PIECES = 30, 16_000
 
 
 def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer:
@@ -37,21 +400,16 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
         UnknownNameError: the kind is unknown.
         DataError: there is no text.
     """
-    match kind:
-        case "char":
-            if size is not None:
-                raise ArgumentError(
-                    f"a char tokenizer knows every character of its text: it takes no vocabulary size, got {size}"
-                )
-            return CharTokenizer.learn(lines)
-        case "word":
-            return WordTokenizer.learn(lines, size)
-        case "bpe":
-            return BpeTokenizer.learn(lines, size or suitable_size(lines))
-        case "unigram":
-            return UnigramTokenizer.learn(lines, size or suitable_size(lines))
-        case _:
-            raise UnknownNameError("tokenizer", kind, LEARNT)
+    check_known("tokenizer", kind, LEARNT)
+    if kind == "char" and size is not None:
+        raise ArgumentError(
+            f"a char tokenizer knows every character of its text: it takes no vocabulary size, got {size}"
+        )
+    if kind == "char":
+        return CharTokenizer.learn(lines)
+    if kind == "word":
+        return WordTokenizer.learn(lines, size)
+    return (BpeTokenizer if kind == "bpe" else UnigramTokenizer).learn(lines, size or suitable_size(lines))
 
 
 def suitable_size(lines: Iterable[str]) -> int:

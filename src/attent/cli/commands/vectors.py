@@ -26,7 +26,8 @@ def vectors(
     from attent.formats.embeddings import embedding_vectors
     from attent.runs.durable import new_file
     from attent.runs.folder import read
-    from attent.text.word_vectors.formats import GZIPPED, format_of, write
+    from attent.text.vector_formats import GZIPPED, format_of
+    from attent.text.word_vectors import write
 
     file_format, loaded_run = format_of(out), read(run, trust_code=trust_code)
     if not loaded_run.tokenizers:

@@ -30,7 +30,7 @@ from attent.runs.hugging_face.layout import (
     sinusoids,
 )
 from attent.runs.weights import tensors_of
-from attent.text.subword_tokenizer import EOS_PIECE, SentencePieceTokenizer, processor_of
+from attent.text.tokenizers import EOS_PIECE, SentencePieceTokenizer, processor_of
 
 # What transformers' Marian ignores, and a model that was trained with it needs.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")

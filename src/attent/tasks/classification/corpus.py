@@ -19,7 +19,7 @@ from attent.tasks.classification.settings import DIGITS, ImagesSettings, Labelle
 from attent.text.batches import Sequences
 from attent.text.corpus import MAX_VALIDATION, drop_shared_texts, split_by_class
 from attent.text.readers import OVER_LONG, LabelledText, display_name, read_labelled
-from attent.text.report import LineTally, ReadReport
+from attent.text.text import LineTally, ReadReport
 from attent.text.tokenizer import Tokenizer
 
 UNITS = "tokens, vectors or patches that this model can read"

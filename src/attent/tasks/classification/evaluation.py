@@ -30,7 +30,7 @@ from attent.tasks.classification.settings import ImagesSettings, LabelledSetting
 from attent.tasks.evaluation import Evaluation, Say
 from attent.text.batches import BatchSize
 from attent.text.readers import OVER_LONG, read_labelled
-from attent.text.report import ReadReport
+from attent.text.text import ReadReport
 
 
 @dataclass(frozen=True)

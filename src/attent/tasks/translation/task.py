@@ -34,9 +34,8 @@ from attent.text.batches import BatchSize, Bitext
 from attent.text.corpus import encode_pairs, learn_tokenizers, pair_corpus
 from attent.text.disk_texts import DiskBitext, TemporaryFolder, save_bitext
 from attent.text.readers import TextPair, chunks, read_with_references, split_pair
-from attent.text.report import ReadReport
 from attent.text.settings import TextSettings, limit_length
-from attent.text.text import Pair
+from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import CharTokenizer, Tokenizer
 from attent.text.units import spacing
 from attent.training.loss import LossFunction, mean_loss, translation_cross_entropy

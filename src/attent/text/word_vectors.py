@@ -1,29 +1,51 @@
-"""Word vectors in memory: look-up, nearest words, and the ids of a vocabulary that have a vector."""
+"""Word vectors in the formats of GloVe, word2vec and fastText: reading, writing, look-up, and those of a vocabulary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, DataError, ShapeError
 from attent.text.batches import Sequences
-from attent.text.report import VectorsReport
-from attent.text.subword_tokenizer import SPACE
+from attent.text.readers import BUFFER, limit_unpacking
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
+from attent.text.tokenizers import SPACE
+from attent.text.vector_formats import (
+    GZIPPED,
+    Block,
+    VectorsReport,
+    binary_blocks,
+    format_entry,
+    format_of,
+    is_binary,
+    is_writable,
+    text_blocks,
+)
 
 # Sequences that are counted at a time.
 BLOCK_SIZE = 4096
+GZIP = b"\x1f\x8b"
+# Reasons for which a report drops or notes an entry.
+NOT_FINITE, REPEATED = "not a finite number (NaN or infinity)", "a word that came before"
+NOT_UTF8 = "word that is not UTF-8, its bytes replaced by �"
 
 
 class WordVectors:
     """A vector for each of some words.
 
-        vectors = read("glove.6B.zip/glove.6B.100d.txt")
+        vectors = read("glove.6B.100d.txt")
         vectors["king"] - vectors["man"] + vectors["woman"]
         vectors.nearest("dog")
 
@@ -106,6 +128,118 @@ class WordVectors:
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words of {self.width} numbers)"
+
+
+def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
+    """Read word vectors, which may be gzipped.
+
+    The formats are GloVe's text, the text of word2vec and fastText (.vec), and word2vec's binary format. The content
+    decides the format, whatever the name. Memory holds one copy of the vectors that are kept, and little else. The
+    first of several vectors of a word is kept; lines that are no word and vector are left out; the report counts both.
+
+    Sources: Mikolov et al. (2013), arXiv 1301.3781; Pennington et al. (2014), "GloVe"; Bojanowski et al. (2017), arXiv
+    1607.04606.
+
+    Args:
+        path: the file.
+        words: keep only the vectors of these words; damage in the lines of others goes undetected.
+
+    Raises:
+        DataError: the file cannot be read, is cut off where that can be detected, or holds no word vectors.
+    """
+    report = VectorsReport(str(path))
+    vocabulary = None if words is None else frozenset(words)
+    rows, numbers = dict[str, int](), bytearray()
+    with _blocks(path, report, vocabulary) as blocks:
+        for block in blocks:
+            numbers += block.vectors[_new_rows(block, rows, vocabulary, report)].tobytes()
+    report.words = len(rows)
+    if vocabulary is None and not rows:
+        raise DataError(f"no word vectors: {report.one_line()}")
+    # a view: there are never two copies of all numbers
+    vectors = torch.from_numpy(np.frombuffer(numbers, np.float32).reshape(len(rows), report.width))
+    return WordVectors(list(rows), vectors, report)
+
+
+def width_of(path: Path | str) -> int:
+    """Return the number of features of a file's vectors, from its beginning.
+
+    Raises:
+        DataError: as `read`, as far as the beginning shows it.
+    """
+    report = VectorsReport(str(path))
+    with _blocks(path, report) as blocks:
+        next(blocks, None)
+    return report.width
+
+
+def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gzipped: bool | None = None) -> None:
+    """Write word vectors, in float32.
+
+    Args:
+        path: the file.
+        vectors: the words and their vectors.
+        form: glove (a word and its numbers in each line), word2vec (the same below a header, as fastText's .vec) or
+            binary (word2vec's); unless given, the file's name decides: .txt, .vec or .bin.
+        gzipped: whether to compress the file; unless given, if its name ends in .gz.
+
+    Raises:
+        ArgumentError: the name ends in no format, or the format cannot hold a word.
+        UnknownNameError: there is no such format.
+        DataError: the file cannot be written.
+    """
+    form = format_of(path) if form is None else form
+    gzipped = str(path).endswith(GZIPPED) if gzipped is None else gzipped
+    for word in vectors.words:
+        if not is_writable(word, form):
+            raise ArgumentError(f"the format {form} cannot hold the word {word!r}")
+    rows = zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True)
+    try:
+        with gzip.open(path, "wb") if gzipped else Path(path).open("wb") as file:
+            if form != "glove":
+                file.write(f"{len(vectors)} {vectors.width}\n".encode("ascii"))
+            file.writelines(format_entry(word.encode(), vector, form) for word, vector in rows)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def _blocks(
+    path: Path | str, report: VectorsReport, vocabulary: Collection[str] | None = None
+) -> Iterator[Iterator[Block]]:
+    """Open a file, gzipped or not, which its first bytes show, and parse it."""
+    try:
+        with io.BufferedReader(io.FileIO(path), BUFFER) as packed:
+            is_gzipped, size = packed.peek().startswith(GZIP), os.fstat(packed.fileno()).st_size
+            with limit_unpacking(gzip.open(packed), size, path) if is_gzipped else packed as stream:  # pyright: ignore[reportArgumentType]
+                parse = binary_blocks if is_binary(stream.peek()) else text_blocks
+                yield parse(stream, report, vocabulary)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is cut off or damaged: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _new_rows(
+    block: Block, rows: dict[str, int], vocabulary: Collection[str] | None, report: VectorsReport
+) -> list[int]:
+    """Return the indices of a block's entries to keep, and give their words the next rows."""
+    indices: list[int] = []
+    is_finite: np.ndarray = np.isfinite(block.vectors).all(1)
+    for index, (number, name) in enumerate(zip(block.numbers, block.words, strict=True)):
+        word = name.decode(errors="replace")
+        if vocabulary is not None and word not in vocabulary:
+            report.skipped += 1
+        elif not is_finite[index]:
+            report.drop(NOT_FINITE, number)
+        elif word in rows:
+            report.drop(REPEATED, number)
+        else:
+            rows[word] = len(rows)
+            indices.append(index)
+            if "\ufffd" in word and word.encode() != name:
+                report.note(NOT_UTF8, number)
+    return indices
 
 
 class VocabularyMatch(NamedTuple):

@@ -9,11 +9,11 @@ line feed.
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -21,15 +21,15 @@ import numpy as np
 
 from attent.errors import ArgumentError, DataError, check_known
 from attent.text.readers import EMPTY_LINE, limited_lines
-from attent.text.report import VectorsReport
-from attent.text.word_vectors.vectors import WordVectors
+from attent.text.text import ReadReport
 
 # Reasons for which a report drops an entry.
 OTHER_WIDTH, NO_NUMBER = "not as many numbers as the others", "something else where a number belongs"
-
-# longer digit strings are no counts
+# The numbers of words and of features; longer digit strings are no counts.
 HEADER = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,9})\s*")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# In a file without a header, a sign that it is no text.
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 # Lines from which the width is inferred.
 SAMPLE_LINES = 100
 # Entries in a block.
@@ -46,10 +46,34 @@ Entry = tuple[bytes, np.ndarray]
 GZIPPED = ".gz"
 # White space that ends a field; other kinds are part of a word.
 SPACE = re.compile(r"[ \t\n\v\f\r]")
-# White space that a word may contain where fields are counted from the right.
-INNER_SPACE = " \t"
 # The format of a file's name, without .gz.
 ENDINGS = {".txt": "glove", ".vec": "word2vec", ".bin": "binary"}
+
+
+@dataclass
+class VectorsReport(ReadReport):
+    """A report on a file of word vectors.
+
+    Args:
+        unit: what is counted and numbered from 1: lines, the first of which may be a header, or words in a binary file.
+        words: how many have a vector.
+        width: numbers of each vector.
+        skipped: how many entries were of words outside the vocabulary.
+        remarks: on the file.
+    """
+
+    unit: str = "line"
+    words: int = 0
+    width: int = 0
+    skipped: int = 0
+    remarks: list[str] = field(default_factory=list)
+
+    def summary(self) -> list[str]:
+        """Return the report for a person, line by line."""
+        skipped = f", {self.skipped:,} not wanted" * bool(self.skipped)
+        counts = f"{self.lines:,} {self.unit}s read, {self.words:,} vectors of {self.width} numbers kept{skipped}"
+        first, *rest = self._summary(counts, self.unit, "kept")
+        return [first, *(f"  {remark}" for remark in self.remarks), *rest]
 
 
 class Block(NamedTuple):
@@ -66,36 +90,24 @@ class Block(NamedTuple):
     vectors: np.ndarray
 
 
-class TextShape(NamedTuple):
-    """Layout of a text file, inferred from its first lines.
+def is_binary(head: bytes) -> bool:
+    """Return whether a file that begins so is binary: a header that no line of text follows."""
+    first, *lines = head.split(b"\n")[: 1 + SAMPLE_LINES]
+    header = HEADER.fullmatch(first)
+    return header is not None and infer_width(lines, int(header[2])) is None
 
-    Args:
-        width: numbers of each vector.
-        header: the numbers of words and of features in the first line, if it has them.
+
+def infer_width(lines: Sequence[bytes], header_width: int | None = None) -> int | None:
+    """Return how many numbers follow the words of these lines; None if no line is a word and its vector.
+
+    It is the header's width if any line has as many numbers, else that of most lines.
     """
-
-    width: int
-    header: tuple[int, int] | None
-
-
-def infer_shape(lines: Sequence[bytes]) -> TextShape | None:
-    """Infer the layout of a file that begins with these lines, without a byte order mark.
-
-    None if no line is a word and its vector. The width is that of most lines, or that of the header if any line has as
-    many numbers.
-    """
-    header = _parse_header(lines)
-    entries = lines if header is None else lines[1:]
-    widths = [width for width, _ in Counter(len(line.split()) - 1 for line in entries).most_common() if width > 0]
-    if header is not None and header[1] in widths:
-        widths.insert(0, header[1])
-    width = next((width for width in widths if has_entry(entries, width)), None)
-    return None if width is None else TextShape(width, header)
-
-
-def has_entry(lines: Iterable[bytes], width: int) -> bool:
-    """Return whether any of these lines is a word and so many numbers."""
-    return any(isinstance(_parse_entry(line, width), tuple) for line in lines)
+    widths = [width for width, _ in Counter(len(line.split()) - 1 for line in lines).most_common() if width > 0]
+    if header_width in widths:
+        widths.insert(0, header_width)
+    return next(
+        (width for width in widths if any(isinstance(_parse_entry(line, width), tuple) for line in lines)), None
+    )
 
 
 def text_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection[str] | None = None) -> Iterator[Block]:
@@ -114,21 +126,22 @@ def text_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection
     if not sample:
         raise DataError(f"{report.name}: empty")
     sample[0] = sample[0].removeprefix(BYTE_ORDER_MARK)
-    shape = infer_shape(sample)
-    if shape is None:
+    header = HEADER.fullmatch(sample[0])
+    width = infer_width(sample) if header is None else infer_width(sample[1:], int(header[2]))
+    if width is None or (header is None and CONTROL.search(b"".join(sample))):
         raise DataError(f"{report.name}: none of the first {len(sample)} lines is a word and its vector")
-    report.width = shape.width
+    report.width = width
     lines = enumerate(itertools.chain(sample, stream_lines), start=1)
-    if shape.header is not None:
+    if header is not None:
         report.lines, _ = next(lines)
-    for rows in _batch_lines(lines, report, vocabulary):
-        yield _parse_block(rows, shape.width, report)
-    if shape.header is not None:
-        count, width = shape.header
-        if (actual := report.lines - 1) != count:
-            report.remarks.append(f"the first line says {count:,} words, and {actual:,} lines follow")
-        if width != shape.width:
-            report.remarks.append(f"the first line says {width} numbers a word, and lines have {shape.width}")
+    entries = _known_lines(lines, report, vocabulary)
+    while rows := list(itertools.islice(entries, BLOCK_SIZE)):
+        yield _parse_block(rows, width, report)
+    if header is not None:
+        if (actual := report.lines - 1) != int(header[1]):
+            report.remarks.append(f"the first line says {int(header[1]):,} words, and {actual:,} lines follow")
+        if width != int(header[2]):
+            report.remarks.append(f"the first line says {int(header[2])} numbers a word, and lines have {width}")
 
 
 def binary_blocks(
@@ -145,60 +158,29 @@ def binary_blocks(
         DataError: the header is invalid, or the file ends within a word or its vector.
     """
     header = HEADER.fullmatch(stream.readline(MAX_WORD))
-    if header is None or int(header[2]) == 0:
-        raise DataError(f"{report.name}: the first line must be the number of words and of their features")
-    if int(header[2]) > MAX_WIDTH:
+    if header is None or not 0 < int(header[2]) <= MAX_WIDTH:
         raise DataError(
-            f"{report.name}: the first line says {int(header[2]):,} numbers a word, more than the {MAX_WIDTH:,} that "
-            "are read"
+            f"{report.name}: the first line must be the number of words and of their features, at most {MAX_WIDTH:,}"
         )
     report.width, report.unit = int(header[2]), "word"
     names = None if vocabulary is None else frozenset(word.encode(errors="replace") for word in vocabulary)
-    entries: list[tuple[int, bytes, bytes]] = []
-    for word, vector in _binary_entries(stream, int(header[1]), report):
-        if names is not None and word not in names:
-            report.skipped += 1
-            continue
-        entries.append((report.lines, word, vector))
-        if len(entries) == BLOCK_SIZE:
-            yield _binary_block(entries, report.width)
-            entries = []
-    yield _binary_block(entries, report.width)
+    entries = _binary_entries(stream, int(header[1]), report, names)
+    while rows := list(itertools.islice(entries, BLOCK_SIZE)):
+        numbers, words, vectors = ([*column] for column in zip(*rows, strict=True))
+        yield Block(numbers, words, np.frombuffer(b"".join(vectors), "<f4").reshape(-1, report.width))
 
 
-def _parse_header(lines: Sequence[bytes]) -> tuple[int, int] | None:
-    """Return the counts in the first line.
-
-    None if it is an entry: a word of digits and, as in the second line, one number.
-    """
-    match = HEADER.fullmatch(lines[0]) if lines else None
-    if match is None:
-        return None
-    count, width = map(int, match.groups())
-    return None if len(lines) > 1 and width != 1 and len(lines[1].split()) == 2 else (count, width)
-
-
-def _batch_lines(
+def _known_lines(
     lines: Iterable[tuple[int, bytes]], report: VectorsReport, vocabulary: Collection[str] | None
-) -> Iterator[list[tuple[int, bytes]]]:
-    """Group numbered lines into blocks, without those that begin with no word of the vocabulary."""
-    beginnings = (
-        None
-        if vocabulary is None
-        else frozenset(first for word in vocabulary for first in word.encode(errors="replace").split(None, 1)[:1])
-    )
-    rows: list[tuple[int, bytes]] = []
-    for number, line in lines:
-        report.lines = number
+) -> Iterator[tuple[int, bytes]]:
+    """Yield numbered lines without those that begin with no word of the vocabulary."""
+    words = None if vocabulary is None else (word.encode(errors="replace").split(None, 1)[:1] for word in vocabulary)
+    beginnings = None if words is None else frozenset(itertools.chain.from_iterable(words))
+    for report.lines, line in lines:
         if beginnings is not None and (first := line.split(None, 1)[:1]) and first[0] not in beginnings:
             report.skipped += 1
-            continue
-        rows.append((number, line))
-        if len(rows) == BLOCK_SIZE:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+        else:
+            yield report.lines, line
 
 
 def _parse_block(rows: Sequence[tuple[int, bytes]], width: int, report: VectorsReport) -> Block:
@@ -246,7 +228,10 @@ def _parse_entry(line: bytes, width: int) -> Entry | str:
         return NO_NUMBER
 
 
-def _binary_entries(stream: IO[bytes], count: int, report: VectorsReport) -> Iterator[tuple[bytes, bytes]]:
+def _binary_entries(
+    stream: IO[bytes], count: int, report: VectorsReport, names: Collection[bytes] | None
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the number, the word and the vector of each entry, without words that are not among the names."""
     size, buffer, begin = 4 * report.width, b"", 0
     while True:
         if len(buffer) - begin < MAX_WORD + size:
@@ -262,47 +247,16 @@ def _binary_entries(stream: IO[bytes], count: int, report: VectorsReport) -> Ite
                 "is not whole"
             )
         report.lines += 1
-        yield buffer[begin:end].lstrip(b"\n"), vector
+        word = buffer[begin:end].lstrip(b"\n")
+        if names is None or word in names:
+            yield report.lines, word, vector
+        else:
+            report.skipped += 1
         begin = end + 1 + size
     if report.lines != count:
         report.remarks.append(f"the first line says {count:,} words, and there are {report.lines:,}")
     elif not is_end:
         report.remarks.append(f"more follows behind the {count:,} words that the first line says, and was not read")
-
-
-def _binary_block(entries: list[tuple[int, bytes, bytes]], width: int) -> Block:
-    numbers, words, vectors = ([*column] for column in zip(*entries, strict=True)) if entries else ([], [], [])
-    return Block(numbers, words, np.frombuffer(b"".join(vectors), "<f4").reshape(-1, width).astype(np.float32))
-
-
-class VectorFormat(NamedTuple):
-    """Layout of a file of word vectors.
-
-    Args:
-        has_header: whether the first line is the number of words and of features.
-        entry: turns a word and its vector into bytes.
-        allows_spaces: whether a word may contain spaces.
-    """
-
-    has_header: bool
-    entry: Callable[[bytes, np.ndarray], bytes]
-    allows_spaces: bool
-
-
-def _as_text(word: bytes, vector: np.ndarray) -> bytes:
-    # the shortest numbers that give back the same float32
-    return word + b" " + " ".join(vector.astype(str)).encode("ascii") + b"\n"
-
-
-FORMATS = {
-    "glove": VectorFormat(has_header=False, entry=_as_text, allows_spaces=True),
-    "word2vec": VectorFormat(has_header=True, entry=_as_text, allows_spaces=True),
-    "binary": VectorFormat(
-        has_header=True,
-        entry=lambda word, vector: b"%b %b\n" % (word, vector.astype("<f4").tobytes()),
-        allows_spaces=False,
-    ),
-}
 
 
 def format_of(path: Path | str) -> str:
@@ -324,49 +278,17 @@ def is_writable(word: str, form: str) -> bool:
     Raises:
         UnknownNameError: there is no such format.
     """
-    check_known("format of word vectors", form, FORMATS)
+    check_known("format of word vectors", form, tuple(ENDINGS.values()))
     spaces = SPACE.findall(word)
-    if not word or SPACE.match(word) or SPACE.match(word[-1]):
-        return False
     if not spaces:
-        return True
+        return bool(word)
     # a number at the end of a word with spaces would be read as part of its vector
-    return (
-        FORMATS[form].allows_spaces
-        and set(spaces) <= set(INNER_SPACE)
-        and not DECIMAL.fullmatch(word.split()[-1].encode())
-    )
+    is_whole = not (SPACE.match(word) or SPACE.match(word[-1]) or DECIMAL.fullmatch(word.split()[-1].encode()))
+    return is_whole and form != "binary" and set(spaces) <= {" ", "\t"}
 
 
-def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gzipped: bool | None = None) -> None:
-    """Write word vectors, in float32.
-
-    Args:
-        path: the file.
-        vectors: the words and their vectors.
-        form: glove (a word and its numbers in each line), word2vec (the same below a header, as fastText's .vec) or
-            binary (word2vec's); unless given, the file's name decides: .txt, .vec or .bin.
-        gzipped: whether to compress the file; unless given, if its name ends in .gz.
-
-    Raises:
-        ArgumentError: the name ends in no format, or the format cannot hold a word.
-        UnknownNameError: there is no such format.
-        DataError: the file cannot be written.
-    """
-    form = format_of(path) if form is None else form
-    gzipped = str(path).endswith(GZIPPED) if gzipped is None else gzipped
-    for word in vectors.words:
-        if not is_writable(word, form):
-            raise ArgumentError(f"the format {form} cannot hold the word {word!r}")
-    try:
-        with gzip.open(path, "wb") if gzipped else Path(path).open("wb") as file:
-            file.writelines(_entries(vectors, FORMATS[form]))
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _entries(vectors: WordVectors, form: VectorFormat) -> Iterator[bytes]:
-    if form.has_header:
-        yield f"{len(vectors)} {vectors.width}\n".encode("ascii")
-    for word, vector in zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True):
-        yield form.entry(word.encode(), vector)
+def format_entry(word: bytes, vector: np.ndarray, form: str) -> bytes:
+    """Return an entry of a file; its numbers are the shortest that give back the same float32."""
+    if form == "binary":
+        return b"%b %b\n" % (word, vector.astype("<f4").tobytes())
+    return word + b" " + " ".join(vector.astype(str)).encode("ascii") + b"\n"
