@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.models.relative_depth import copy_by_depth
 from attent.models.settings import TransformerSettings
-from attent.models.transformer import Transformer
+from attent.models.transformer import Transformer, copy_by_depth
 
 
 def make_model(encoder: int, decoder: int, seed: int) -> Transformer:

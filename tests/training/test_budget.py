@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from attent.training.autotune import Budget, rate_fault
 from attent.training.settings import TrainingSettings
-from attent.training.stopping import Budget, rate_fault
 
 
 def settings(**values: object) -> TrainingSettings:

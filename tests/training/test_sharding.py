@@ -13,11 +13,10 @@ from torch.distributed.tensor import DTensor
 from attent.errors import RunError
 from attent.runs.weights import tensors_of
 from attent.training.checkpoint import latest_checkpoint, read_state
-from attent.training.distributed import process_group
+from attent.training.distributed import Sharded, process_group
 from attent.training.loop import Training
 from attent.training.optimizer import WeightAverage, optimizer_state
 from attent.training.progress import SilentProgress
-from attent.training.sharding import Sharded
 
 # With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys'
 # bias.

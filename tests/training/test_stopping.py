@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import pytest
 
 from attent.errors import UnknownNameError
+from attent.training.optimizer import EarlyStopping, EarlyStoppingState
 from attent.training.settings import TrainingSettings
-from attent.training.stopping import EarlyStopping, EarlyStoppingState
 
 
 def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
@@ -164,3 +165,23 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def _start(self, memory: Memory) -> TransformerState:
         source = tuple(layer.cross_attention.remember(memory.features) for layer in self.decoder.layers)
         return TransformerState(0, memory.lengths, (None,) * len(source), source)
+
+
+@torch.no_grad()
+def copy_by_depth(model: Transformer, start: Transformer) -> None:
+    """Copy the weights of a Transformer of the same sizes, each layer's from the one at its relative depth.
+
+    Layer l of L takes those of layer ⌊(l + ½) L′ / L⌋ of L′: some are left out, or taken twice.
+
+    Source: Shleifer & Rush (2020), §3.1, arXiv 2010.13002; Gong et al. (2019), ICML (stacking).
+
+    Args:
+        model: its weights are replaced.
+        start: a Transformer with the same settings but for encoder_layers and decoder_layers.
+    """
+    for stack, start_stack in ((model.encoder, start.encoder), (model.decoder, start.decoder)):
+        for number, layer in enumerate(stack.layers):
+            source = start_stack.layers[(2 * number + 1) * len(start_stack.layers) // (2 * len(stack.layers))]
+            layer.load_state_dict(source.state_dict())
+    outside = {name: tensor for name, tensor in start.state_dict().items() if ".layers." not in name}
+    model.load_state_dict(outside, strict=False)

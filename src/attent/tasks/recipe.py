@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
-from attent.models.relative_depth import copy_by_depth
 from attent.models.settings import TransformerSettings
+from attent.models.transformer import copy_by_depth
 from attent.runs.config import CONFIG, RunConfig, check_code, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.search.settings import GREEDY, SearchSettings
@@ -25,12 +25,12 @@ from attent.tasks.suggestions import experience, shortage
 from attent.tasks.task import Vocabularies, task_of
 from attent.text.batches import Examples
 from attent.text.readers import STANDARD_INPUT
+from attent.training.autotune import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
 from attent.training.loop import train
 from attent.training.progress import Progress, check_installed, open_loggers
 from attent.training.settings import CHANGEABLE_ON_RESUME
-from attent.training.stopping import Budget
 
 
 def follow(

@@ -225,12 +225,12 @@ def _new_rows(
 ) -> list[int]:
     """Return the indices of a block's entries to keep, and give their words the next rows."""
     indices: list[int] = []
-    is_finite: np.ndarray = np.isfinite(block.vectors).all(1)
+    damaged = set(np.flatnonzero(~np.isfinite(block.vectors).all(1)).tolist())
     for index, (number, name) in enumerate(zip(block.numbers, block.words, strict=True)):
         word = name.decode(errors="replace")
         if vocabulary is not None and word not in vocabulary:
             report.skipped += 1
-        elif not is_finite[index]:
+        elif index in damaged:
             report.drop(NOT_FINITE, number)
         elif word in rows:
             report.drop(REPEATED, number)

@@ -31,9 +31,8 @@ from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
 from attent.training.autotune import ComputeConfig
 from attent.training.distributed import SINGLE_PROCESS, Processes, is_peer_loss
-from attent.training.optimizer import WeightAverage, optimizer_state, restore_optimizer
+from attent.training.optimizer import EarlyStoppingState, WeightAverage, optimizer_state, restore_optimizer
 from attent.training.settings import TrainingSettings
-from attent.training.stopping import EarlyStoppingState
 
 CHECKPOINTS = "checkpoints"
 OPTIMIZER = "optimizer.safetensors"

@@ -1,20 +1,21 @@
 """Training on several processes: the operations that keep them in step.
 
-Every process holds the whole model (or a part of it, `attent.training.sharding`), iterates over the same order of
-batches, and trains on its own rows of each batch. Gradients are summed over processes, so that the loss is the mean
-over all tokens of the batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the
-others wait for it.
+Every process holds the whole model, or a part of its weights, iterates over the same order of batches, and trains on
+its own rows of each batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
+batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the others wait for it.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from attent.devices import core_count
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
+from attent.runs.weights import tensors_of
 from attent.text.batches import BatchStream, Examples
 from attent.training.autotune import Precision
 from attent.training.loss import LossFunction, translation_cross_entropy
@@ -173,20 +175,19 @@ class ProcessGroup(Processes):
         return requests > 0, seconds
 
     def from_rank0(self, work: Callable[[], T]) -> T:
-        text = list(json.dumps(work()).encode()) if self.is_rank0 else []
-        length = int(self.all_reduce(torch.tensor(len(text))))
-        data = torch.tensor(text, dtype=torch.uint8) if self.is_rank0 else torch.empty(length, dtype=torch.uint8)
-        dist.broadcast(data, 0)
-        return json.loads(bytes(data.tolist()))
+        return self._from_rank(0, work)
 
     def from_local_rank0(self, work: Callable[[], T]) -> T:
-        text = json.dumps(work()).encode() if self.is_local_rank0 else b""
+        return self._from_rank(self._local_rank0, work)
+
+    def _from_rank(self, rank: int, work: Callable[[], T]) -> T:
+        text = json.dumps(work()).encode() if self.rank == rank else b""
         length = torch.tensor(len(text))
         dist.all_reduce(length, dist.ReduceOp.MAX)
         texts = [torch.empty(int(length), dtype=torch.uint8) for _ in range(self.world_size)]
         # JSON may end in blanks.
         dist.all_gather(texts, torch.tensor(list(text.ljust(len(texts[0]))), dtype=torch.uint8))
-        return json.loads(bytes(texts[self._local_rank0].tolist()))
+        return json.loads(bytes(texts[rank].tolist()))
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
         specs: dict[str, tuple[list[int], str, str]] = self.from_rank0(
@@ -236,6 +237,91 @@ class ProcessGroup(Processes):
             del loss.reducer, loss.logger, loss.process_group
         dist.destroy_process_group()
         del group
+
+
+class Sharded(ProcessGroup):
+    """Several processes that divide weights, gradients, moments and averages among them, by PyTorch's `fully_shard`.
+
+    A layer's weights are gathered when the layer runs and freed afterwards (but not the 16-bit copies that autocast
+    makes of them, which live until gradients are computed). The original model is empty meanwhile: only process 0 has
+    its full weights, and only during validation and at the end.
+
+    Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
+    """
+
+    sharded = True
+
+    def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
+        """Return a sharded copy with the weights of process 0, and empty the model."""
+        # imported here, since it takes a second
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
+        # FSDP warns that a layer returns views, which must not be written to; nothing writes to these.
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+        weights = tensors_of(model)
+        mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.world_size,))
+        # The memo keeps deepcopy from copying the weights, of which fully_shard takes its parts.
+        sharded_model = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
+        self._loss = LossModule(sharded_model, loss)
+        for module in (*sharded_model.units, self._loss):
+            unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
+            # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
+            unit.set_gradient_divide_factor(1.0)
+            unit.set_force_sum_reduction_for_comms(True)
+        self._sharded_weights = tensors_of(sharded_model)
+        with torch.no_grad():
+            for name, tensor in self._sharded_weights.items():
+                tensor.copy_(self.broadcast_tensors({name: weights[name]}, lambda _, like=tensor: like)[name])
+        _empty(weights)
+        return sharded_model
+
+    def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
+        return self._loss
+
+    def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
+        # Gradients that are not reduced yet would need memory for the whole model.
+        return nullcontext()
+
+    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        result: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            # Every process takes part in gathering.
+            gather = getattr(tensor, "full_tensor", None)
+            full = tensor if gather is None else gather().detach()
+            if self.is_rank0:
+                result[name] = full.cpu()
+        return result
+
+    @contextmanager
+    def full_parameters(self, model: Model) -> Iterator[None]:
+        self.gather_weights_into(model)
+        try:
+            yield
+        finally:
+            _empty(tensors_of(model))
+
+    def gather_weights_into(self, model: Model) -> None:
+        weights = tensors_of(model)
+        for name, tensor in self._sharded_weights.items():
+            full = self.gather_tensors({name: tensor})
+            if self.is_rank0:
+                weights[name].data = full[name].to(weights[name].device)
+
+    def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        # Tensors of another shape, such as an optimizer's step count, are replicated.
+        if not isinstance(like, DTensor) or tensor.shape != like.shape:
+            return tensor
+        # Cloned, since the part would keep the full tensor alive.
+        return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None).clone()
+
+
+def _empty(weights: Mapping[str, Tensor]) -> None:
+    """Free the memory of weights; their shapes stay."""
+    for weight in weights.values():
+        weight.data = weight.new_zeros(()).expand(weight.shape)
 
 
 @contextmanager

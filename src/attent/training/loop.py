@@ -25,14 +25,20 @@ from attent.ops.onednn import prefers_onednn
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.text.batches import BatchSize, Examples
-from attent.training.autotune import ComputeConfig, Precision, autotune, benchmark, candidates
+from attent.training.autotune import Budget, ComputeConfig, Precision, autotune, benchmark, candidates, rate_fault
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore, resume_messages
-from attent.training.distributed import SINGLE_PROCESS, Processes
+from attent.training.distributed import SINGLE_PROCESS, Processes, Sharded
 from attent.training.loss import LossFunction, translation_cross_entropy
-from attent.training.optimizer import SCHEDULES, WeightAverage, build_optimizer, fraction_done, warmup_updates
+from attent.training.optimizer import (
+    SCHEDULES,
+    EarlyStopping,
+    WeightAverage,
+    build_optimizer,
+    fraction_done,
+    warmup_updates,
+)
 from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
-from attent.training.stopping import Budget, EarlyStopping, rate_fault
 
 Validate = Callable[[], Mapping[str, float]]
 Announce = Callable[[Budget], Iterable[str]]
@@ -145,9 +151,6 @@ class Training:
         if settings.sharded and processes.world_size == 1:
             progress.say("sharded has no effect on a single process, which holds all weights")
         elif settings.sharded:
-            # Imported here, since FSDP takes a second to import.
-            from attent.training.sharding import Sharded
-
             processes = Sharded(processes.rank, processes.world_size)
         if not processes.is_rank0:
             # Process 0 validates, saves and prints.

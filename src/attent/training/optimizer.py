@@ -1,10 +1,11 @@
-"""The optimizer, its state by parameter names, the schedules of the learning rate, and averages of the weights.
+"""The optimizer, schedules of the learning rate, averages of the weights, and what validation scores decide.
 
 Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1),
 the warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates. A
 warm-up that is a share of training is converted to updates at the pace of training so far.
 
-Averages of the weights during training translate better than the last weights.
+Averages of the weights during training translate better than the last weights. Scores of validations decide the best
+weights, the learning rate's plateau, and the end after validations without an improvement.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from attent.errors import check_known
 from attent.training.settings import TrainingSettings
 
 # Points of a training at which `peak_ratio` asks for the rate.
 SAMPLES = 100
+LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 Schedule = Callable[[float, float, float, int], float]
 
@@ -109,7 +113,7 @@ SCHEDULES: dict[str, Schedule] = {
     "cosine": cosine,
     "linear": linear,
     "constant": constant,
-    # `attent.training.stopping` lowers it after validations without an improvement
+    # `EarlyStopping` lowers it after validations without an improvement
     "plateau": constant,
 }
 
@@ -224,6 +228,75 @@ class WeightAverage:
         finally:
             with torch.no_grad():
                 _copy(weights, self.parameters)
+
+
+class EarlyStoppingState(BaseModel, extra="forbid"):
+    """The state of early stopping, as checkpoints store it.
+
+    Args:
+        best: the best scores with their updates, best first.
+        waiting: validations in a row without an improvement.
+        waited: the same, but since the rate was last lowered.
+        scale: the factor on the learning rate that the schedule "plateau" has left, 0 to 1.
+        validated: the update of the last validation, -1 before the first.
+        scores: the last validation's scores.
+        best_scores: the best validation's scores.
+    """
+
+    best: list[tuple[float, int]] = []
+    waiting: int = 0
+    waited: int = 0
+    scale: float = 1.0
+    validated: int = -1
+    scores: dict[str, float] = {}
+    best_scores: dict[str, float] = {}
+
+    def scores_of(self, update: int) -> dict[str, float]:
+        """Return the best validation's scores if they belong to this update, else the last one's."""
+        return self.best_scores if self.best_scores and self.best[0][1] == update else self.scores
+
+
+class EarlyStopping:
+    """Ranks validations and counts those without an improvement.
+
+    Args:
+        settings: the score to compare, and the patience.
+        state: of earlier validations, where training is resumed.
+    """
+
+    def __init__(self, settings: TrainingSettings, state: EarlyStoppingState | None = None) -> None:
+        self.settings = settings
+        self.state = state or EarlyStoppingState()
+
+    @property
+    def should_stop(self) -> bool:
+        """True after as many validations without an improvement as patience allows."""
+        return self.settings.patience is not None and self.state.waiting >= self.settings.patience
+
+    def step(self, update: int, scores: Mapping[str, float]) -> None:
+        """Take the scores of a validation into account; of two equal scores the later one ranks first.
+
+        Raises:
+            UnknownNameError: the scores lack `judge_by`.
+        """
+        state = self.state
+        state.validated, state.scores = update, dict(scores)
+        if not scores:
+            return
+        name = self.settings.judge_by or next(iter(scores))
+        check_known("training.judge_by,", name, scores)
+        sign = -1 if name in LOWER_IS_BETTER else 1
+        is_better = not state.best or sign * scores[name] > sign * state.best[0][0]
+        state.best = sorted(
+            [*state.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True
+        )
+        del state.best[max(self.settings.keep_best, 1) :]
+        if state.best[0][1] == update:
+            state.best_scores = dict(scores)
+        state.waiting = 0 if is_better else state.waiting + 1
+        state.waited = 0 if is_better else state.waited + 1
+        if self.settings.schedule == "plateau" and state.waited > self.settings.plateau_patience:
+            state.scale, state.waited = state.scale * self.settings.plateau_factor, 0
 
 
 def _clone(tensors: Sequence[Tensor]) -> list[Tensor]:
