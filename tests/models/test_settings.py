@@ -75,11 +75,7 @@ def test_presets_have_the_published_sizes() -> None:
     sizes = {name: TransformerSettings(preset=name) for name in TRANSFORMER_PRESETS}
     assert {
         name: (s.encoder_layers, s.decoder_layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()
-    } == {
-        "tiny": (4, 4, 128, 256, 4),
-        "small": (3, 3, 256, 1024, 4),
-        "base": (6, 6, 512, 2048, 8),
-    }
+    } == {"tiny": (4, 4, 128, 256, 4), "small": (3, 3, 256, 1024, 4), "base": (6, 6, 512, 2048, 8)}
 
 
 def test_what_is_said_beside_a_preset_wins() -> None:

@@ -171,7 +171,4 @@ def test_a_bitext_has_the_tokens_of_both_sides() -> None:
     bitext = Bitext([Pair("ab", "c")], CharTokenizer("ab"), CharTokenizer("c"))
     assert {
         side: sequences.concatenate(np.arange(1)).tolist() for side, sequences in bitext.token_sequences.items()
-    } == {
-        "source": [4, 5],
-        "target": [BOS, 4, EOS],
-    }
+    } == {"source": [4, 5], "target": [BOS, 4, EOS]}

@@ -264,14 +264,7 @@ TOKENIZER = CharTokenizer("abé3\u202f'-")
 
 @pytest.mark.parametrize(
     ("typed", "read"),
-    [
-        ("ab\u202f3", "ab\u202f3"),
-        ("a 3", "a\u202f3"),
-        ("e\u0301", "é"),
-        ("３", "3"),
-        ("a’b–a", "a'b-a"),
-        ("aЖ", "aЖ"),
-    ],
+    [("ab\u202f3", "ab\u202f3"), ("a 3", "a\u202f3"), ("e\u0301", "é"), ("３", "3"), ("a’b–a", "a'b-a"), ("aЖ", "aЖ")],
 )
 def test_what_is_typed_is_written_as_the_model_knows_it(typed: str, read: str) -> None:
     assert respell(typed, TOKENIZER) == (read, TOKENIZER.encode(read))

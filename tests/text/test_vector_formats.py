@@ -7,14 +7,7 @@ import pytest
 from attent.errors import DataError
 from attent.text import vector_formats
 from attent.text.readers import EMPTY_LINE
-from attent.text.vector_formats import (
-    NO_NUMBER,
-    OTHER_WIDTH,
-    VectorsReport,
-    binary_blocks,
-    is_writable,
-    text_blocks,
-)
+from attent.text.vector_formats import NO_NUMBER, OTHER_WIDTH, VectorsReport, binary_blocks, is_writable, text_blocks
 
 Read = tuple[dict[str, list[float]], VectorsReport]
 

@@ -6,11 +6,13 @@ Encoded, they are the sequences from which batches are read as they are needed.
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
@@ -30,6 +32,8 @@ Row = TypeVar("Row")
 OFFSET_INTERVAL = 256
 SIDES = "source", "target"
 ROWS = "rows.npy"
+# Types of tokens in a file: for a vocabulary of at most 2¹⁶ ids, and for larger ones.
+SMALL, LARGE = np.uint16, np.int32
 
 
 class TemporaryFolder:
@@ -166,11 +170,10 @@ class DiskSequences(Sequences):
             else []
         )
         self._offsets = np.concatenate(([0], np.cumsum(sums, dtype=np.int64)))
-        self._file = (folder / f"{name}.tokens.npy").open("rb", buffering=0)
+        self._file = (folder / f"{name}.tokens").open("rb", buffering=0)
         self._finalizer = weakref.finalize(self, self._file.close)
-        np.lib.format.read_magic(self._file)
-        _, _, self._dtype = np.lib.format.read_array_header_1_0(self._file)
-        self._data_begin = self._file.tell()
+        size = os.fstat(self._file.fileno()).st_size
+        self._dtype = np.dtype(SMALL if size == SMALL().itemsize * self._offsets[-1] else LARGE)
 
     def concatenate(self, rows: np.ndarray) -> np.ndarray:
         """Return the tokens of these sequences, end to end."""
@@ -180,7 +183,7 @@ class DiskSequences(Sequences):
     def _read(self, row: int) -> bytes:
         block = row // OFFSET_INTERVAL
         offset = int(self._offsets[block]) + int(self.lengths[block * OFFSET_INTERVAL : row].sum(dtype=np.int64))
-        self._file.seek(self._data_begin + offset * self._dtype.itemsize)
+        self._file.seek(offset * self._dtype.itemsize)
         return self._file.read(int(self.lengths[row]) * self._dtype.itemsize)
 
 
@@ -255,27 +258,26 @@ def write_index(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    writers = [_SequenceWriter(folder, name, tokenizer.size) for name, tokenizer in tokenizers.items()]
-    rows, fields = array("q"), enumerate(texts.fields())
-    try:
-        while block := list(itertools.islice(fields, BLOCK_SIZE)):
-            encoded_rows: list[list[list[int]]] = []
-            for row, columns in block:
-                encoded = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers.values(), columns, strict=True)]
-                if max(map(len, encoded)) <= maximum_length:
-                    encoded_rows.append(encoded)
-                    rows.append(row)
-                elif report is not None:
+    rows, lengths = array("q"), {name: array("i") for name in tokenizers}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / f"{name}.tokens").open("wb")) for name in tokenizers}
+        for row, columns in enumerate(texts.fields()):
+            encoded = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers.values(), columns, strict=True)]
+            if max(map(len, encoded)) > maximum_length:
+                if report is not None:
                     report.drop(OVER_LONG, texts.line_number(row))
-            for name, writer, sequences in zip(tokenizers, writers, zip(*encoded_rows, strict=True), strict=False):
-                writer.write([[BOS, *tokens, EOS] for tokens in sequences] if name == "target" else sequences)
-    finally:
-        for writer in writers:
-            writer.close()
+                continue
+            rows.append(row)
+            for (name, tokenizer), tokens in zip(tokenizers.items(), encoded, strict=True):
+                tokens = [BOS, *tokens, EOS] if name == "target" else tokens
+                lengths[name].append(len(tokens))
+                files[name].write(array("H" if tokenizer.size <= 2**16 else "i", tokens))
     if not rows:
         raise DataError(
             f"every one of the {len(texts):,} {row_name}s is longer than the maximum length of {maximum_length} tokens"
         )
+    for name, numbers in lengths.items():
+        np.save(folder / f"{name}.lengths.npy", np.asarray(numbers, np.int32))
     np.save(folder / ROWS, np.asarray(rows, np.int32 if len(texts) < 2**31 else np.int64))
 
 
@@ -289,47 +291,6 @@ def save_bitext(bitext: Bitext, folder: Path | str) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for side, sequences in zip(SIDES, (bitext.source, bitext.target), strict=True):
-        np.save(folder / f"{side}.tokens.npy", sequences.tokens.astype(np.int32))
+        sequences.tokens.astype(np.int32).tofile(folder / f"{side}.tokens")
         np.save(folder / f"{side}.lengths.npy", sequences.lengths.astype(np.int32))
     np.save(folder / ROWS, np.arange(len(bitext), dtype=np.int32))
-
-
-class _SequenceWriter:
-    """Writes sequences to two .npy files, whose lengths are known only at the end."""
-
-    def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
-        self._tokens = _ArrayWriter(folder / f"{name}.tokens.npy", np.uint16 if vocabulary_size <= 2**16 else np.int32)
-        self._lengths = _ArrayWriter(folder / f"{name}.lengths.npy", np.int32)
-
-    def write(self, sequences: Sequence[Sequence[int]]) -> None:
-        self._lengths.append([len(sequence) for sequence in sequences])
-        self._tokens.append(list(itertools.chain.from_iterable(sequences)))
-
-    def close(self) -> None:
-        self._tokens.close()
-        self._lengths.close()
-
-
-class _ArrayWriter:
-    """Writes a one-dimensional .npy file that grows.
-
-    `close` writes its header again, which has room for every length.
-    """
-
-    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
-        self._dtype, self._length = np.dtype(dtype), 0
-        self._file = path.open("wb")
-        self._write_header()
-
-    def append(self, values: Sequence[int]) -> None:
-        self._length += len(values)
-        self._file.write(np.asarray(values, self._dtype).tobytes())
-
-    def close(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
-
-    def _write_header(self) -> None:
-        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._length,)}
-        np.lib.format.write_array_header_1_0(self._file, header)
