@@ -151,12 +151,6 @@ def test_a_model_of_two_vocabularies_is_refused() -> None:
         make({})(torch.zeros(3, dtype=torch.long))
 
 
-@pytest.mark.parametrize(("preset", "layers", "width"), [("tiny", 4, 128), ("small", 3, 256), ("base", 6, 512)])
-def test_presets_are_decoders(preset: str, layers: int, width: int) -> None:
-    settings = DecoderSettings.model_validate({"preset": preset})
-    assert (settings.kind, settings.layers, settings.width) == ("decoder", layers, width)
-
-
 def test_gradients_flow_to_every_parameter() -> None:
     model = make({"position": "learned", "norm": "pre", "output_bias": True})
     model.output(model(torch.randint(0, SIZE, (3, 37)))).square().sum().backward()

@@ -6,7 +6,7 @@ from attent.models.rnn import RNN
 from attent.models.settings import (
     RNN_PRESETS,
     SETTINGS,
-    TRANSFORMER_PRESETS,
+    DecoderSettings,
     EncoderSettings,
     ModelSettings,
     RnnSettings,
@@ -71,44 +71,51 @@ def test_settings_become_their_model() -> None:
     assert model.to_logits.weight.shape == (11, 128)
 
 
-def test_presets_have_the_published_sizes() -> None:
-    sizes = {name: TransformerSettings(preset=name) for name in TRANSFORMER_PRESETS}
-    assert {
-        name: (s.encoder_layers, s.decoder_layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()
-    } == {"tiny": (4, 4, 128, 256, 4), "small": (3, 3, 256, 1024, 4), "base": (6, 6, 512, 2048, 8)}
-
-
-def test_what_is_said_beside_a_preset_wins() -> None:
-    settings = TransformerSettings(preset="base", heads=4)
-    assert (settings.width, settings.heads) == (512, 4)
-
-
-def test_settings_survive_json() -> None:
-    settings = TransformerSettings(preset="small", position="alibi", key_value_heads=2)
-    assert TransformerSettings.model_validate_json(settings.model_dump_json()) == settings
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        *((kind, {"preset": "tinny"}, "did you mean 'tiny'") for kind in ("transformer", "encoder", "decoder")),
+        *((kind, {"heads": 3}, "heads must divide width = 128, got 3") for kind in ("transformer", "encoder")),
+        ("transformer", {"key_value_heads": 3}, "key_value_heads must divide heads = 4, got 3"),
+        ("transformer", {"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
+        ("decoder", {"position": "rotary", "width": 300, "key_value_heads": 2}, "have 75 each: set heads = 6 "),
+        ("transformer", {"position": "rotary", "width": 7, "heads": 1}, "set another width, or another position "),
+        # advice in no time, whatever the width
+        ("transformer", {"position": "rotary", "width": 10**15, "heads": 10**15}, "have 1 each: set heads = 4096 "),
+        ("transformer", {"norm": "middle"}, "'post' or 'pre'"),
+        ("encoder", {"decoder_layers": 2}, "decoder_layers"),
+        ("encoder", {"input": "pictures"}, "'tokens' or 'vectors'"),
+        ("rnn", {"preset": "liun"}, "did you mean 'lium'"),
+        ("rnn", {"cell": "elman"}, "'gru' or 'lstm'"),
+        ("rnn", {"attention": "self"}, "'none', 'bahdanau' or 'luong'"),
+        ("rnn", {"width": 7}, "width must be even unless encoder_width is given, got 7"),
+        ("rnn", {"attention": "none", "score": "dot"}, "need an attention"),
+        ("rnn", {"attention": "luong", "token_in_query": True}, 'token_in_query needs attention = "bahdanau"'),
+        ("rnn", {"kind": "transformer"}, "kind"),
+    ],
+)
+def test_wrong_values_are_refused(kind: str, values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        SETTINGS[kind].model_validate(values)
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"preset": "tinny"}, "did you mean 'tiny'"),
-        ({"heads": 3}, "heads must divide width = 128, got 3"),
-        ({"key_value_heads": 3}, "key_value_heads must divide heads = 4, got 3"),
-        ({"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
-        ({"position": "rotary", "width": 300, "key_value_heads": 2}, "heads = 4 have 75 each: set heads = 6 "),
-        (
-            {"position": "rotary", "width": 7, "heads": 1},
-            "heads = 1 have 7 each: set another width, or another position ",
-        ),
-        # advice in no time, whatever the width
-        ({"position": "rotary", "width": 10**15, "heads": 10**15}, "have 1 each: set heads = 4096 "),
-        ({"widht": 3}, "widht"),
-        ({"norm": "middle"}, "'post' or 'pre'"),
-    ],
+    ("name", "layers", "width", "feed_forward", "heads"),
+    [("tiny", 4, 128, 256, 4), ("small", 3, 256, 1024, 4), ("base", 6, 512, 2048, 8)],
 )
-def test_wrong_values_are_refused(values: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        TransformerSettings.model_validate(values)
+def test_presets_have_the_published_sizes(name: str, layers: int, width: int, feed_forward: int, heads: int) -> None:
+    full = TransformerSettings(preset=name)
+    assert (full.encoder_layers, full.decoder_layers) == (layers, layers)
+    for part in (full, EncoderSettings(preset=name), DecoderSettings(preset=name)):
+        assert (part.width, part.feed_forward, part.heads) == (width, feed_forward, heads)
+    assert EncoderSettings(preset=name).encoder_layers == DecoderSettings(preset=name).layers == layers
+    changed = TransformerSettings(preset=name, heads=1)
+    assert (changed.width, changed.heads) == (width, 1)
+
+
+@pytest.mark.parametrize("kind", ["rnn", "encoder", "decoder"])
+def test_what_was_set_names_its_kind(kind: str) -> None:
+    assert SETTINGS[kind].model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": kind, "width": 8}
 
 
 def test_the_recipe_of_lium_has_its_published_sizes() -> None:
@@ -132,61 +139,6 @@ def test_each_attention_has_its_papers_score(attention: str, score: str) -> None
 def test_the_memory_is_as_wide_as_the_state_unless_told() -> None:
     assert RnnSettings(width=10).memory_width == 10
     assert RnnSettings(width=10, encoder_width=7).memory_width == 14
-
-
-def test_an_rnns_settings_survive_json_and_name_their_kind() -> None:
-    settings = RnnSettings(preset="lium", attention="luong", score="concat", attention_hidden=3)
-    assert RnnSettings.model_validate_json(settings.model_dump_json()) == settings
-    assert RnnSettings(width=4).model_dump(exclude_unset=True) == {"kind": "rnn", "width": 4}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"preset": "liun"}, "did you mean 'lium'"),
-        ({"cell": "elman"}, "'gru' or 'lstm'"),
-        ({"attention": "self"}, "'none', 'bahdanau' or 'luong'"),
-        ({"width": 7}, "width must be even unless encoder_width is given, got 7"),
-        ({"attention": "none", "score": "dot"}, "need an attention"),
-        ({"attention": "luong", "token_in_query": True}, 'token_in_query needs attention = "bahdanau", got "luong"'),
-        ({"widht": 4}, "widht"),
-        ({"kind": "transformer"}, "kind"),
-    ],
-)
-def test_wrong_values_of_an_rnn_are_refused(values: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        RnnSettings.model_validate(values)
-
-
-def test_presets_are_the_encoders_of_published_sizes() -> None:
-    sizes = {name: EncoderSettings(preset=name) for name in TRANSFORMER_PRESETS}
-    assert {name: (s.layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()} == {
-        "tiny": (4, 128, 256, 4),
-        "small": (3, 256, 1024, 4),
-        "base": (6, 512, 2048, 8),
-    }
-    assert EncoderSettings(preset="base", layers=2).layers == EncoderSettings(layers=2).encoder_layers == 2
-
-
-def test_what_was_set_names_its_kind() -> None:
-    assert EncoderSettings.model_validate({"width": 8}).model_dump(exclude_unset=True) == {
-        "kind": "encoder",
-        "width": 8,
-    }
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"preset": "tinny"}, "did you mean 'tiny'"),
-        ({"heads": 3}, "heads must divide width = 128, got 3"),
-        ({"decoder_layers": 2}, "decoder_layers"),
-        ({"input": "pictures"}, "'tokens' or 'vectors'"),
-    ],
-)
-def test_wrong_values_of_an_encoder_are_refused(values: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        EncoderSettings.model_validate(values)
 
 
 def test_a_scale_of_the_score_is_for_general_alone_and_is_written_only_where_it_is_set() -> None:

@@ -114,14 +114,6 @@ def test_reordering_moves_what_is_written_and_leaves_the_source() -> None:
     assert not torch.allclose(model.step(moved, tokens)[0], model.step(state, tokens)[0])
 
 
-def test_a_state_is_a_value() -> None:
-    model, (source, lengths) = make({}), some_source()
-    state = model.start(model.encode(source, lengths))
-    model.step(state, torch.tensor([2, 2, 2]))
-    assert state.length == 0
-    assert state.written == (None, None)
-
-
 @pytest.mark.parametrize(("shared", "matrices"), [("none", 3), ("target", 2), ("all", 1)])
 def test_shared_embeddings_are_one_matrix(shared: str, matrices: int) -> None:
     model = make({"share_embeddings": shared}, 11, 11)

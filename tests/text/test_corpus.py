@@ -1,5 +1,4 @@
 import gzip
-import itertools
 import subprocess
 import sys
 from collections import Counter
@@ -9,8 +8,7 @@ import numpy as np
 import pytest
 
 from attent.errors import ArgumentError, DataError
-from attent.text.batches import BatchSize
-from attent.text.corpus import INDEX, encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_lines, pair_corpus
+from attent.text.corpus import encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_lines, pair_corpus
 from attent.text.disk_texts import DiskBitext
 from attent.text.settings import LinesSettings, TextSettings
 from attent.text.text import Pair
@@ -50,14 +48,6 @@ def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
         pair_corpus(TextSettings(train=str(path)))
 
 
-def test_nothing_stays_behind(tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 7)), tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir())
-    del corpus
-    assert not list((tmp_path / "cache").iterdir())
-
-
 def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
     settings = TextSettings(
         train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300
@@ -92,36 +82,6 @@ def test_dropout_of_pieces_is_no_longer_trained_with(tmp_path: Path) -> None:
     corpus = pair_corpus(settings)
     with pytest.raises(ArgumentError, match=r"text\.dropout must be 0"):
         encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
-
-
-def test_another_process_opens_what_was_encoded(tmp_path: Path) -> None:
-    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, maximum_length=12)
-    corpus = pair_corpus(settings)
-    encoded = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
-    opened = DiskBitext(corpus.folder.path / INDEX)
-    assert len(encoded) == len(opened) > 0
-    for _, batch, repeated in zip(
-        range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False
-    ):
-        assert batch.source.equal(repeated.source)
-        assert batch.target_out.equal(repeated.target_out)
-
-
-def test_real_text(data_folder: Path) -> None:
-    name = str(data_folder / "multi30k" / "{}.{}.gz")
-    files = {"train_source": name.format("val", "en"), "train_target": name.format("val", "de")}
-    settings = TextSettings(**files, valid_source=name.format("val", "en"), valid_target=name.format("val", "de"))
-    with pytest.raises(DataError, match=r"no pair is left to train on; .*1,014 dropped: also in validation"):
-        pair_corpus(settings)
-    settings = TextSettings(**files, vocabulary=1000)
-    corpus = pair_corpus(settings)
-    source, target = learn_tokenizers(corpus, settings)
-    batches = list(
-        itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7)
-    )
-    observed = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
-    assert len(observed) > 100
-    assert observed <= {pair.target for pair in corpus.train}
 
 
 LARGE = """
@@ -206,12 +166,6 @@ def test_lines_that_are_all_too_long_are_said(tmp_path: Path) -> None:
     corpus = line_corpus(settings)
     with pytest.raises(DataError, match="every one of the 38 lines is longer than the maximum length of 2 tokens"):
         encode_lines(corpus, learn(settings.tokenizer, corpus.train, settings.size), settings.maximum_length)
-
-
-def test_an_empty_file_is_said(tmp_path: Path) -> None:
-    (tmp_path / "none.txt").write_text("")
-    with pytest.raises(DataError, match=r"none\.txt: empty"):
-        line_corpus(LinesSettings(train=str(tmp_path / "none.txt")))
 
 
 @pytest.mark.parametrize(

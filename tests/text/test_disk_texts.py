@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attent.errors import ArgumentError
@@ -17,6 +17,7 @@ def stored(pairs: list[Pair]) -> DiskTexts[Pair]:
     return write_pairs(((2 * row + 1, pair) for row, pair in enumerate(pairs)), TemporaryFolder(), "pairs")
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=7))
 def test_pairs_come_back_as_they_were(texts: list[tuple[str, str]]) -> None:
     pairs = [Pair(*text) for text in texts]

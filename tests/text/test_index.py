@@ -52,12 +52,6 @@ def test_large_vocabularies_keep_their_ids(tmp_path: Path) -> None:
     assert data.batch(np.array([0])).source[0, 0] == 70_003
 
 
-def test_the_array_on_disk_is_numpys(tmp_path: Path) -> None:
-    data = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path, maximum_length=99)
-    assert np.load(tmp_path / "source.lengths.npy").tolist() == [len(pair.source) for pair in PAIRS]
-    assert np.fromfile(tmp_path / "source.tokens", np.uint16).tolist() == data.source.concatenate(data.rows).tolist()
-
-
 def test_texts_may_be_empty(tmp_path: Path) -> None:
     assert (
         index(stored([Pair("", "")]), TOKENIZER, TOKENIZER, tmp_path, maximum_length=9).batch(np.array([0])).tokens == 1

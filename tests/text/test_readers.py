@@ -187,29 +187,16 @@ def read_labels(path: Path | str) -> tuple[list[tuple[int, LabelledText]], ReadR
     return read_labelled(str(path), report), report
 
 
-def write_text(path: Path, text: str) -> Path:
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    return path
-
-
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
 def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
-    labelled, report = read_labels(write_text(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
+    labelled, report = read_labels(written(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
     assert labelled == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
     assert (report.lines, report.kept_count) == (2, 2)
 
 
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        buffer = io.BytesIO(b"a\tx\n")
-
-    monkeypatch.setattr("sys.stdin", Stdin())
-    assert read_labels("-")[0] == [(1, LabelledText("a", "x"))]
-
-
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     labelled, report = read_labels(
-        write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n")
+        written(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n")
     )
     assert [number for number, _ in labelled] == [1, 11]
     assert {reason: tally.first for reason, tally in report.dropped.items()} == {
@@ -233,11 +220,11 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
 )
 def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read_labels(write_text(tmp_path / "a.tsv", text))
+        read_labels(written(tmp_path / "a.tsv", text))
 
 
 def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
-    labelled, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
+    labelled, report = read_labels(written(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
     assert [example.text for _, example in drop_shared_texts(labelled, [LabelledText("b", "another")], report)] == [
         "a",
         "c",

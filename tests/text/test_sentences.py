@@ -27,9 +27,9 @@ def test_nothing_is_lost(text: str, language: str) -> None:
     assert all(sentence == sentence.strip() and any(map(str.isalnum, sentence)) for sentence in split.sentences)
 
 
-@pytest.mark.parametrize("piece", [" ", "\t", "\x1c", "\u3000", "\n", "«", "`"])
+@pytest.mark.parametrize("piece", [" ", "\u3000", "\n", "«"])
 def test_what_repeats_takes_time_in_proportion(piece: str) -> None:
-    text = f"A dog{piece * 2**19}runs."
+    text = f"A dog{piece * 2**18}runs."
     begin = time.process_time()
     split = split_sentences(text, "en")
     # it took minutes

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import json
 import tracemalloc
 from pathlib import Path
@@ -16,13 +15,10 @@ from attent.text.tokenizer import (
     PAD,
     UNK,
     CharTokenizer,
-    Tokenizer,
     WordTokenizer,
-    read_tokenizer,
     respell,
     unicode_names,
     unknown_pieces,
-    write_tokenizer,
 )
 
 LINES = ["fr | mardi 3 mars", "३१ जाने", "火曜日 \u202f\u200f\n", "𞥐 e\u0301 é"]
@@ -35,21 +31,6 @@ def test_decoding_undoes_encoding_where_every_character_is_known(lines: list[str
         ids = tokenizer.encode(line)
         assert tokenizer.decode(ids) == line
         assert all(EOS < token < tokenizer.size for token in ids)
-
-
-@given(st.text())
-def test_there_is_one_piece_per_id(text: str) -> None:
-    tokenizer = CharTokenizer.learn(["abc"])
-    assert len(tokenizer.pieces(text)) == len(tokenizer.encode(text))
-    assert "".join(tokenizer.pieces(text)) == text
-
-
-def test_a_saved_tokenizer_loads_the_same(tmp_path: Path) -> None:
-    tokenizer = CharTokenizer.learn(LINES)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    loaded: Tokenizer = CharTokenizer.load(tmp_path / "tokenizer.json")
-    assert loaded.size == tokenizer.size
-    assert [loaded.encode(line) for line in LINES] == [tokenizer.encode(line) for line in LINES]
 
 
 def test_the_order_of_lines_does_not_matter() -> None:
@@ -151,13 +132,6 @@ def test_strange_text_comes_back(line: str) -> None:
     assert tokenizer.decode(tokenizer.encode(line)) == line
 
 
-def test_real_text_comes_back(data_folder: Path) -> None:
-    for language in ("en", "de", "fr", "cs"):
-        lines = gzip.decompress((data_folder / "multi30k" / f"val.{language}.gz").read_bytes()).decode().split("\n")
-        tokenizer = WordTokenizer.learn(lines * 2)
-        assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
-
-
 @given(st.text())
 def test_there_is_one_piece_per_id_of_words(text: str) -> None:
     tokenizer = WordTokenizer.learn(["abc abc"])
@@ -187,19 +161,6 @@ def test_the_size_is_kept_to() -> None:
         WordTokenizer.learn(lines, 4)
 
 
-def test_a_saved_tokenizer_loads_the_same_of_words(tmp_path: Path) -> None:
-    tokenizer = WordTokenizer.learn(STRANGE * 2)
-    tokenizer.save(tmp_path / "tokenizer.json")
-    loaded: Tokenizer = WordTokenizer.load(tmp_path / "tokenizer.json")
-    assert [loaded.encode(line) for line in STRANGE] == [tokenizer.encode(line) for line in STRANGE]
-
-
-@pytest.mark.parametrize("token", [-1, 6])
-def test_an_id_out_of_range_is_an_error_of_words(token: int) -> None:
-    with pytest.raises(ArgumentError, match=f"from 0 to 5, got {token}"):
-        WordTokenizer([" a", " b"]).decode([4, token])
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [("ab", "must be a list"), (["a", ""], "must be a text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
@@ -227,36 +188,6 @@ def test_a_long_text_is_cut_as_a_short_one_is_in_little_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * len(text)
-
-
-FORM = "attent word tokenizer"
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write_tokenizer(tmp_path / "t.json", FORM, 3, {"words": ["é", "\u2028"]})
-    assert read_tokenizer(tmp_path / "t.json", FORM, 3) == {"format": FORM, "version": 3, "words": ["é", "\u2028"]}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "cannot be read as a word tokenizer"),
-        ("[]", "is not a word tokenizer"),
-        (json.dumps({"format": "other", "version": 3}), "is not a word tokenizer"),
-        (json.dumps({"format": FORM, "version": 4}), "version 4; this attent reads version 3"),
-    ],
-)
-def test_a_damaged_file_is_one_line_with_its_path_of_words(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=message) as caught:
-        read_tokenizer(path, FORM, 3)
-    assert str(path) in str(caught.value)
-
-
-def test_a_missing_file_is_named_of_words(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.json"):
-        read_tokenizer(tmp_path / "none.json", FORM, 1)
 
 
 TOKENIZER = CharTokenizer("abé3\u202f'-")

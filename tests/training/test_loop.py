@@ -62,12 +62,10 @@ def test_it_learns_to_copy() -> None:
     assert not model.training
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_same_seed_gives_the_same_weights(precision: str) -> None:
+def test_the_same_seed_gives_the_same_weights() -> None:
     first, second, third = make_model(0.1), make_model(0.1), make_model(0.1)
-    run(first, make_settings(precision=precision))
-    run(second, make_settings(precision=precision))
-    run(third, make_settings(precision=precision, seed=2))
+    for model, seed in ((first, 1), (second, 1), (third, 2)):
+        run(model, make_settings(seed=seed))
     assert weights(first).equal(weights(second))
     assert not weights(first).equal(weights(third))
 
@@ -113,13 +111,6 @@ def test_validation_sees_the_weights_that_are_kept() -> None:
     assert records[-1].equal(weights(model))
 
 
-def test_averaging_keeps_another_mean() -> None:
-    last, mean = make_model(), make_model()
-    run(last, make_settings())
-    run(mean, make_settings(averaging="last", last=3, last_every=1))
-    assert not weights(last).equal(weights(mean))
-
-
 def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
@@ -127,16 +118,16 @@ def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
 
 
-@pytest.mark.parametrize("schedule", ["noam", "inverse_sqrt", "cosine", "linear", "constant"])
+@pytest.mark.parametrize("schedule", ["noam", "cosine"])
 def test_a_share_warms_up_as_so_many_updates_do(schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     rates: dict[float, list[float]] = {}
-    for warmup in (4, 0.2):
+    for warmup in (2, 0.2):
         log: list[dict[str, Any]] = []
-        run(make_model(), make_settings(updates=20, schedule=schedule, warmup=warmup), log=log.append)
+        run(make_model(), make_settings(updates=10, schedule=schedule, warmup=warmup), log=log.append)
         rates[warmup] = [record["learning_rate"] for record in log if "loss" in record]
-    assert len(rates[4]) == 20
-    assert rates[0.2] == pytest.approx(rates[4])
+    assert len(rates[2]) == 10
+    assert rates[0.2] == pytest.approx(rates[2])
 
 
 class Clock:
@@ -155,7 +146,7 @@ class Clock:
 
 
 def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch, seconds=2.0)
+    Clock(monkeypatch, seconds=4.0)
     log: list[dict[str, Any]] = []
     trained = run(
         make_model(),
@@ -163,11 +154,9 @@ def test_a_share_of_minutes_rises_and_falls_by_the_clock(monkeypatch: pytest.Mon
         log=log.append,
     )
     rates = [record["learning_rate"] for record in log if "loss" in record]
-    assert trained.updates == len(rates) == 120
-    # a tenth of the 120 updates that fit; before the first one no time is spent, and it is one of 5,000
-    assert rates[:14] == pytest.approx(
-        [1 / 500, *(done / 12 * (1 - done / 120) for done in range(1, 13)), 1 - 13 / 120]
-    )
+    assert trained.updates == len(rates) == 60
+    # a tenth of the 60 updates that fit; before the first one no time is spent, and it is one of 5,000
+    assert rates[:8] == pytest.approx([1 / 500, *(done / 6 * (1 - done / 60) for done in range(1, 7)), 1 - 7 / 60])
     assert rates.index(max(rates)) < len(rates) / 5
 
 
@@ -177,7 +166,7 @@ def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.
     for stops in (False, True):
         log: list[dict[str, Any]] = []
         with monkeypatch.context() as patched:
-            clock = Clock(patched, seconds=2.0)
+            clock = Clock(patched, seconds=4.0)
             checkpoints = partial(Checkpoints, tmp_path / str(stops), settings)
             (tmp_path / str(stops)).mkdir()
             if stops:
@@ -192,7 +181,7 @@ def test_a_resumed_training_by_the_clock_has_the_same_rates(monkeypatch: pytest.
                 clock.now += 1000.0
             run(make_model(), settings, log=log.append, checkpoints=checkpoints())
         rates.append([record["learning_rate"] for record in log if "loss" in record])
-    assert len(rates[0]) == 30
+    assert len(rates[0]) == 15
     assert rates[1] == pytest.approx(rates[0])
 
 
@@ -210,20 +199,20 @@ def test_a_training_whose_rate_stayed_low_says_so_in_one_line() -> None:
 
 def test_how_long_it_takes_is_said_before_it_begins() -> None:
     stream = io.StringIO()
-    train(make_model(), DATA, make_settings(updates=60), progress=Progress(stream))
+    train(make_model(), DATA, make_settings(updates=6), progress=Progress(stream))
     first, *_ = stream.getvalue().splitlines()
     assert first.startswith("about 0:0")
     # 7 pairs in batches of 3
-    assert first.endswith(" s, 20 epochs")
-    assert "and 1 validation: 60 updates of " in first
+    assert first.endswith(" s, 2 epochs")
+    assert "and 1 validation: 6 updates of " in first
 
 
 def test_what_is_left_of_minutes_is_right_from_the_first_update_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch, seconds=3.0)
+    Clock(monkeypatch, seconds=30.0)
     stream = io.StringIO()
     train(make_model(), DATA, make_settings(updates=None, minutes=4), progress=Progress(stream))
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("update ")]
-    assert lines[0].endswith("0:03 elapsed, 3:57 left")
+    assert lines[0].endswith("0:30 elapsed, 3:30 left")
 
 
 def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,11 +25,8 @@ from attent.text.batches import BatchSize, Bitext, Sequences
 from attent.text.text import Pair
 from attent.text.tokenizer import PAD, CharTokenizer
 from attent.training.autotune import Precision
-from attent.training.distributed import process_group
-from attent.training.loop import train
 from attent.training.loss import mean_loss, translation_cross_entropy
 from attent.training.progress import SilentProgress
-from attent.training.settings import TrainingSettings
 
 
 def tiny() -> Transformer:
@@ -92,6 +88,7 @@ def followed_recipe(folder: Path, file: Path) -> None:
     follow(read(file), folder if os.environ["RANK"] == "0" else folder / "nowhere", progress=SilentProgress())
 
 
+@pytest.mark.slow
 def test_r_drop_is_in_the_loss_of_every_process(run_processes, settings_file: Path, tmp_path: Path) -> None:
     text = (
         settings_file.read_text(encoding="utf-8")
@@ -262,48 +259,3 @@ def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
     loss, right = masked_lm_scores(built, LINES, BatchSize(2))
     assert loss == pytest.approx(math.log(SIZE), abs=1e-5)
     assert right == 0
-
-
-def go(**values: object) -> tuple[dict[int, float], list[float]]:
-    """Learn some lines together with whichever processes there are: the losses by update, and the weights."""
-    torch.manual_seed(5)
-    masked_lm, losses = make_masked_lm(), dict[int, float]()
-    base_settings = {
-        "updates": 12,
-        "batch_pairs": 3,
-        "warmup": 2,
-        "precision": "float32",
-        "threads": 1,
-        "learning_rate": 1e-2,
-        "epsilon": 1e-4,
-    }
-    with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
-        train(
-            masked_lm,
-            MaskedLines(
-                Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]),
-                SIZE,
-                0.3,
-                length_multiple=1,
-            ),
-            TrainingSettings.model_validate(base_settings | values),
-            loss=masked_lm_cross_entropy,
-            log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
-            progress=SilentProgress(),
-            processes=processes,
-        )
-    return losses, torch.cat([weight.detach().flatten() for weight in masked_lm.parameters()]).tolist()
-
-
-@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_processes_learn_together_what_one_alone_would(run_processes, sharded: bool) -> None:
-    """The last batch of each epoch has two lines, so that one of three processes has none."""
-    losses, weights = go()
-    (actual, result), *_ = run_processes(3, go_sharded if sharded else go)
-    assert list(actual) == list(losses) == list(range(1, 13))
-    assert actual == pytest.approx(losses, abs=1e-5)
-    assert result == pytest.approx(weights, abs=1e-4)
-
-
-def go_sharded() -> tuple[dict[int, float], list[float]]:
-    return go(sharded=True)

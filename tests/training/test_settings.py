@@ -4,11 +4,6 @@ from pydantic import ValidationError
 from attent.training.settings import TrainingSettings
 
 
-def test_settings_survive_json() -> None:
-    settings = TrainingSettings(minutes=1.5, batch_tokens=4096, schedule="cosine", clip=None)
-    assert TrainingSettings.model_validate_json(settings.model_dump_json()) == settings
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

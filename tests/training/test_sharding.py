@@ -153,7 +153,7 @@ def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
     return total, numbers, [len(empty), sum(empty), sum(full)]
 
 
-@pytest.mark.parametrize("kind", ["transformer", "luong"])
+@pytest.mark.parametrize("kind", ["transformer", pytest.param("luong", marks=pytest.mark.slow)])
 def test_each_holds_its_part_alone(small, run_processes, kind: str) -> None:
     (total, first, (tensors, empty, full)), (_, second, (_, others, absent)) = run_processes(2, held, small, kind)
     assert [left + right_item for left, right_item in zip(first, second, strict=True)] == [total] * 5

@@ -64,8 +64,3 @@ def test_the_scores_of_the_weights_that_are_kept() -> None:
     assert (verdict.scores_of(20), verdict.scores_of(30)) == ({"loss": 1.0}, {"loss": 3.0})
     # of a run that began before the best ones were remembered
     assert verdict.model_copy(update={"best_scores": {}}).scores_of(20) == {"loss": 3.0}
-
-
-def test_a_verdict_survives_json() -> None:
-    verdict = judge("loss", [0.1, 1 / 3], patience=3).state
-    assert EarlyStoppingState.model_validate_json(verdict.model_dump_json()) == verdict
