@@ -196,10 +196,10 @@ def test_the_first_of_a_words_vectors_is_kept(tmp_path: Path) -> None:
     assert result.words == [f"w{n}" for n in range(1000)]
     assert result.vectors[:, 0].tolist() == list(range(1000))
     assert (result.report.lines, result.report.dropped["a word that came before"].count) == (1500, 500)
-    kept = read(tmp_path / "a", {"w999", "w7", "nowhere"})
-    assert (kept.words, kept.vectors[:, 0].tolist()) == (["w7", "w999"], [7, 999])
-    nothing = read(tmp_path / "a", {"nowhere"})
-    assert (len(nothing), nothing.vectors.shape, nothing.report.skipped) == (0, (0, 2), 1500)
+    subset = read(tmp_path / "a", {"w999", "w7", "nowhere"})
+    assert (subset.words, subset.vectors[:, 0].tolist()) == (["w7", "w999"], [7, 999])
+    empty = read(tmp_path / "a", {"nowhere"})
+    assert (len(empty), empty.vectors.shape, empty.report.skipped) == (0, (0, 2), 1500)
 
 
 TEXT = b"cat 1 2\ndog 3 4\n" * 1000

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -211,7 +211,8 @@ def _blocks(
     try:
         with io.BufferedReader(io.FileIO(path), BUFFER) as packed:
             is_gzipped, size = packed.peek().startswith(GZIP), os.fstat(packed.fileno()).st_size
-            with limit_unpacking(gzip.open(packed), size, path) if is_gzipped else packed as stream:  # pyright: ignore[reportArgumentType]
+            unpacked: Any = gzip.open(packed) if is_gzipped else packed
+            with limit_unpacking(unpacked, size, path) if is_gzipped else packed as stream:
                 parse = binary_blocks if is_binary(stream.peek()) else text_blocks
                 yield parse(stream, report, vocabulary)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
