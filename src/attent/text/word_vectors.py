@@ -209,16 +209,20 @@ def _blocks(
 ) -> Iterator[Iterator[Block]]:
     """Open a file, gzipped or not, which its first bytes show, and parse it."""
     try:
-        with io.BufferedReader(io.FileIO(path), BUFFER) as packed:
-            is_gzipped, size = packed.peek().startswith(GZIP), os.fstat(packed.fileno()).st_size
-            unpacked: Any = gzip.open(packed) if is_gzipped else packed
-            with limit_unpacking(unpacked, size, path) if is_gzipped else packed as stream:
-                parse = binary_blocks if is_binary(stream.peek()) else text_blocks
-                yield parse(stream, report, vocabulary)
+        with io.BufferedReader(io.FileIO(path), BUFFER) as packed, _unpack(packed, path) as stream:
+            parse = binary_blocks if is_binary(stream.peek()) else text_blocks
+            yield parse(stream, report, vocabulary)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is cut off or damaged: {error}") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _unpack(file: Any, path: Path | str) -> Any:
+    if not file.peek().startswith(GZIP):
+        return file
+    unpacked: Any = gzip.open(file)  # noqa: SIM115
+    return limit_unpacking(unpacked, os.fstat(file.fileno()).st_size, path)
 
 
 def _new_rows(
