@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from attent.alignment.ablation import Ablation, HeadSummary, head_summaries, resampled_sums
+from attent.alignment.ablation import (
+    ACCURACY,
+    LOSS,
+    Ablation,
+    HeadCost,
+    HeadSummary,
+    cost_lines,
+    head_summaries,
+    ranked,
+    resampled_sums,
+)
 from attent.attention.capture.intervene import intervene
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.settings import TransformerSettings
@@ -101,3 +111,23 @@ def test_what_cannot_be_judged_is_said(translator: Translator) -> None:
         Ablation(LossJudge(translator, []))
     with pytest.raises(ArgumentError, match=r"^there is no attention, or no example"):
         head_summaries(LossJudge(translator, []))
+
+
+def test_costs_are_a_table_and_a_list_from_the_costliest_on() -> None:
+    costs = [
+        HeadCost("a", 0, 1.5, 0.25, 0.125, 0.5, 1.0, 2.0),
+        HeadCost("a", 1, 1.0, -0.25, -0.5, 0.0, None, None),
+        HeadCost("b", 0, 2.0, 0.75, 0.5, 1.0, 0.125),
+    ]
+    assert cost_lines(LOSS, costs) == [
+        "         0        1",
+        "a  +0.2500  -0.2500",
+        "b  +0.7500         ",
+        "",
+        "module  head     cost       95 % interval  entropy, nats  distance, tokens",
+        "b          0  +0.7500  +0.5000 to +1.0000           0.12                 –",
+        "a          0  +0.2500  +0.1250 to +0.5000           1.00              2.00",
+        "a          1  -0.2500  -0.5000 to +0.0000              –                 –",
+    ]
+    assert cost_lines(ACCURACY, costs)[1] == "a  +0.25  -0.25"
+    assert ranked(costs) == [costs[2], costs[0], costs[1]]

@@ -1,24 +1,29 @@
-"""Ablation of heads: what a run loses on given examples when one head is changed, with bootstrap intervals.
+"""Ablation of heads: the cost of changing one head on given examples, with bootstrap intervals; tables of costs.
 
 Sources: Michel et al. (2019), §3.2, arXiv 1905.10650; intervals as in Koehn (2004), https://aclanthology.org/W04-3250.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
+from attent import bounded
 from attent.attention.capture.intervene import head_means, intervene
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, check_known
+from attent.errors import ArgumentError, DataError, check_known, first_fault
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
+from attent.runs.results import ResultFile, is_there
 
 CHANGES = ("zero", "uniform", "mean")
 # Resamples of an interval, and the numbers gathered for them at once.
@@ -27,6 +32,10 @@ RESAMPLES, GATHERED = 1000, 2**22
 SUMMARIZED, AVERAGED = 100, 1000
 # e to more than this is no float
 MAX_NATS = 700.0
+# Heads of the list below the table of costs.
+LISTED = 10
+# Maximum bytes of a file of costs.
+LARGEST = 2**26
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,9 @@ class HeadCost:
     high: float
     entropy: float | None = None
     distance: float | None = None
+
+
+_COST = TypeAdapter(HeadCost)
 
 
 def head_summaries(judge: HeadJudge) -> dict[tuple[str, int], HeadSummary]:
@@ -223,3 +235,108 @@ def resampled_sums(statistics: np.ndarray) -> np.ndarray:
     size = max(GATHERED // statistics.size, 1)
     sizes = [min(size, RESAMPLES - begin) for begin in range(0, RESAMPLES, size)]
     return np.concatenate([statistics[generator.integers(count, size=(rows, count))].sum(1) for rows in sizes])
+
+
+def judge_heads(
+    judge: HeadJudge, change: str, say: Callable[[str], None], out: Path | None = None, settings: Any = None
+) -> tuple[Ablation, list[HeadCost]]:
+    """Return the costs of all heads, and save them as JSON lines.
+
+    The first line of the file has the settings. If it is incomplete, the heads that it lacks are judged; see
+    `attent.runs.results.ResultFile`.
+
+    Args:
+        judge: of the model.
+        change: see `Ablation`.
+        say: shows the progress to the user.
+        out: the file; none by default.
+        settings: what the costs depend on, as JSON has it.
+
+    Raises:
+        ArgumentError: the file was made with other settings.
+        DataError: it is damaged.
+        RunError: it cannot be written, or another process is writing it.
+    """
+    is_new, header = out is not None and not is_there(out), json.dumps(settings, sort_keys=True)
+    with ResultFile(out, settings, resume=True) if is_new and out is not None else nullcontext() as results:
+        costs = {} if out is None else _read_costs(out if results is None else results.draft, header)
+        ablation, summaries = Ablation(judge, change), head_summaries(judge)
+        say(f"{len(summaries)} heads, {len(costs)} of them judged before, on {len(judge):,} examples")
+        if results is not None and not costs:
+            results.write(header)
+        for number, (key, summary) in enumerate(summaries.items(), start=1):
+            if key in costs:
+                continue
+            cost = costs[key] = ablation.cost(*key, summary)
+            if results is not None:
+                results.write(json.dumps(asdict(cost)))
+                results.commit([], is_complete=True)
+            say(f"{number} of {len(summaries)}: {cost.module}, head {cost.head}")
+        if results is not None:
+            results.finish()
+    return ablation, [costs[key] for key in summaries]
+
+
+def _read_costs(path: Path, header: str) -> dict[tuple[str, int], HeadCost]:
+    """Return the costs in a file by module and head; none if it is empty."""
+    try:
+        lines = bounded.read_text(path, LARGEST).splitlines()
+    except (OSError, DataError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if lines and lines[0] != header:
+        raise ArgumentError(f"{path} is of another run, of other examples or of other settings: name another file")
+    costs: dict[tuple[str, int], HeadCost] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            cost = _COST.validate_json(line)
+        except ValidationError as error:
+            raise DataError(f"{path}, line {number} is damaged: {first_fault(error)}") from error
+        costs[cost.module, cost.head] = cost
+    return costs
+
+
+def ranked(costs: Iterable[HeadCost]) -> list[HeadCost]:
+    """Return heads by their cost, the largest first."""
+    return sorted(costs, key=lambda cost: (-cost.cost, cost.module, cost.head))
+
+
+def cost_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
+    """Return the costs as a table of modules × heads, and the heads that cost most, with intervals."""
+    modules = list(dict.fromkeys(cost.module for cost in costs))
+    by_head = {(cost.module, cost.head): cost.cost for cost in costs}
+    heads = max(cost.head for cost in costs) + 1
+    rows = [["", *map(str, range(heads))]]
+    rows += [
+        [
+            module,
+            *(_signed(metric, by_head[module, head]) if (module, head) in by_head else "" for head in range(heads)),
+        ]
+        for module in modules
+    ]
+    return [*_columns(rows), "", *ranking_lines(metric, ranked(costs)[:LISTED])]
+
+
+def ranking_lines(metric: Metric, costs: Sequence[HeadCost]) -> list[str]:
+    """Return a line for each head: its cost, the interval, and what its weights are like."""
+    rows = [["module", "head", "cost", "95 % interval", "entropy, nats", "distance, tokens"]]
+    for cost in costs:
+        interval = f"{_signed(metric, cost.low)} to {_signed(metric, cost.high)}"
+        measures = ("–" if measure is None else f"{measure:.2f}" for measure in (cost.entropy, cost.distance))
+        rows.append([cost.module, str(cost.head), _signed(metric, cost.cost), interval, *measures])
+    return _columns(rows)
+
+
+def _signed(metric: Metric, number: float) -> str:
+    return f"{number:+.{2 if metric.name in ('accuracy', 'BLEU') else 4}f}"
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with the first column to the left and the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from attent.cli.inputs import decode_lines
 from attent.cli.output import say
-from attent.cli.results import ResultFile, Results
 from attent.errors import DataError, refuse
+from attent.runs.results import ResultFile, Results
 from attent.text.readers import chunks, display_name
 
 if TYPE_CHECKING:

@@ -79,15 +79,18 @@ def test_a_command_that_was_killed_goes_on(
     monkeypatch.setattr(Ablation, "cost", counted)
     command = ("ablate", run_folder, source, "--target", target, "--out", out)
     assert attent(*command).code == 130
-    # the last line is one that a kill cut short
-    out.write_text(out.read_text(encoding="utf-8")[:-10], encoding="utf-8")
+    assert not out.exists()
+    draft = tmp_path / "heads.jsonl.part"
+    with draft.open("a", encoding="utf-8") as file:
+        file.write('{"module": "a line that a kill cut sh')
+    assert "heads.jsonl.part is of another run or of other options" in attent(*command, "--change", "mean").err[-1]
     whole = attent(*command)
     assert whole.code == 0
-    assert len(judged) == 6 + 12 - 4
-    assert "12 heads, 4 of them judged before, on 3 examples" in whole.err
+    assert len(judged) == 6 + 12 - 5
+    assert "12 heads, 5 of them judged before, on 3 examples" in whole.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 13
     assert attent(*command).out == whole.out
-    assert len(judged) == 14
+    assert len(judged) == 13
     # of other lines, or another change
     refusal = f"attent: {out} is of another run, of other examples or of other settings: name another file"
     assert attent(*command, "--change", "uniform").err == [refusal]

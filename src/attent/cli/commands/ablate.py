@@ -79,8 +79,7 @@ def ablate(
         ),
         ("beam" in search.values and metric != "bleu", "--beam is for --metric bleu"),
     )
-    from attent.alignment.ablation import Ablation, head_summaries
-    from attent.alignment.ablation_results import AblationFile, cost_lines, judge_heads, ranked, ranking_lines
+    from attent.alignment.ablation import Ablation, cost_lines, head_summaries, judge_heads, ranked, ranking_lines
     from attent.ops import packed_linear
     from attent.ops.packed_linear import WeightType
     from attent.runs.folder import MODEL
@@ -96,7 +95,7 @@ def ablate(
     # read first, so that a fault in it is found before heads are judged
     validation_judge = None if validate is None else judge_of(validate, validate_target)
     digests = [digest(Path(name)) if Path(name).is_file() else name for name in (file, target) if name is not None]
-    header = {
+    facts = {
         "format": 1,
         "weights": digest(run / MODEL),
         "examples": digests,
@@ -106,10 +105,10 @@ def ablate(
     }
     if (kind := packed_linear.kind_of(judge.model)) is not WeightType.FLOAT32:
         # layers are judged in float32, but not embeddings and logits
-        header["dtype"] = kind.name.lower()
-    with AblationFile(out, header | ({"beam": settings.beam} if metric == "bleu" else {})) as results:
-        ablation = Ablation(judge, change.value)
-        costs = judge_heads(ablation, results, say)
+        facts["dtype"] = kind.name.lower()
+    if metric == "bleu":
+        facts["beam"] = settings.beam
+    ablation, costs = judge_heads(judge, change.value, say, out, facts)
     values = _values(ablation, ranked(costs))
     lines = [f"{_title(ablation)}; what a head costs that is made {change.value}:", *cost_lines(judge.metric, costs)]
     if validation_judge is not None:

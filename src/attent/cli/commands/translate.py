@@ -164,8 +164,8 @@ def translate(
         raise ArgumentError("--resume goes on with the file of --out")
     if batching.batch is not None and batching.batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
-    from attent.cli.results import ResultFile, Results, is_there
     from attent.runs.config import read_config
+    from attent.runs.results import ResultFile, Results, is_there
     from attent.search.constraints import is_repetitive
     from attent.tasks.dates.generated import output_check
     from attent.tasks.translation.term_search import TermSearch
@@ -211,7 +211,7 @@ def translate(
     file = read_file(source, ending) if ending and out is not None else None
     with (
         open_source(source) as stream,
-        Results() if out is None else ResultFile(out, options, resume=resume) as results,
+        Results() if out is None else ResultFile(out, options, resume=resume, say=say) as results,
     ):
         is_complete, lines, kind = results.is_complete, iter(()), markup.name if markup else ENDINGS.get(ending)
         if own is not None and file is not None and isinstance(results, ResultFile):

@@ -1,8 +1,7 @@
-"""Results of a command that goes through lines.
+"""Results of a long command, on standard output or in a file, which the next process continues after a kill.
 
-On standard output, or in a file that a command which was killed goes on with. Such a file is written under the name
-FILE.part, a chunk at a time, and becomes FILE when it is complete. After each chunk FILE.part.json says how far it
-came, and of which lines and settings.
+Such a file is written under the name FILE.part, a chunk at a time, and becomes FILE when it is complete. After each
+chunk, FILE.part.json records how much is written, and from which lines and settings.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -19,26 +18,25 @@ from typing import IO, Any, Self
 from pydantic import BaseModel, Field, ValidationError
 
 from attent import bounded
-from attent.cli.output import say
 from attent.errors import ArgumentError, DataError, RunError, first_fault, printable
 from attent.runs.durable import PART, check_links, claim, said_clearly, sync, write_text
 
-# Bytes that the file of the progress may have.
+# Maximum bytes of FILE.part.json.
 LARGEST = 2**16
-# Seconds between two lines about the progress.
+# Seconds between two reports of progress.
 INTERVAL = 10.0
 
 
 class ResultProgress(BaseModel, extra="forbid", frozen=True):
-    """Content of a draft.
+    """State of a draft, as FILE.part.json has it.
 
     Args:
         format: the version of this file's layout.
         settings: SHA-256 of what the results depend on besides the lines.
-        lines: of the source whose results are in the draft.
+        lines: number of lines of the source whose results are in the draft.
         source: SHA-256 of these lines.
         size: bytes of their results.
-        is_complete: whether all of them had a result that can be used.
+        is_complete: whether every line had a usable result.
     """
 
     format: int = Field(default=1, ge=1, le=1)
@@ -58,19 +56,19 @@ class Results:
     """Results on standard output.
 
     Attributes:
-        is_complete: whether the lines of an earlier process all had a result that can be used.
+        is_complete: whether every line of an earlier process had a usable result.
     """
 
     is_complete = True
 
     def remaining(self, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-        """Number lines from 0, and leave out those whose results are there."""
+        """Number lines from 0, and omit those whose results are written."""
         return enumerate(lines)
 
     def write(self, result: str, *, end: str = "\n") -> None:
-        """Add a result, of one line or several.
+        """Add a result of one or more lines.
 
-        What a terminal would act on is escaped, but for the line ends of Windows.
+        Control characters are escaped, except for the line ends of Windows.
         """
         print(_printable(result), end=end)
 
@@ -79,7 +77,7 @@ class Results:
 
         Args:
             lines: of the source.
-            is_complete: whether all results until now can be used.
+            is_complete: whether all results until now are usable.
         """
         sys.stdout.flush()
 
@@ -87,7 +85,7 @@ class Results:
         """Note that all results are written.
 
         Args:
-            summary: what the file holds; the number of its lines unless given.
+            summary: of the file's content; the number of its lines unless given.
         """
 
     def __enter__(self) -> Self:
@@ -100,34 +98,40 @@ class Results:
 
 
 class ResultFile(Results):
-    """Results in a file, with how far it came on standard error.
+    """Results in a file.
 
     Args:
         path: of the file.
         settings: what the results depend on besides the lines, as JSON has it.
-        resume: whether to go on with the draft of an earlier process, if there is one.
+        resume: whether to continue the draft of an earlier process, if there is one.
+        say: shows the progress to the user.
+
+    Attributes:
+        draft: the file until it is complete.
 
     Raises:
-        ArgumentError: the file or its draft exists, or the draft is of other settings.
-        DataError: what stands beside the draft is damaged.
-        RunError: it cannot be written, or another process writes it.
+        ArgumentError: the file or its draft exists, or the draft was made with other settings.
+        DataError: FILE.part.json is damaged.
+        RunError: the file cannot be written, or another process is writing it.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, resume: bool) -> None:
-        self._path, self._draft = path, path.with_name(f"{path.name}{PART}")
-        self._note = self._draft.with_name(f"{self._draft.name}.json")
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], *, resume: bool, say: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._path, self.draft, self._say = path, path.with_name(f"{path.name}{PART}"), say
+        self._note = self.draft.with_name(f"{self.draft.name}.json")
         self._settings = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         self._digest, self._begin, self._reported = hashlib.sha256(), time.monotonic(), time.monotonic()
-        check_links(self._draft, self._note)
+        check_links(self.draft, self._note)
         self._progress = self._earlier(resume=resume)
         self._first, self.is_complete = self._progress.lines, self._progress.is_complete
         self._file = self._open()
 
     def remaining(self, lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-        """Number lines from 0, and leave out those whose results are there.
+        """Number lines from 0, and omit those whose results are written.
 
         Raises:
-            ArgumentError: these are other lines than those that the draft was made from.
+            ArgumentError: the draft was made from other lines.
         """
         count = 0
         for number, line in enumerate(lines):
@@ -143,21 +147,21 @@ class ResultFile(Results):
 
     def write(self, result: str, *, end: str = "\n") -> None:
         """Add a result, as standard output would have it."""
-        with said_clearly(self._draft):
+        with said_clearly(self.draft):
             self._file.write(f"{_printable(result)}{end}".encode())
 
     def write_bytes(self, content: bytes) -> None:
         """Add a result as it is."""
-        with said_clearly(self._draft):
+        with said_clearly(self.draft):
             self._file.write(content)
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
-        """Make the results of these further lines last, and say how far the file came, every ten seconds."""
+        """Sync the results of these further lines, and report the progress every ten seconds."""
         for line in lines:
             self._digest.update(f"{line}\n".encode())
-        with said_clearly(self._draft):
+        with said_clearly(self.draft):
             self._file.flush()
-            sync(self._draft)
+            sync(self.draft)
             size = self._file.tell()
         total = self._progress.lines + len(lines)
         self._keep(
@@ -171,19 +175,19 @@ class ResultFile(Results):
         )
         if time.monotonic() - self._reported >= INTERVAL:
             self._reported = time.monotonic()
-            say(
+            self._say(
                 f"{self._path}: {total:,} lines, {(total - self._first) / (self._reported - self._begin):,.0f} a second"
             )
 
     def finish(self, summary: str | None = None) -> None:
-        """Give the file its name, and say what it holds."""
+        """Give the file its name, and report its content."""
         with said_clearly(self._path):
             self._file.close()
-            sync(self._draft)
-            self._draft.replace(self._path)
+            sync(self.draft)
+            self.draft.replace(self._path)
             self._note.unlink()
             sync(self._path.parent)
-        say(f"{self._path}: {summary or f'{self._progress.lines:,} lines'}")
+        self._say(f"{self._path}: {summary or f'{self._progress.lines:,} lines'}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -191,16 +195,16 @@ class ResultFile(Results):
         self._file.close()
 
     def _earlier(self, *, resume: bool) -> ResultProgress:
-        """Return what an earlier process noted; the beginning if there was none."""
+        """Return the progress of an earlier process; none if there is no draft."""
         if self._path.exists():
             raise ArgumentError(f"{self._path} is there already: name another file, or remove it")
-        if not self._draft.exists():
+        if not self.draft.exists():
             # a note without a draft is of a process that ended before it began, or whose draft was removed
             self._note.unlink(missing_ok=True)
             return ResultProgress(settings=self._settings)
         if not resume:
             raise ArgumentError(
-                f"{self._draft} is of a command that did not end: --resume goes on with it; or remove it"
+                f"{self.draft} is of a command that did not end: --resume goes on with it; or remove it"
             )
         try:
             progress = ResultProgress.model_validate(bounded.read_json(self._note, LARGEST))
@@ -209,27 +213,27 @@ class ResultFile(Results):
                 f"{self._note} is damaged: {first_fault(error)}; remove it and the draft to begin again"
             ) from error
         except (OSError, DataError) as error:
-            raise DataError(f"{self._note} is missing or damaged: remove {self._draft} to begin again") from error
+            raise DataError(f"{self._note} is missing or damaged: remove {self.draft} to begin again") from error
         if progress.settings != self._settings:
             raise ArgumentError(
-                f"{self._draft} is of another run or of other options: repeat the command as it was, or remove it"
+                f"{self.draft} is of another run or of other options: repeat the command as it was, or remove it"
             )
         return progress
 
     def _open(self) -> IO[bytes]:
-        """Open the draft behind the results that are noted: later ones of a process that was killed are cut off."""
-        with said_clearly(self._draft):
+        """Open the draft at the end of its noted results; cut off those that a killed process had not noted."""
+        with said_clearly(self.draft):
             if not self._note.exists():
                 # noted before the draft is there, so that a draft is never without a note
                 self._keep(self._progress)
-            file = open(self._draft, "r+b" if self._draft.exists() else "w+b", opener=bounded.regular)  # noqa: SIM115
+            file = open(self.draft, "r+b" if self.draft.exists() else "w+b", opener=bounded.regular)  # noqa: SIM115
             try:
                 try:
-                    claim(file, self._draft)
+                    claim(file, self.draft)
                 except RunError as error:
-                    raise RunError(f"{self._draft} is being written by another process") from error
+                    raise RunError(f"{self.draft} is being written by another process") from error
                 if file.seek(0, 2) < self._progress.size:
-                    raise DataError(f"{self._draft} is shorter than {self._note.name} says: remove both to begin again")
+                    raise DataError(f"{self.draft} is shorter than {self._note.name} says: remove both to begin again")
                 file.truncate(self._progress.size)
                 file.seek(self._progress.size)
             except BaseException:
@@ -243,7 +247,7 @@ class ResultFile(Results):
 
     def _check_source(self, count: int) -> None:
         if count < self._first or self._digest.hexdigest() != self._progress.source:
-            raise ArgumentError(f"{self._draft} was made from other lines: give those, or remove it to begin again")
+            raise ArgumentError(f"{self.draft} was made from other lines: give those, or remove it to begin again")
 
 
 def _printable(text: str) -> str:
