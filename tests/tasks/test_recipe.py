@@ -273,7 +273,7 @@ def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_truste
 
 def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
     follow(longer(minutes=9.0), tmp_path / "run", progress=Progress(io.StringIO()))
-    with pytest.raises(ArgumentError, match="run is finished; --updates or --minutes says for how long it shall go on"):
+    with pytest.raises(ArgumentError, match="run is finished: give a new limit"):
         resume(tmp_path / "run")
     resume(tmp_path / "run", {"updates": 5}, progress=Progress(io.StringIO()))
     training = read_config(tmp_path / "run").training
@@ -299,9 +299,7 @@ def test_a_setting_of_the_run_that_is_none_is_named_with_its_file(tmp_path: Path
 def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
     follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with pytest.raises(
-        RunError, match="has no checkpoint to go on from; --init-from starts another run from its weights"
-    ):
+    with pytest.raises(RunError, match="has no checkpoint to resume from; --init-from starts"):
         resume(tmp_path / "run", {"updates": 5})
     with pytest.raises(RunError, match="is no run folder"):
         resume(tmp_path / "elsewhere")

@@ -28,7 +28,7 @@ from attent.text.readers import STANDARD_INPUT
 from attent.training.autotune import Budget
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
-from attent.training.loop import train
+from attent.training.loop import TrainingResult, train
 from attent.training.progress import Progress, check_installed, open_loggers
 from attent.training.settings import CHANGEABLE_ON_RESUME
 
@@ -72,68 +72,24 @@ def follow(
         if not processes.is_rank0:
             return _train_as_worker(processes, device)
         with RunWriter(path, replace=replace) as run:
-            if processes.world_size > 1 and STANDARD_INPUT in settings.files:
-                raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
-            if settings.vectors is not None and init_from is not None:
-                raise ArgumentError(
-                    "embeddings start from word vectors or from another run's, not from both: "
-                    f"{', '.join(settings.vectors.files.values())} and --init-from {init_from}"
-                )
-            word_vectors.check(settings)
+            _check(settings, init_from, processes)
+            if init_from is not None:
+                settings = _settings_from(settings, Path(init_from), trust_code=trust_code)
             task = task_of(settings.task)
-            # before anything is read, so that a setting that the task does not have is said at once
-            task.loss_for(settings.training)
-            start = None if init_from is None else read_config(init_from)
-            if init_from is not None and start is not None:
-                settings = _settings_from(settings, start, Path(init_from), trust_code=trust_code)
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
             vocabularies = (
                 task.learn_vocabularies(corpus)
-                if init_from is None or start is None
-                else Vocabularies.read(init_from, start)
-            )
-            config = RunConfig(
-                task=settings.task,
-                tokenizers=dict(vocabularies.kinds),
-                files=tuple(vocabularies.files),
-                sizes=vocabularies.sizes,
-                spacing=vocabularies.spacing,
-                model=settings.model,
-                corpus=corpus.table,
-                digests={"held out": digest} if (digest := task.held_out_digest(corpus)) else {},
-                vectors=settings.vectors,
-                training=settings.training.table,
-            )
-            model = (
-                model_of(config, vocabularies.tokenizers)
                 if init_from is None
-                else _init_model(config, vocabularies, Path(init_from))
+                else Vocabularies.read(init_from, read_config(init_from))
             )
-            # before the folder is made, so that a wrong name leaves nothing behind
-            model.freeze(settings.training.freeze)
-            started = None
-            if settings.vectors is not None:
-                tokenizers = dict(zip(vocabularies.kinds, vocabularies.tokenizers, strict=True))
-                started = word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(corpus.table)))
-                config = config.model_copy(update={"coverage": started.coverage()})
-            run.begin(
-                config,
-                *vocabularies.tokenizers,
-                files=vocabularies.files,
-                start=None if init_from is None and started is None else model,
-            )
+            config = _new_config(settings, corpus, vocabularies)
+            model, embeddings = _new_model(settings, config, vocabularies, init_from)
+            is_new = init_from is None and embeddings is None
+            run.begin(config, *vocabularies.tokenizers, files=vocabularies.files, start=None if is_new else model)
+            model, is_adapted = model.to(device), init_from is not None
             return _train(
-                run,
-                config,
-                settings,
-                corpus,
-                vocabularies,
-                model.to(device),
-                progress or Progress(),
-                processes,
-                started=started,
-                is_adapted=init_from is not None,
+                run, config, settings, corpus, vocabularies, model, progress, processes, 0, embeddings, is_adapted
             )
 
 
@@ -174,23 +130,15 @@ def resume(
         check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
             config = read_config(path)
-            try:
-                settings = _settings_of(config, {})
-            except ArgumentError as error:
-                raise RunError(f"{Path(path) / CONFIG} is damaged: {error}") from error
-            settings = _settings_of(config, changes)
+            settings = _resumed_settings(Path(path), config, changes)
             checkpoint = latest_checkpoint(path)
-            if config.state == "finished":
-                if not changes:
-                    raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
-                if checkpoint is None:
-                    raise RunError(
-                        f"{path} has no checkpoint to go on from; --init-from starts another run from its weights"
-                    )
+            if config.state == "finished" and checkpoint is None:
+                raise RunError(
+                    f"{path} has no checkpoint to resume from; --init-from starts another run from its weights"
+                )
             state = None if checkpoint is None else read_state(checkpoint)
             check_installed(settings.training.loggers)
-            vocabularies = Vocabularies.read(path, config)
-            task = task_of(config.task)
+            vocabularies, task = Vocabularies.read(path, config), task_of(config.task)
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
                 raise DataError(
@@ -199,28 +147,11 @@ def resume(
                 )
             run.rewind(0 if state is None else state.log)
             torch.manual_seed(settings.training.seed)
-            weights = (checkpoint or Path(path)) / MODEL
-            model = (
-                filled_model(Path(path), config, vocabularies.tokenizers, weights)
-                if weights.exists()
-                else model_of(config, vocabularies.tokenizers)
-            )
-            word_vectors.freeze(config.vectors, model)
-            config = config.model_copy(
-                update={"training": settings.training.table, "versions": versions(), "results": {}}
-            )
+            model = _stored_model(Path(path), config, vocabularies, (checkpoint or Path(path)) / MODEL).to(device)
+            changed = {"training": settings.training.table, "versions": versions(), "results": {}}
+            config, update = config.model_copy(update=changed), 0 if state is None else state.update
             run.begin(config)
-            return _train(
-                run,
-                config,
-                settings,
-                corpus,
-                vocabularies,
-                model.to(device),
-                progress or Progress(),
-                processes,
-                update=0 if state is None else state.update,
-            )
+            return _train(run, config, settings, corpus, vocabularies, model, progress, processes, update)
 
 
 def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = GREEDY) -> Results:
@@ -313,36 +244,33 @@ def _train(
     corpus: Any,
     vocabularies: Vocabularies,
     model: Any,
-    progress: Progress,
+    progress: Progress | None,
     processes: Processes,
-    update: int = 0,
-    started: word_vectors.EmbeddingInit | None = None,
+    update: int,
+    embeddings: word_vectors.EmbeddingInit | None = None,
     is_adapted: bool = False,
 ) -> Results:
     """Train, evaluate, and finish a run folder that has begun."""
     message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
     processes.from_rank0(lambda: message | {"tokenizers": tokenizers_as_text(run.path)})
-    task, training = task_of(settings.task), settings.training
+    task, training, progress = task_of(settings.task), settings.training, progress or Progress()
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     examples, _ = prepare_examples(processes, settings, replace(vocabularies, longest=model.longest), corpus)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
-        progress.say(f"warning: the {examples.row_name}s to learn are others than those that the run began with")
+        progress.say(f"warning: the training {examples.row_name}s differ from those that the run began with")
     config = config.model_copy(update={"digests": {"train": digest} | config.digests})
-    if started:
-        config = config.model_copy(update={"coverage": started.coverage(examples.token_sequences)})
+    if embeddings:
+        config = config.model_copy(update={"coverage": embeddings.coverage(examples.token_sequences)})
     run.begin(config)
-    for line in (
-        *corpus.report(),
-        *(started.report if started else ()),
-        *word_vectors.running_coverage(config.coverage),
-    ):
+    lines = [*corpus.report(), *(embeddings.report if embeddings else ())]
+    for line in lines + word_vectors.running_coverage(config.coverage):
         progress.say(line)
-    is_text = settings.text is not None
 
     def announce(budget: Budget) -> list[str]:
         budget = replace(budget, validation_seconds=budget.epoch_seconds * evaluator.rows / len(examples))
-        return [*budget.lines(), *([experience(len(examples), budget.epochs)] if is_text and not is_adapted else [])]
+        has_experience = evaluator.reads_sentences and not is_adapted
+        return [*budget.lines(), *([experience(len(examples), budget.epochs)] if has_experience else [])]
 
     with open_loggers(training.loggers, run.path, update) as log_scalars:
 
@@ -362,13 +290,18 @@ def _train(
             checkpoints=Checkpoints(run.path, training, run.logged),
             processes=processes,
         )
-    if is_text and (line := shortage(training, trained, len(examples))):
+    if evaluator.reads_sentences and (line := shortage(training, trained, len(examples))):
         progress.say(f"{line}; attent train --resume {run.path} goes on with it")
     results = evaluator.results(trained.validation)
-    # what a run folder stores has the names that it always had
-    outcome = training.table | {"outcome": {name: value for name, value in asdict(trained).items() if name != "epochs"}}
-    run.finish(config.model_copy(update={"training": outcome, "results": without_intervals(results)}), model)
+    _finish(run, config, model, trained, results)
     return processes.from_rank0(lambda: results)
+
+
+def _finish(run: RunWriter, config: RunConfig, model: Any, trained: TrainingResult, results: Results) -> None:
+    """Save the model, and the outcome under the names that run folders have always had."""
+    outcome = {name: value for name, value in asdict(trained).items() if name != "epochs"}
+    training = config.training | {"outcome": outcome}
+    run.finish(config.model_copy(update={"training": training, "results": without_intervals(results)}), model)
 
 
 def _digest(examples: Examples[Any]) -> str:
@@ -392,17 +325,81 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         raise ArgumentError(first_fault(error)) from error
 
 
-def _settings_from(settings: RunSettings, start: RunConfig, run: Path, *, trust_code: bool) -> RunSettings:
-    """Return settings with the model, and languages of pairs, of the run to start from, unless they name others."""
-    task_of(settings.task).check_config(run, start)
+def _resumed_settings(path: Path, config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a run that is resumed with changes."""
+    try:
+        _settings_of(config, {})
+    except ArgumentError as error:
+        raise RunError(f"{path / CONFIG} is damaged: {error}") from error
+    settings = _settings_of(config, changes)
+    if config.state == "finished" and not changes:
+        raise ArgumentError(f"{path} is finished: give a new limit, --updates or --minutes")
+    return settings
+
+
+def _check(settings: RunSettings, init_from: Path | str | None, processes: Processes) -> None:
+    """Check settings before anything is read."""
+    if processes.world_size > 1 and STANDARD_INPUT in settings.files:
+        raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
+    if settings.vectors is not None and init_from is not None:
+        raise ArgumentError(
+            "embeddings start from word vectors or from another run's, not from both: "
+            f"{', '.join(settings.vectors.files.values())} and --init-from {init_from}"
+        )
+    word_vectors.check(settings)
+    task_of(settings.task).loss_for(settings.training)
+
+
+def _settings_from(settings: RunSettings, run: Path, *, trust_code: bool) -> RunSettings:
+    """Return settings with what they do not name of the run to start from, such as its model."""
+    start, task = read_config(run), task_of(settings.task)
+    task.check_config(run, start)
     if "model" not in settings.model_fields_set:
         check_code(run, start, trust_code=trust_code)
         settings = settings.model_copy(update={"model": start.model})
-    if settings.text is None:
-        return settings
-    languages = {"source_language": start.source_language, "target_language": start.target_language}
-    unnamed = {name: language for name, language in languages.items() if getattr(settings.text, name) is None}
-    return settings.model_copy(update={"text": settings.text.model_copy(update=unnamed)})
+    return settings.model_copy(update=task.inherited_tables(settings, start))
+
+
+def _new_config(settings: RunSettings, corpus: Any, vocabularies: Vocabularies) -> RunConfig:
+    """Return the config of a new run."""
+    digest = task_of(settings.task).held_out_digest(corpus)
+    return RunConfig(
+        task=settings.task,
+        tokenizers=dict(vocabularies.kinds),
+        files=tuple(vocabularies.files),
+        sizes=vocabularies.sizes,
+        spacing=vocabularies.spacing,
+        model=settings.model,
+        corpus=corpus.table,
+        digests={"held out": digest} if digest else {},
+        vectors=settings.vectors,
+        training=settings.training.table,
+    )
+
+
+def _new_model(
+    settings: RunSettings, config: RunConfig, vocabularies: Vocabularies, init_from: Path | str | None
+) -> tuple[Any, word_vectors.EmbeddingInit | None]:
+    """Return the model of a new run, with random weights, those of another run, or word vectors."""
+    if init_from is not None:
+        model = _init_model(config, vocabularies, Path(init_from))
+    else:
+        model = model_of(config, vocabularies.tokenizers)
+    model.freeze(settings.training.freeze)
+    if settings.vectors is None:
+        return model, None
+    tokenizers = dict(zip(vocabularies.kinds, vocabularies.tokenizers, strict=True))
+    return model, word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(config.corpus)))
+
+
+def _stored_model(path: Path, config: RunConfig, vocabularies: Vocabularies, weights: Path) -> Any:
+    """Return the model of a run with these weights, or with new ones where the file does not exist."""
+    if weights.exists():
+        model = filled_model(path, config, vocabularies.tokenizers, weights)
+    else:
+        model = model_of(config, vocabularies.tokenizers)
+    word_vectors.freeze(config.vectors, model)
+    return model
 
 
 def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:

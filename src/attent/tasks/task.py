@@ -140,10 +140,12 @@ class Evaluator(ABC):
     Attributes:
         search: how a model that translates does.
         rows: examples of a validation that takes about as long as to train on as many; 0 if it takes much less.
+        reads_sentences: whether its training compares with those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
     """
 
     search: SearchSettings = GREEDY
     rows: int = 0
+    reads_sentences: bool = False
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:
@@ -220,6 +222,15 @@ class Learning(ABC, Generic[C]):
         if training.r_drop:
             raise ArgumentError("r_drop is for the task translate")
         return self.loss
+
+    def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
+        """Return tables of the corpora with values that the settings leave out, from the run that training starts from.
+
+        Args:
+            settings: of the new run.
+            start: the config of the other run.
+        """
+        return {}
 
     @abstractmethod
     def corpus(self, settings: TaskSettings) -> C:

@@ -58,7 +58,7 @@ def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
     finished = attent("train", "--resume", out)
     assert (finished.code, finished.err[-1]) == (
         2,
-        f"attent: {out} is finished; --updates or --minutes says for how long it shall go on",
+        f"attent: {out} is finished: give a new limit, --updates or --minutes",
     )
     seeded = attent("train", "--resume", out, "--seed", 3)
     assert (seeded.code, seeded.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --seed"])

@@ -144,7 +144,7 @@ def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
         file.write("80 quick steps\tfast\n")
     stream = io.StringIO()
     resume(tmp_path / "run", {"updates": 4}, progress=Progress(stream))
-    assert "warning: the examples to learn are others than those that the run began with" in stream.getvalue()
+    assert "warning: the training examples differ from those that the run began with" in stream.getvalue()
 
 
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])

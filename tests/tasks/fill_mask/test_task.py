@@ -86,7 +86,7 @@ def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
         resume(tmp_path / "run", {"updates": updates}, progress=Progress(stream))
         messages.append(stream.getvalue())
     assert [
-        "warning: the lines to learn are others than those that the run began with" in message for message in messages
+        "warning: the training lines differ from those that the run began with" in message for message in messages
     ] == [
         False,
         True,

@@ -198,6 +198,14 @@ class TranslationTask(Task[ParallelCorpus]):
     def loss_for(self, training: TrainingSettings) -> LossFunction:
         return partial(translation_cross_entropy, r_drop=training.r_drop)
 
+    def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
+        """Return the languages of the pairs in files, if the settings do not name them."""
+        if settings.text is None:
+            return {}
+        languages = {"source_language": start.source_language, "target_language": start.target_language}
+        unnamed = {name: language for name, language in languages.items() if getattr(settings.text, name) is None}
+        return {"text": settings.text.model_copy(update=unnamed)}
+
     def corpus(self, settings: TaskSettings) -> ParallelCorpus:
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)
 
@@ -340,6 +348,7 @@ class TranslationEvaluator(Evaluator):
 
     def __init__(self, translator: Translator, corpus: ParallelCorpus, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
+        self.reads_sentences = isinstance(corpus, TextFilesCorpus)
         longest, longest_source = translator.model.longest, translator.longest_source
         # BOS takes a position too
         limits = (inf if longest_source is None else longest_source, inf if longest is None else longest - 1)
