@@ -22,7 +22,7 @@ from _sides import head, table
 from babel.dates import format_date
 
 from attent.search.settings import SearchSettings
-from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.evaluation import bleu
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_lines
 

@@ -24,8 +24,7 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops import packed_linear
 from attent.ops.packed_linear import WeightType
-from attent.tasks.translation.evaluation import BleuJudge, LossJudge
-from attent.tasks.translation.metrics import loss
+from attent.tasks.translation.evaluation import BleuJudge, LossJudge, loss
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attent.comparison.confidence import BLEU_OF_WORDS, EXACT_MATCH, estimate
-from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.evaluation import bleu
 
 TRANSLATIONS = ["a man rides a horse .", "two dogs play in the snow .", "a girl", "the sea"] * 5
 REFERENCES = ["a man is riding a horse .", "two dogs play in the snow .", "a small girl smiles .", "the sea"] * 5

@@ -9,7 +9,7 @@ import pytest
 from attent.comparison.runs import compare, share_of_words
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.search.settings import SearchSettings
-from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.evaluation import bleu
 from attent.tasks.translation.translator import load
 
 SOURCES = ["abc", "fed", "bad", "face", "cab"]

@@ -11,7 +11,7 @@ from attent.search.search import Hypothesis
 from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.translation.engine import Engine
-from attent.tasks.translation.metrics import chrf
+from attent.tasks.translation.evaluation import chrf
 from attent.text.corpus import encode_pairs, pair_corpus
 from attent.text.settings import TextSettings
 from attent.text.tokenizer import CharTokenizer

@@ -16,8 +16,7 @@ from attent.tasks.fill_mask.evaluation import BlankJudge, evaluate_masked_lm
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.text_generation.evaluation import NextTokenJudge, evaluate_language_model
 from attent.tasks.text_generation.text_generator import TextGenerator
-from attent.tasks.translation.evaluation import BleuJudge
-from attent.tasks.translation.metrics import bleu
+from attent.tasks.translation.evaluation import BleuJudge, bleu
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
 from attent.text.tokenizers import learn

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import torch
 
     from attent.search.settings import GenerationSettings, SearchSettings
+    from attent.tasks.loading import StoredRun
     from attent.tasks.pretrained import PretrainedModel
-    from attent.tasks.stored_run import StoredRun
 
 Tool = TypeVar("Tool")
 # The number of a head or layer; no model has more digits.
@@ -101,7 +101,7 @@ class Loading:
             DeviceError: this machine does not have the device.
             RunError: the run is missing, damaged, written by a newer version, or its task is unknown.
         """
-        from attent.tasks.stored_run import StoredRun
+        from attent.tasks.loading import StoredRun
 
         return self.tool(run, StoredRun)
 

@@ -15,7 +15,7 @@ from attent.comparison.trainings import Say, claim
 from attent.errors import ArgumentError, check_known
 from attent.runs.config import check_code, read_config
 from attent.search.settings import SearchSettings
-from attent.tasks.translation.metrics import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
+from attent.tasks.translation.evaluation import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
 from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import load
 from attent.text.readers import read_with_references

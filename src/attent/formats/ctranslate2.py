@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attent.alignment.unk_replacement import token_texts
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.learned import Learned
@@ -28,6 +27,7 @@ from attent.runs.folder import Run
 from attent.search.search import Hypothesis, length_penalty
 from attent.search.settings import SearchSettings
 from attent.tasks.dates.checks import InputCheck
+from attent.tasks.translation.alignment import token_texts
 from attent.tasks.translation.engine import Engine
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of

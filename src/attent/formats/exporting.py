@@ -23,7 +23,7 @@ from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.checks import input_check
 from attent.tasks.translation.engine import Engine
-from attent.tasks.translation.metrics import bleu, chrf
+from attent.tasks.translation.evaluation import bleu, chrf
 from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.corpus import drop_long, encode_pairs, pair_corpus

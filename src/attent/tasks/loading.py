@@ -1,20 +1,60 @@
-"""`attent.load`: from a run folder to what its task makes of it, such as a translator."""
+"""Loading of run folders: what a task makes of one, such as a translator, and its description."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from attent.devices import device_of
 from attent.errors import RunError
-from attent.runs.config import DType, read_config
+from attent.runs.config import DType, RunConfig, read_config
 from attent.runs.hugging_face import families
 from attent.runs.packed import use_dtype
-from attent.tasks.task import task_of_run
-from attent.tasks.translation import translator
-from attent.tasks.translation.translator import Translator
+from attent.search.settings import GREEDY, SearchSettings
+from attent.tasks.evaluation import Results, Say
+from attent.tasks.task import Task, refusal, task_of, task_of_run
+
+if TYPE_CHECKING:
+    from attent.tasks.translation.translator import Translator
+
+
+class FromRun:
+    """Base of what `attent.load` returns.
+
+    Printed, it says what it does, with what model, after how much training and how well.
+
+    Attributes:
+        model: of any kind.
+        config: of the run folder; None for a model that did not come from one.
+        input_kind: what it reads.
+    """
+
+    model: Any
+    config: RunConfig | None = None
+    input_kind: str = "texts"
+
+    def __repr__(self) -> str:
+        name, config = type(self).__name__, self.config
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        model = f"{type(self.model).__name__} with {parameters:,} parameters"
+        if config is None:
+            return f"{name}({model})"
+        does = " ".join(filter(None, (task_of(config.task).does, config.languages)))
+        outcome = config.training.get("outcome")
+        if origin := config.origin:
+            return (
+                f"{name}: {does}, {model}\nimported: {origin.get('name')}, licence: "
+                f"{origin.get('licence', 'not named')}"
+            )
+        if not isinstance(outcome, dict):
+            return f"{name}: {does}, {model}\ntraining unfinished"
+        updates, validation = outcome.get("updates"), outcome.get("validation")
+        count = f"{updates:,}" if isinstance(updates, int) else "an unknown number of"
+        numbers = validation.items() if isinstance(validation, dict) else ()
+        scores = "".join(f", {score} {value:.4g}" for score, value in numbers if isinstance(value, int | float))
+        return f"{name}: {does}, {model}\ntrained for {count} updates; validation: {scores[2:] or 'none'}"
 
 
 def load(
@@ -46,6 +86,8 @@ def load(
             attent cannot express the model; or a language is missing, or given for a run.
     """
     if families.is_translator(path):
+        from attent.tasks.translation import translator
+
         run = families.read(path, source_language, target_language)
         result = translator.of_run(run, device_of(device))
         use_dtype(path, run, device_of(device), dtype)
@@ -56,3 +98,58 @@ def load(
         )
     task = task_of_run(path, read_config(path))
     return task.load(path, device_of(device), trust_code=trust_code, dtype=dtype)
+
+
+class StoredRun:
+    """A run folder, which is loaded when its tool is asked for.
+
+    Args:
+        path: of the folder.
+        device: of the model.
+        trust_code: whether it may name modules to import.
+        dtype: the type of weights; the run's own unless given.
+
+    Attributes:
+        config: the run's config.
+        task: the run's task.
+
+    Raises:
+        RunError: the config is missing, damaged, or written by a newer version, or its task is unknown.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        device: torch.device | str = "cpu",
+        *,
+        trust_code: bool = False,
+        dtype: DType | None = None,
+    ) -> None:
+        self.path, self.config = Path(path), read_config(path)
+        self.task: Task[Any] = task_of_run(path, self.config)
+        self._device, self._trust_code, self._dtype, self._tool = device, trust_code, dtype, None
+
+    @property
+    def tool(self) -> Any:
+        """The translator, language model or whatever else `attent.load` returns.
+
+        Raises:
+            ArgumentError, RunError: as `attent.load`.
+        """
+        if self._tool is None:
+            self._tool = self.task.load(self.path, self._device, trust_code=self._trust_code, dtype=self._dtype)
+        return self._tool
+
+    def refuse(self) -> NoReturn:
+        """Refuse what the run cannot do.
+
+        Raises:
+            RunError: the message names what it does.
+        """
+        raise refusal(self.path, self.config)
+
+    def validate(self, say: Say, search: SearchSettings = GREEDY) -> Results:
+        """Evaluate the run on the validation part of its corpus; see `attent.tasks.recipe.validate`."""
+        from attent.tasks.recipe import validate
+
+        return validate(self.path, self.tool.model, say, search)

@@ -51,7 +51,7 @@ class TaskSettings(Protocol):
 
 
 class TaskRun(Protocol):
-    """A run folder, loaded when its tool is asked for; see `attent.tasks.stored_run.StoredRun`."""
+    """A run folder, loaded when its tool is asked for; see `attent.tasks.loading.StoredRun`."""
 
     @property
     def path(self) -> Path:

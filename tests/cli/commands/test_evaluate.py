@@ -12,7 +12,7 @@ from attent.search.settings import SearchSettings
 from attent.tasks.evaluation import result_lines
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, parse
-from attent.tasks.translation.metrics import chrf
+from attent.tasks.translation.evaluation import chrf
 from attent.tasks.translation.translator import load
 from attent.training.progress import Progress
 

@@ -13,9 +13,9 @@ from attent.runs.config import read_config
 from attent.tasks.classification.classifier import load
 from attent.tasks.classification.evaluation import evaluate_classifier
 from attent.tasks.classification.task import ClassificationTask
+from attent.tasks.loading import StoredRun
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
-from attent.tasks.stored_run import StoredRun
 from attent.tasks.translation.translator import load as translator
 from attent.text.tokenizer import WordTokenizer
 from attent.training.progress import Progress

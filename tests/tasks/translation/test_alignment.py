@@ -1,4 +1,4 @@
-"""Links between the words of a text and its translation are those that aligning the pair finds."""
+from collections.abc import Iterable
 
 import torch
 
@@ -6,9 +6,22 @@ from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.tasks.translation.alignment import Alignment
+from attent.tasks.translation.alignment import Alignment, copy_unknown, token_texts
 from attent.tasks.translation.translator import Translator
-from attent.text.tokenizer import CharTokenizer
+from attent.text.tokenizer import SPECIALS, UNK, CharTokenizer
+
+CHARACTERS = CharTokenizer(" ab")
+LINKS = [(1, 0), (0, 1), (1, 2)]
+
+
+class Words(CharTokenizer):
+    """Words with the space before them, which the first of a text goes without; the last one is a sign."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join((" cat", " sat", ".")[token - SPECIALS] for token in ids if token >= SPECIALS).removeprefix(" ")
+
+
+WORDS = Words("abc")
 
 
 def test_links_are_those_of_the_pair() -> None:
@@ -33,3 +46,23 @@ def test_links_are_those_of_the_pair() -> None:
         ]
         links = [item.links for item in Alignment.of(translator, translations, selector=selector)]
         assert links == align(translator.model, pairs, selector)
+
+
+def test_pieces_bring_their_spaces() -> None:
+    assert token_texts([5, UNK, 4, 6, 5], CHARACTERS) == ["a", "", " ", "b", "a"]
+    assert token_texts([5, UNK, 4, 6], WORDS) == [" sat", "", " cat", "."]
+
+
+def test_what_was_looked_at_takes_its_place() -> None:
+    assert copy_unknown([5, UNK, 6], CHARACTERS, LINKS, ["x", "y"]) == ("axb", ["a", "x", "b"])
+    assert copy_unknown([UNK, 4, UNK], CHARACTERS, LINKS, [" ", "y"]) == ("y y", ["y", " ", "y"])
+
+
+def test_words_stay_apart_and_signs_do_not() -> None:
+    assert copy_unknown([4, UNK, 6], WORDS, LINKS, [" Ω", " Ψ"]) == ("cat Ω.", [" cat", " Ω", "."])
+    assert copy_unknown([UNK, UNK, 5], WORDS, LINKS, ["▁Ω", "▁Ψ"]) == ("Ψ Ω sat", [" Ψ", " Ω", " sat"])
+
+
+def test_nothing_unknown_nothing_changed() -> None:
+    assert copy_unknown([5, 4, 6], CHARACTERS, LINKS, ["x", "y"])[0] == "a b"
+    assert copy_unknown([UNK, 5], CHARACTERS, [], [])[0] == "a"

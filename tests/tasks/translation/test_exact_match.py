@@ -1,7 +1,7 @@
 import pytest
 
 from attent.errors import ArgumentError
-from attent.tasks.translation.metrics import exact_match
+from attent.tasks.translation.evaluation import exact_match
 
 
 def test_worked_by_hand() -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from attent.errors import ArgumentError, UnknownNameError
 from attent.search.score import PairScore
-from attent.tasks.translation.metrics import bleu, bleu_interval, chrf, loss, paired_bootstrap
+from attent.tasks.translation.evaluation import bleu, bleu_interval, chrf, loss, paired_bootstrap
 
 REFERENCES = ["the cat sat on the mat .", "a b c d"]
 

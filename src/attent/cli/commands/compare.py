@@ -145,7 +145,7 @@ def runs(
     """BLEU and chrF2 of trained translators on the same lines, with a paired bootstrap against the first."""
     from attent.comparison.runs import compare
     from attent.runs.config import read_config
-    from attent.tasks.translation.metrics import bleu_tokenizer
+    from attent.tasks.translation.evaluation import bleu_tokenizer
 
     language = known_language(target_language) or read_config(runs[0]).target_language
     options: dict[str, Any] = {

@@ -14,7 +14,7 @@ from attent.errors import ArgumentError
 from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
-    from attent.tasks.stored_run import StoredRun
+    from attent.tasks.loading import StoredRun
     from attent.views.panel import Panel
     from attent.views.scene import Scene
 

@@ -26,8 +26,17 @@ from attent.tasks.evaluation import (
     without_intervals,
 )
 from attent.tasks.task import Evaluator, Task, TaskRun, TaskSettings, Vocabularies
-from attent.tasks.translation.evaluation import BleuJudge, LossJudge, evaluate_generated, evaluate_translations
-from attent.tasks.translation.metrics import bleu, bleu_interval, bleu_tokenizer, chrf, exact_match
+from attent.tasks.translation.evaluation import (
+    BleuJudge,
+    LossJudge,
+    bleu,
+    bleu_interval,
+    bleu_tokenizer,
+    chrf,
+    evaluate_generated,
+    evaluate_translations,
+    exact_match,
+)
 from attent.tasks.translation.translator import Translator, load
 from attent.text import corpus as files
 from attent.text.batches import BatchSize, Bitext
