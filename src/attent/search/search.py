@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -155,8 +156,7 @@ def _search(
 ) -> list[list[Hypothesis]]:
     """`search`, step by step: the specification."""
     copies = settings.n_best if settings.sample else 1
-    n_best, beam = settings.n_best // copies, settings.beam
-    alpha, form = settings.length_penalty, settings.length_form
+    beam, of_copy = settings.beam, settings.model_copy(update={"n_best": settings.n_best // copies})
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.batch_invariant else ROW_MULTIPLE
@@ -165,8 +165,10 @@ def _search(
     sentence_index = np.arange(len(finished))
     scores = np.full((len(sentence_index), beam), -np.inf, np.float32)
     scores[:, 0] = 0
-    encoded_rows = _fill_up(np.arange(len(source)), multiple).to(source.device)
-    rows = _fill_up(sentence_index.repeat(beam) // copies, multiple).to(source.device)
+    encoded_rows, rows = (
+        _fill_up(indices, multiple).to(source.device)
+        for indices in (np.arange(len(source)), sentence_index.repeat(beam) // copies)
+    )
     state = model.start(model.encode(source[encoded_rows], lengths[encoded_rows])).select(rows)
     constraints = constraints.select(rows)
     written = rows.new_empty(len(rows), 0)
@@ -178,59 +180,72 @@ def _search(
             model.output(features), scores, constraints, written, choose, sentence_index
         )
         is_eos = next_tokens == EOS
-        penalty = length_penalty(written.shape[1] + 1, alpha, form)
-        endings = [
-            (sentence_index[group], parents[group, rank], float(totals[group, rank]))
-            for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
-            if len(best := finished[sentence_index[group]]) < n_best
-            or float(totals[group, rank]) / penalty > best[-1].score
-        ]
-        if endings:
-            prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
-            for (sentence, _, total), prefix in zip(endings, prefixes, strict=True):
-                finished[sentence] = _best([*finished[sentence], Hypothesis(tuple(prefix), total, penalty)], n_best)
+        _add_ended(finished, of_copy, written, sentence_index, is_eos[:, :beam], totals, parents)
         if beam > 1:
             order = is_eos.argsort(axis=1, kind="stable")[:, :beam] + is_eos.shape[1] * np.arange(len(is_eos))[:, None]
-            next_tokens, parents, totals, is_eos = (
-                array.take(order) for array in (next_tokens, parents, totals, is_eos)
-            )
+            next_tokens, parents, totals, is_eos = (a.take(order) for a in (next_tokens, parents, totals, is_eos))
         scores = np.where(is_eos, np.float32(-np.inf), totals)
-        active = [
-            index
-            for index, (sentence, best_score) in enumerate(
-                zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True)
-            )
-            # a sentence that neither has a hypothesis nor ran out of continuations goes on
-            if (not finished[sentence] and best_score > -np.inf)
-            or not is_finished(
-                finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=alpha, form=form
-            )
-        ]
+        active = _unfinished(finished, sentence_index, scores[:, 0], limits, of_copy)
         if not active:
             break
         if is_smaller := round_up(len(active) * beam, multiple) < len(tokens):
             sentence_index, scores, next_tokens, parents = (
-                sentence_index[active],
-                scores[active],
-                next_tokens[active],
-                parents[active],
+                a[active] for a in (sentence_index, scores, next_tokens, parents)
             )
         elif len(active) < len(sentence_index):
             # finished sentences that only fill up the batch cannot produce hypotheses any more
             scores[np.delete(np.arange(len(sentence_index)), active)] = -np.inf
         tokens = _fill_up(next_tokens.ravel(), multiple).to(source.device)
         parent_rows = _fill_up(parents.ravel(), multiple)
+        rows = parent_rows.to(source.device)
         if is_smaller:
-            rows = parent_rows.to(source.device)
             state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
         elif beam > 1 and not torch.equal(parent_rows, torch.arange(len(parent_rows))):
-            rows = parent_rows.to(source.device)
             # hypotheses move within their own sentence, whose rows all have the same source
             state, written = state.reorder(rows), written[rows]
         written = torch.cat((written, tokens[:, None]), 1)
+    samples = (chain(*finished[first : first + copies]) for first in range(0, len(finished), copies))
+    return [_best(hypotheses, settings.n_best) for hypotheses in samples]
+
+
+def _add_ended(
+    finished: list[list[Hypothesis]],
+    settings: SearchSettings,
+    written: Tensor,
+    sentence_index: np.ndarray,
+    is_eos: np.ndarray,
+    totals: np.ndarray,
+    parents: np.ndarray,
+) -> None:
+    """Add the hypotheses that end at this step to those of their sentences, in place, if they are among the n_best."""
+    penalty = length_penalty(written.shape[1] + 1, settings.length_penalty, settings.length_form)
+    endings = [
+        (sentence_index[group], parents[group, rank], float(totals[group, rank]))
+        for group, rank in zip(*(is_eos & (totals[:, : is_eos.shape[1]] != -np.inf)).nonzero(), strict=True)
+        if len(best := finished[sentence_index[group]]) < settings.n_best
+        or float(totals[group, rank]) / penalty > best[-1].score
+    ]
+    if endings:
+        prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
+        for (sentence, _, total), prefix in zip(endings, prefixes, strict=True):
+            hypothesis = Hypothesis(tuple(prefix), total, penalty)
+            finished[sentence] = _best([*finished[sentence], hypothesis], settings.n_best)
+
+
+def _unfinished(
+    finished: Sequence[Sequence[Hypothesis]],
+    sentence_index: np.ndarray,
+    best_scores: np.ndarray,
+    limits: Sequence[int],
+    settings: SearchSettings,
+) -> list[int]:
+    """Return the indices of the groups whose sentences go on, by the scores of their best running hypotheses."""
     return [
-        _best([hypothesis for copy in finished[first : first + copies] for hypothesis in copy], settings.n_best)
-        for first in range(0, len(finished), copies)
+        index
+        for index, (sentence, best) in enumerate(zip(sentence_index.tolist(), best_scores.tolist(), strict=True))
+        # a sentence that neither has a hypothesis nor ran out of continuations goes on
+        if (not finished[sentence] and best > -np.inf)
+        or not is_finished(finished[sentence], best, limits[sentence], settings)
     ]
 
 
@@ -265,42 +280,31 @@ def _fill_up(rows: np.ndarray, multiple: int) -> Tensor:
     return torch.from_numpy(np.pad(rows, (0, padding), "edge") if (padding := -len(rows) % multiple) else rows)
 
 
-def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
+def _best(hypotheses: Iterable[Hypothesis], count: int) -> list[Hypothesis]:
     """Return at most `count` hypotheses, the highest score first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
 
 
 def is_finished(
-    finished: Sequence[Hypothesis],
-    best_running_log_prob: float,
-    max_tokens: int,
-    *,
-    beam: int,
-    n_best: int,
-    alpha: float,
-    form: LengthForm = "wu",
+    finished: Sequence[Hypothesis], best_running_log_prob: float, max_tokens: int, settings: SearchSettings
 ) -> bool:
     """Return whether no running hypothesis can become one of a sentence's n_best any more.
 
     A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation:
-    it never scores above log P / lp(limit + 1).
+    it never scores above log P / lp(limit + 1). With a beam of 1 the first EOS ends the sentence.
 
     Args:
         finished: the hypotheses that ended with EOS.
         best_running_log_prob: the highest log-probability of those that did not.
         max_tokens: the most tokens that the translation may have, without EOS.
-        beam: K; with 1 the first EOS ends the sentence.
-        n_best: hypotheses to return.
-        alpha: of the length penalty.
-        form: of the length penalty.
+        settings: of the search.
     """
     if best_running_log_prob == -torch.inf:
         return True
-    if len(finished) < n_best:
+    if len(finished) < settings.n_best:
         return False
-    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(
-        max_tokens + 1, alpha, form
-    )
+    largest = length_penalty(max_tokens + 1, settings.length_penalty, settings.length_form)
+    return settings.beam == 1 or _best(finished, settings.n_best)[-1].score >= best_running_log_prob / largest
 
 
 @dataclass(frozen=True)
