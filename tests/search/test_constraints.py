@@ -1,7 +1,8 @@
+import pytest
 import torch
 from torch import Tensor
 
-from attent.search.constraints import Constraints
+from attent.search.constraints import Constraints, is_repetitive
 from attent.text.tokenizer import BOS, EOS, PAD, UNK
 
 VOCABULARY = 7
@@ -75,3 +76,28 @@ def test_they_are_free_where_anything_but_pad_and_start_may_come() -> None:
     constraints = Constraints.of(torch.tensor([7, 5]), [[4, 6], []], minimum_length=3)
     assert [constraints.is_unconstrained(step) for step in range(7)] == [False, False, False, True, True, False, False]
     assert not Constraints.of(torch.tensor([9]), no_repeat_ngram=2).is_unconstrained(2)
+
+
+@pytest.mark.parametrize("loop", [[7], [7, 8], [4, 5, 6, 7, 8]])
+def test_a_loop_is_repetitive_however_it_begins(loop: list[int]) -> None:
+    assert is_repetitive([1, 2, 3, *(loop * 30)])
+
+
+@pytest.mark.parametrize(
+    "tokens", [[], [7] * 14, range(60), [*range(20), *range(20)], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]]
+)
+def test_a_text_that_says_something_twice_is_not(tokens: list[int]) -> None:
+    assert not is_repetitive(tokens)
+
+
+def test_a_prompt_is_forced_and_counts_no_log_probability() -> None:
+    constraints = Constraints.of(torch.tensor([5, 5]), [[7, 8], [7]], prompt_length=1)
+    log_probs = torch.randn(2, 9).log_softmax(-1)
+    first = constraints.apply(log_probs, torch.zeros(2, 0, dtype=torch.long))
+    assert first.argmax(1).tolist() == [7, 7]
+    assert first.amax(1).tolist() == [0, 0]
+    assert first.isinf().sum(1).tolist() == [8, 8]
+    # what is forced after it keeps the model's number
+    second = constraints.apply(log_probs, torch.tensor([[7], [7]]))
+    assert second[0, 8] == log_probs[0, 8]
+    assert torch.equal(second[1, EOS:], log_probs[1, EOS:])

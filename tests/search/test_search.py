@@ -1,3 +1,4 @@
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,7 +11,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.search.constraints import Constraints
-from attent.search.search import Hypothesis, length_penalty, search
+from attent.search.search import Hypothesis, is_finished, length_penalty, search
 from attent.search.settings import SearchSettings
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
 
@@ -225,3 +226,26 @@ def test_a_translation_does_not_depend_on_its_neighbours(
             model, source[row_slice], lengths[row_slice], Constraints.of(lengths[row_slice] + 7), settings
         )[0]
         assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in joint[row]]
+
+
+def test_it_is_settled_when_nothing_better_can_come() -> None:
+    done = [Hypothesis((4,), -2.0, length_penalty(2, 1.0)), Hypothesis((5, 4), -4.0, length_penalty(3, 1.0))]
+    settings = SearchSettings(beam=4, n_best=2, length_penalty=1.0)
+    # the longest translation divides by (5 + 8) / 6
+    bound = done[1].score * (13 / 6)
+    for running, expected in ((bound - 1e-9, True), (bound + 1e-9, False), (-math.inf, True)):
+        assert is_finished(done, running, 7, settings) is expected
+    assert not is_finished(done, -99.0, 7, settings.model_copy(update={"n_best": 3}))
+
+
+@pytest.mark.parametrize("finished", [[], [Hypothesis((), -9.0, 1.0)]])
+def test_alone_the_first_stop_ends_it(finished: list[Hypothesis]) -> None:
+    assert is_finished(finished, -0.1, 9, SearchSettings(length_penalty=1.0)) is bool(finished)
+
+
+def test_worked_by_hand() -> None:
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(13, 2.0) == 9
+    assert length_penalty(13, 0.0) == 1
+    assert length_penalty(13, 2.0, "length") == 169
+    assert Hypothesis((4,) * 12, -18.0, length_penalty(13, 2.0)).score == pytest.approx(-2)

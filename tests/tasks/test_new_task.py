@@ -13,8 +13,18 @@ from shutil import copytree, ignore_patterns
 import attent
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-task.md"
-LOADED = """
+COMMANDS = """
 import attent
+from attent.cli.app import run
+
+for arguments in (
+    ["train", "--config", "backwards.toml", "--out", "run"],
+    ["evaluate", "run", "--json"],
+    ["show", "run", "the cat saw"],
+    ["walk", "run", "the cat saw"],
+):
+    assert not run(arguments)
+    print(end="\\0")
 generator = attent.load("run")
 print(type(generator).__name__, "writes lines backwards" in repr(generator))
 """
@@ -35,23 +45,21 @@ def test_a_task_is_one_folder(tmp_path: Path) -> None:
     lines = [f"the {animal} saw {number} birds ." for animal in ("cat", "dog", "cow") for number in range(20)]
     (tmp_path / "train.txt").write_text("\n".join(lines), encoding="utf-8")
 
-    def run(*arguments: str) -> str:
-        process = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            check=False,
-            env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        )
-        assert process.returncode == 0, process.stderr
-        return process.stdout
-
-    assert run("-m", "attent", "train", "--config", "backwards.toml", "--out", "run").startswith("run: run")
-    scores = json.loads(run("-m", "attent", "evaluate", "run", "--json"))
+    process = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert process.returncode == 0, process.stderr
+    trained, evaluated, shown, walked, loaded = process.stdout.split("\0")
+    assert trained.startswith("run: run")
+    scores = json.loads(evaluated)
     assert scores["validation"]["lines"] > 0
     assert scores == json.loads((tmp_path / "run" / "config.json").read_text())["results"]
-    assert "decoder" in run("-m", "attent", "show", "run", "the cat saw")
-    assert "softmax" in run("-m", "attent", "walk", "run", "the cat saw")
-    assert run("-c", LOADED).split() == ["TextGenerator", "True"]
+    assert "decoder" in shown
+    assert "softmax" in walked
+    assert loaded.split() == ["TextGenerator", "True"]

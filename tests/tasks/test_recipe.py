@@ -45,8 +45,23 @@ TINY = parse(
 )
 
 
+def quiet() -> Progress:
+    return Progress(io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "run"
+    follow(TINY, path, progress=quiet())
+    return path
+
+
 def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
-    results = follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    progress = quiet()
+    results = follow(TINY, tmp_path / "run", progress=progress)
+    printed = progress.stream.getvalue()
+    assert any(line.startswith("about 0:0") for line in printed.splitlines())
+    assert "elsewhere" not in printed and "too short" not in printed
     assert list(results) == ["held-out dates", "held-out combinations"]
     assert all(set(scores) == {"pairs", "exact_match", "year_alignment", "AER"} for scores in results.values())
     assert all(
@@ -66,9 +81,9 @@ def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path)
         return TINY.model_copy(update={"training": training, "model": TINY.model.model_copy(update={"dropout": 0.3})})
 
     for name, settings in (("whole", of(6, 2.0)), ("parts", of(3, 2.0)), ("plain", of(6, 0.0))):
-        follow(settings, tmp_path / name, progress=Progress(io.StringIO()))
+        follow(settings, tmp_path / name, progress=quiet())
     assert read_config(tmp_path / "parts").training["r_drop"] == 2.0
-    resume(tmp_path / "parts", {"updates": 6}, progress=Progress(io.StringIO()))
+    resume(tmp_path / "parts", {"updates": 6}, progress=quiet())
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole") != weights(tmp_path / "plain")
 
 
@@ -86,7 +101,7 @@ def test_r_drop_is_refused_where_nothing_is_translated(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
-    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=Progress(io.StringIO()))
+    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=quiet())
     assert all(
         (name in scores) is (attention != "none") for scores in results.values() for name in ("year_alignment", "AER")
     )
@@ -97,11 +112,9 @@ def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -
     )
 
 
-def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        follow(TINY, tmp_path / name, progress=Progress(io.StringIO()))
-    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
-    assert first == second
+def test_the_same_seed_gives_the_same_results(tmp_path: Path, tiny_run: Path) -> None:
+    follow(TINY, tmp_path / "run", progress=quiet())
+    assert weights(tmp_path / "run") == weights(tiny_run)
 
 
 def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> None:
@@ -129,7 +142,6 @@ def records(folder: Path) -> list[dict[str, object]]:
 
 
 def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> None:
-    """Run the command, and kill it at some moment after its next checkpoint."""
     before = latest_checkpoint(folder)
     with (folder.parent / "printed").open("w+") as printed:
         process = subprocess.Popen(
@@ -147,7 +159,7 @@ def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> N
 @pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
 def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     settings = longer(updates=250, save_every=20, validate_every=50)
-    follow(settings, tmp_path / "whole", progress=Progress(io.StringIO()))
+    follow(settings, tmp_path / "whole", progress=quiet())
     file = tmp_path / "tiny.toml"
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
     run, dice = tmp_path / "run", random.Random(time.time_ns())
@@ -155,7 +167,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     start_and_kill(["--resume", str(run)], run, dice)
     assert read_config(run).state == "unfinished"
     assert 0 < read_state(latest_checkpoint(run)).update < 250
-    resume(run, progress=Progress(io.StringIO()))
+    resume(run, progress=quiet())
     assert weights(run) == weights(tmp_path / "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert (run / LAST / name).read_bytes() == (tmp_path / "whole" / LAST / name).read_bytes()
@@ -189,7 +201,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
             process.kill()
             process.wait()
     reached = read_state(latest_checkpoint(run)).update
-    resume(run, {"updates": reached + 3}, progress=Progress(io.StringIO()))
+    resume(run, {"updates": reached + 3}, progress=quiet())
     assert read_config(run).training["outcome"]["updates"] == reached + 3
 
 
@@ -198,14 +210,14 @@ def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    follow(longer(), tmp_path / "whole", progress=Progress(io.StringIO()))
+    follow(longer(), tmp_path / "whole", progress=quiet())
     for name, start in (("fresh", None), ("tuned", tmp_path / "whole")):
-        follow(longer(), tmp_path / f"{name} whole", init_from=start, progress=Progress(io.StringIO()))
+        follow(longer(), tmp_path / f"{name} whole", init_from=start, progress=quiet())
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(recipe, "train", stop)
-            follow(longer(), tmp_path / name, init_from=start, progress=Progress(io.StringIO()))
+            follow(longer(), tmp_path / name, init_from=start, progress=quiet())
         assert latest_checkpoint(tmp_path / name) is None
-        resume(tmp_path / name, progress=Progress(io.StringIO()))
+        resume(tmp_path / name, progress=quiet())
         assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
 
 
@@ -217,32 +229,30 @@ def test_validation_shows_three_translations(tmp_path: Path) -> None:
     assert len([line for line in lines if "  loss " in line and "  exact match " in line]) == 2
 
 
-def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
-    follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
+def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path, tiny_run: Path) -> None:
     second = parse(
         '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\n'
         "held_out_pairs = 7\n"
         "held_out_combinations = 1\n[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n",
         "other.toml",
     )
-    follow(second, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
-    first, second_item = load(tmp_path / "one"), load(tmp_path / "two")
-    assert first.source_tokenizer.size == second_item.source_tokenizer.size
-    for left, right in zip(first.model.parameters(), second_item.model.parameters(), strict=True):
+    follow(second, tmp_path / "two", init_from=tiny_run, progress=quiet())
+    first, adapted = load(tiny_run), load(tmp_path / "two")
+    assert first.source_tokenizer.size == adapted.source_tokenizer.size
+    for left, right in zip(first.model.parameters(), adapted.model.parameters(), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
     wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
     with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] take that of"):
-        follow(wide, tmp_path / "three", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+        follow(wide, tmp_path / "three", init_from=tiny_run, progress=quiet())
     assert not (tmp_path / "three").exists()
 
 
-def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Path) -> None:
-    follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
+def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Path, tiny_run: Path) -> None:
     sizes = {"encoder_layers": 3, "decoder_layers": 2}
     training = TINY.training.model_copy(update={"updates": 1, "learning_rate": 1e-12})
     student = TINY.model_copy(update={"model": TINY.model.model_copy(update=sizes), "training": training})
-    follow(student, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
-    first, second = (load(tmp_path / name).model for name in ("one", "two"))
+    follow(student, tmp_path / "two", init_from=tiny_run, progress=quiet())
+    first, second = load(tiny_run).model, load(tmp_path / "two").model
     for actual, expected in ((second.encoder, first.encoder), (second.decoder, first.decoder)):
         for layer in actual.layers:
             torch.testing.assert_close(layer.state_dict(), expected.layers[0].state_dict(), rtol=1e-4, atol=1e-6)
@@ -251,31 +261,27 @@ def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Pa
 
 
 def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
-    """A name in the user's own settings is the user's; one that comes with a run takes trust."""
     own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})
-    quiet, refused = (
-        Progress(io.StringIO()),
-        r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import",
-    )
-    follow(own, tmp_path / "run", progress=quiet)
+    refused = r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import"
+    follow(own, tmp_path / "run", progress=quiet())
     with pytest.raises(RunError, match=refused):
-        resume(tmp_path / "run", {"updates": 5}, progress=quiet)
-    resume(tmp_path / "run", {"updates": 5}, trust_code=True, progress=quiet)
+        resume(tmp_path / "run", {"updates": 5}, progress=quiet())
+    resume(tmp_path / "run", {"updates": 5}, trust_code=True, progress=quiet())
     assert read_config(tmp_path / "run").training["outcome"]["updates"] == 5
-    follow(own, tmp_path / "named", init_from=tmp_path / "run", progress=quiet)
+    follow(own, tmp_path / "named", init_from=tmp_path / "run", progress=quiet())
     unnamed = RunSettings.model_validate({"dates": TINY.dates, "training": TINY.training})
     with pytest.raises(RunError, match=refused):
-        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", progress=quiet)
+        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", progress=quiet())
     assert not (tmp_path / "unnamed").exists()
-    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True, progress=quiet)
+    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True, progress=quiet())
     assert read_config(tmp_path / "unnamed").model == own.model
 
 
 def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
-    follow(longer(minutes=9.0), tmp_path / "run", progress=Progress(io.StringIO()))
+    follow(longer(minutes=9.0), tmp_path / "run", progress=quiet())
     with pytest.raises(ArgumentError, match="run is finished: give a new limit"):
         resume(tmp_path / "run")
-    resume(tmp_path / "run", {"updates": 5}, progress=Progress(io.StringIO()))
+    resume(tmp_path / "run", {"updates": 5}, progress=quiet())
     training = read_config(tmp_path / "run").training
     assert (training["updates"], training["minutes"], training["outcome"]["updates"]) == (5, None, 5)
     with pytest.raises(ArgumentError, match="a run that goes on keeps its batch_pairs; it may change "):
@@ -284,25 +290,19 @@ def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> 
         resume(tmp_path / "run", {"updates": 0})
 
 
-def test_a_setting_of_the_run_that_is_none_is_named_with_its_file(tmp_path: Path) -> None:
-    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
-    config = tmp_path / "run" / "config.json"
-    content = json.loads(config.read_text())
-    content["training"]["batch_pairs"] = -1
-    config.write_text(json.dumps(content))
-    with pytest.raises(
-        RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be greater than or equal to 1$"
-    ):
-        resume(tmp_path / "run", {"updates": 5})
-
-
-def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
-    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+def test_a_damaged_setting_and_missing_checkpoints_are_named(tmp_path: Path, tiny_run: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(RunError, match="has no checkpoint to resume from; --init-from starts"):
         resume(tmp_path / "run", {"updates": 5})
     with pytest.raises(RunError, match="is no run folder"):
         resume(tmp_path / "elsewhere")
+    config = tmp_path / "run" / "config.json"
+    content = json.loads(config.read_text())
+    content["training"]["batch_pairs"] = -1
+    config.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be"):
+        resume(tmp_path / "run", {"updates": 5})
 
 
 def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
         """,
         "short.toml",
     )
-    results = follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    results = follow(settings, tmp_path / "run", progress=quiet())
     assert (results["validation"]["pairs"], results["validation"]["translated"]) == (2, 2)
     translator = load(tmp_path / "run")
     # as long as can be numbered, and no longer
@@ -362,11 +362,3 @@ def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_
     stream = io.StringIO()
     follow(parse(recipe_of, "pairs.toml"), tmp_path / "adapted", init_from=tmp_path / "run", progress=Progress(stream))
     assert "elsewhere" not in stream.getvalue()
-
-
-def test_other_corpora_are_told_how_long_it_takes_alone(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    follow(TINY, tmp_path / "run", progress=Progress(stream))
-    assert any(line.startswith("about 0:0") for line in stream.getvalue().splitlines())
-    assert "elsewhere" not in stream.getvalue()
-    assert "too short" not in stream.getvalue()

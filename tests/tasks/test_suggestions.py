@@ -1,5 +1,3 @@
-"""Settings that follow from the number of pairs."""
-
 from __future__ import annotations
 
 import re
@@ -27,13 +25,6 @@ from attent.training.optimizer import SCHEDULES, warmup_updates
 from attent.training.settings import TrainingSettings
 
 
-@pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
-def test_they_are_settings(pairs: int) -> None:
-    settings = RunSettings.model_validate(suggest(pairs))
-    assert 0 < settings.training.warmup < 0.2
-    assert settings.training.updates
-
-
 @pytest.mark.parametrize(
     ("pairs", "minutes", "batch"),
     [(2_000, 2, 1024), (29_000, 4, 1024), (44_016, 4, 1024), (5_000_000, 10, 1024), (29_000, 60, 4096)],
@@ -42,11 +33,8 @@ def test_a_short_training_gets_a_small_model_and_many_updates(pairs: int, minute
     tables = suggest(pairs, minutes=minutes)
     settings = RunSettings.model_validate(tables)
     assert (settings.training.updates, settings.training.minutes) == (None, minutes)
-    assert (settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]) == (
-        batch,
-        1,
-        "tiny",
-    )
+    sizes = settings.training.batch_tokens, settings.training.accumulate, tables["model"]["preset"]
+    assert sizes == (batch, 1, "tiny")
     assert f"{minutes:g} minutes of updates of {batch:,} tokens" in summary(tables, pairs)
 
 
@@ -56,10 +44,9 @@ def test_the_rate_reaches_its_peak_before_a_fifth_of_whatever_ends_training(pair
     table = suggest(pairs, minutes=limit.get("minutes"))["training"]
     training = TrainingSettings.model_validate(table | {"updates": None, "minutes": None} | limit)
     count = 100  # of as many updates as fit
+    schedule, warmup = SCHEDULES[training.schedule], training.warmup
     rates = [
-        SCHEDULES[training.schedule](
-            update, (update - 1) / count, warmup_updates(training.warmup, update, update / count), 128
-        )
+        schedule(update, (update - 1) / count, warmup_updates(warmup, update, update / count), 128)
         for update in range(1, count + 1)
     ]
     assert rates.index(max(rates)) < count / 5
@@ -101,26 +88,21 @@ def test_a_short_training_says_how_long_it_should_be() -> None:
         "too short to learn all that 29,000 pairs teach: 1.25 epochs of the 25 that suit them, which take --minutes 80"
     )
     by_updates = TrainingSettings(updates=100, batch_tokens=1024)
-    assert (shortage(by_updates, result(100, 9.0, 2.5), 2_000) or "").endswith(
-        "2.5 epochs of the 20 that suit them, which take --updates 800"
-    )
+    line = shortage(by_updates, result(100, 9.0, 2.5), 2_000) or ""
+    assert line.endswith("2.5 epochs of the 20 that suit them, which take --updates 800")
     settings = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
     assert (shortage(settings, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
     assert (shortage(settings, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")
-
-
-def test_a_training_that_is_long_or_lost_patience_is_not_short() -> None:
-    training = TrainingSettings(minutes=4, batch_tokens=1024)
-    assert shortage(training, result(600, 240.5, 8.4), 29_000) is None
-    assert shortage(training, result(600, 200.0, 1.0), 29_000) is None
+    # long enough, or without patience
+    assert shortage(by_minutes, result(600, 240.5, 8.4), 29_000) is None
+    assert shortage(by_minutes, result(600, 200.0, 1.0), 29_000) is None
 
 
 @pytest.mark.parametrize("training", CAPTION_TRAININGS, ids=str)
 def test_the_nearest_training_of_captions_is_told(training: CaptionTraining) -> None:
     line = experience(round(training.pairs * 1.04), training.epochs * 1.04)
-    assert line.startswith(
-        f"elsewhere {training.epochs:.3g} epochs of {training.pairs:,} captions gave a BLEU of {training.bleu:.1f}; "
-    )
+    epochs, pairs = f"{training.epochs:.3g} epochs", f"{training.pairs:,} captions"
+    assert line.startswith(f"elsewhere {epochs} of {pairs} gave a BLEU of {training.bleu:.1f}; ")
 
 
 def test_what_captions_gave_is_the_table_of_the_documentation() -> None:
@@ -154,10 +136,6 @@ def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters:
     assert tables["training"] == suggest(max(characters // 100, 1), label_smoothing=0.0)["training"]
 
 
-def test_running_text_is_said() -> None:
-    assert summary(suggest_text(7, 10**6), 7).endswith("updates of 1,024 tokens; lines as running text")
-
-
 @pytest.mark.parametrize("examples", [2, 1_797, 20_000, 1_000_000])
 def test_pictures_and_vectors_have_settings(examples: int) -> None:
     for suggested in (suggest_pictures, suggest_vectors):
@@ -169,13 +147,11 @@ def test_pictures_and_vectors_have_settings(examples: int) -> None:
     assert "images" not in suggest_vectors(examples)
 
 
-def test_what_suits_pictures_is_said() -> None:
+def test_what_suits_pictures_and_text_is_said() -> None:
+    assert summary(suggest_text(7, 10**6), 7).endswith("updates of 1,024 tokens; lines as running text")
     message = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert message == f"{start}; pictures shifted, turned and scaled a little"
     assert summary(suggest_labelled(1_797), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
-
-
-def test_labelled_texts_have_settings() -> None:
     tables = suggest_labelled(2_000)
     assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias

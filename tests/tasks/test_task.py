@@ -1,10 +1,95 @@
-from pathlib import Path
+from __future__ import annotations
 
-from attent.models.settings import EncoderSettings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attent.errors import RunError, UnknownNameError
+from attent.models.settings import EncoderSettings, TransformerSettings
+from attent.models.transformer import Transformer
 from attent.runs.config import RunConfig
 from attent.runs.folder import tokenizer_file
-from attent.tasks.task import Vocabularies
+from attent.tasks.task import Vocabularies, refusal, task_of, tasks
+from attent.tasks.translation.task import TranslationTask
+from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
+from attent.views.scene import Scene
+
+TRANSLATES = RunConfig(model=TransformerSettings())
+FILLS = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
+CLASSIFIES = RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=EncoderSettings(), files=("labels.json",))
+
+
+def test_tasks_are_found_by_reading_their_folder() -> None:
+    assert {*tasks()} == {"translate", "fill-mask", "classify", "text-generation"}
+    assert isinstance(task_of("translate"), TranslationTask)
+    with pytest.raises(UnknownNameError, match="unknown task 'translat'; did you mean 'translate'"):
+        task_of("translat")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (TRANSLATES, "RUN translates: attent translate RUN TEXT"),
+        (FILLS, "RUN fills blanks: attent fill RUN TEXT"),
+        (CLASSIFIES, "RUN classifies: attent classify RUN FILE"),
+    ],
+)
+def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -> None:
+    task_of(config.task).check_config("RUN", config)
+    for name in {"translate", "fill-mask", "classify"} - {config.task}:
+        with pytest.raises(RunError) as caught:
+            task_of(name).check_config("RUN", config)
+        assert str(caught.value) == says
+
+
+def test_a_run_of_an_unknown_task_is_refused() -> None:
+    config = TRANSLATES.model_copy(update={"task": "summarize"})
+    assert str(refusal("RUN", TRANSLATES)) == "RUN translates: attent translate RUN TEXT"
+    with pytest.raises(RunError, match="RUN cannot be loaded: nothing is known of the task 'summarize'"):
+        task_of("translate").check_config("RUN", config)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tokenizers": {"text": "word"}}, "a run that translates has the tokenizers source, target, got text"),
+        ({"task": "fill-mask"}, "a run that fills blanks has the tokenizers text, got source, target"),
+        (
+            {"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)},
+            "classifies has the tokenizers text, got words",
+        ),
+        ({"model": {"kind": "encoder"}}, "a run that translates has no model of kind 'encoder'"),
+        (
+            {"task": "fill-mask", "tokenizers": {"text": "word"}},
+            "a run that fills blanks has no model of kind 'transformer'",
+        ),
+    ],
+)
+def test_a_config_that_does_not_suit_its_task_is_refused(values: dict[str, Any], message: str) -> None:
+    config = RunConfig.model_validate({"model": {}} | values)
+    with pytest.raises(RunError, match=rf"^RUN/config\.json is damaged: .*{message}$"):
+        task_of(config.task).check_config("RUN", config)
+
+
+def test_metrics_are_those_of_the_task() -> None:
+    first = {"translate": "loss", "classify": "accuracy", "text-generation": "perplexity", "fill-mask": "accuracy"}
+    assert {name: task.metric(None) for name, task in tasks().items()} == first
+    assert task_of("translate").metric("bleu") == "bleu"
+    with pytest.raises(UnknownNameError, match=r"\(known: accuracy, loss\)$"):
+        task_of("classify").metric("bleu")
+
+
+def test_a_translation_is_called_by_its_text() -> None:
+    source, target = CharTokenizer("abc"), CharTokenizer("012")
+    model = Transformer(TransformerSettings(width=8, feed_forward=8, heads=2), source.size, target.size)
+    translator = Translator(model, source, target)
+    run: Any = SimpleNamespace(tool=translator, path=Path("RUN"))
+    scene: Scene = TranslationTask().scene(run, "abc")
+    assert scene.title == "abc"
+    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
 
 
 def test_what_was_learnt_is_what_a_run_folder_holds(tmp_path: Path) -> None:
