@@ -32,14 +32,10 @@ def test_the_order_is_kept_whatever_the_batch() -> None:
     joint = translator.translate(TEXTS)
     assert joint == translator.translate(TEXTS, batch=3)
     assert joint == [translator.translate([text])[0] for text in TEXTS]
-    assert [translator.translate(TEXTS[::-1])[position] for position in range(8)] == joint[::-1]
-
-
-def test_an_empty_text_has_an_empty_translation() -> None:
-    translator = make_translator()
+    assert translator.translate(TEXTS[::-1]) == joint[::-1]
     assert translator.translate([]) == []
     assert translator.translate(["", ""]) == ["", ""]
-    assert translator.translate(TEXTS)[1] == ""
+    assert joint[1] == ""
 
 
 def test_a_translation_ends_by_the_length_of_its_own_source() -> None:
@@ -57,18 +53,15 @@ def test_every_search_keeps_the_order_whatever_the_batch(settings: SearchSetting
     joint = translator.search(TEXTS, settings)
     assert [len(hypotheses) for hypotheses in joint] == [3, 1, 3, 3, 3, 3, 1, 3]
     for hypotheses in joint:
-        assert [hypothesis.score for hypothesis in hypotheses] == sorted(
-            (hypothesis.score for hypothesis in hypotheses), reverse=True
-        )
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
     texts = [[hypothesis.text for hypothesis in hypotheses] for hypotheses in joint]
-    for batch in (1, BatchSize(tokens=7)):
-        assert [
-            [hypothesis.text for hypothesis in hypotheses]
-            for hypotheses in translator.search(TEXTS, settings, batch=batch)
-        ] == texts
-    assert [[hypothesis.text for hypothesis in hypotheses] for hypotheses in translator.search(TEXTS[::-1], settings)][
-        ::-1
-    ] == texts
+    reordered = translator.search(TEXTS[::-1], settings)[::-1]
+    for results in (
+        *(translator.search(TEXTS, settings, batch=batch) for batch in (1, BatchSize(tokens=7))),
+        reordered,
+    ):
+        assert [[hypothesis.text for hypothesis in hypotheses] for hypotheses in results] == texts
 
 
 def test_samples_are_repeated_by_their_seed_alone() -> None:
@@ -82,11 +75,8 @@ def test_a_translation_begins_as_it_must() -> None:
     prefixes = ["12", "", "0", "66666", "1", "", "3", ""]
     for settings in (SearchSettings(), SearchSettings(beam=3), SAMPLES):
         translations = translator.translate(TEXTS, settings, prefixes=prefixes)
-        assert all(
-            text.startswith(prefix)
-            for text, prefix, source in zip(translations, prefixes, TEXTS, strict=True)
-            if source
-        )
+        triples = zip(translations, prefixes, TEXTS, strict=True)
+        assert all(text.startswith(prefix) for text, prefix, source in triples if source)
     with pytest.raises(ArgumentError, match="a prefix for each of 8 texts, got 1"):
         translator.translate(TEXTS, prefixes=["1"])
 
@@ -95,16 +85,11 @@ def test_what_is_found_scores_as_what_is_given() -> None:
     translator = make_translator()
     settings = SearchSettings(beam=3, n_best=3, length_penalty=0.7)
     # a translation that holds an unknown piece is read, but cannot be written, as tokens
-    result = [
-        hypotheses
-        for hypotheses in translator.search(["cab"], settings)[0]
-        if len(hypotheses.text) == len(hypotheses.tokens)
-    ]
-    scores = translator.score([("cab", hypothesis.text) for hypothesis in result])
+    result = [item for item in translator.search(["cab"], settings)[0] if len(item.text) == len(item.tokens)]
+    scores = translator.score([("cab", item.text) for item in result])
     assert result
-    assert [hypothesis.log_probability for hypothesis in result] == pytest.approx(
-        [score.log_probability for score in scores], abs=1e-4
-    )
+    for item, score in zip(result, scores, strict=True):
+        assert item.log_probability == pytest.approx(score.log_probability, abs=1e-4)
     assert [item.length_penalty for item in result] == [((5 + score.tokens) / 6) ** 0.7 for score in scores]
     assert translator.score([Pair("cab", "1")]) == translator.score([("cab", "1")], batch=1)
 
@@ -114,16 +99,11 @@ def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
     assert translator.translate("bad") == translator.translate(["bad"])[0]
     assert translator.translate("bad", prefixes="12") == translator.translate(["bad"], prefixes=["12"])[0]
     assert translator.search("bad", beam) == translator.search(["bad"], beam)[0]
-    prefix = TARGET.encode("12")
-    assert (
-        translator.search("bad", prefixes=prefix)
-        == translator.search("bad", prefixes="12")
-        == translator.search(["bad"], prefixes=[prefix])[0]
-    )
+    ids, result = TARGET.encode("12"), translator.search("bad", prefixes="12")
+    assert translator.search("bad", prefixes=ids) == result == translator.search(["bad"], prefixes=[ids])[0]
     assert translator.translate(("bad", "cab")) == translator.translate(["bad", "cab"])
-    assert (
-        translator.score(("bad", "12")) == translator.score(Pair("bad", "12")) == translator.score([("bad", "12")])[0]
-    )
+    score = translator.score(("bad", "12"))
+    assert score == translator.score(Pair("bad", "12")) == translator.score([("bad", "12")])[0]
     assert translator.score((("bad", "12"), ("cab", "3"))) == translator.score([["bad", "12"], Pair("cab", "3")])
 
 
@@ -160,17 +140,12 @@ def test_gradients_are_those_of_the_log_probability() -> None:
     assert labelled.gradients is not None
     with watch(translator.model, gradients=True) as captured:
         tokens = torch.tensor([[BOS, *TARGET.encode("10")]])
-        log_probs = translator.model.output(translator.model.decode(translator.encode(SOURCE.encode("bad")), tokens))[
-            0
-        ].log_softmax(-1)
+        features = translator.model.decode(translator.encode(SOURCE.encode("bad")), tokens)
+        log_probs = translator.model.output(features)[0].log_softmax(-1)
     total = log_probs[0, TARGET.encode("10")[0]] + log_probs[1, TARGET.encode("10")[1]] + log_probs[2, EOS]
     assert total.item() == pytest.approx(translator.score(("bad", "10")).log_probability, abs=1e-5)
-    torch.testing.assert_close(
-        labelled.gradients.dense(),
-        captured.gradients(total)["decoder.layers.1.cross_attention"].dense(),
-        atol=1e-6,
-        rtol=1e-4,
-    )
+    expected = captured.gradients(total)["decoder.layers.1.cross_attention"].dense()
+    torch.testing.assert_close(labelled.gradients.dense(), expected, atol=1e-6, rtol=1e-4)
     # the graph is not kept with the maps
     assert labelled.weights.outputs is not None
     assert labelled.weights.outputs.context is None
@@ -181,6 +156,8 @@ def test_a_map_is_of_the_models_own_translation_unless_one_is_given() -> None:
     translator = make_translator()
     own = translator.map("bad")["decoder.layers.1.cross_attention"]
     assert "".join(own.rows[:-1]) == translator.translate(["bad"])[0]
+    with pytest.raises(ArgumentError, match="empty source"):
+        translator.map("")
 
 
 def test_a_text_that_fails_the_input_check_is_refused() -> None:
@@ -188,22 +165,13 @@ def test_a_text_that_fails_the_input_check_is_refused() -> None:
         return f"{text!r} has no b" if "b" not in text else None
 
     translator = Translator(make_translator().model, SOURCE, TARGET, check)
-    assert translator.translate(["bad", "add", "cab"]) == [
-        make_translator().translate("bad"),
-        "",
-        make_translator().translate("cab"),
-    ]
+    expected = make_translator().translate(["bad", "cab"])
+    assert translator.translate(["bad", "add", "cab"]) == [expected[0], "", expected[1]]
     assert [translator.read(text).refusal for text in ("bad", "add", "")] == [None, "'add' has no b", None]
-    with pytest.raises(ArgumentError, match="'add' has no b"):
-        translator.map("add")
-    with pytest.raises(ArgumentError, match="'add' has no b"):
-        StepwiseDecoding(translator, "add")
+    for read in (translator.map, lambda text: StepwiseDecoding(translator, text)):
+        with pytest.raises(ArgumentError, match="'add' has no b"):
+            read("add")
     assert translator.map("add", "1").keys() == make_translator().map("add", "1").keys()
-
-
-def test_nothing_has_no_map() -> None:
-    with pytest.raises(ArgumentError, match="empty source"):
-        make_translator().map("")
 
 
 def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
@@ -211,11 +179,8 @@ def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run") as run:
         run.finish(RunConfig(model=SETTINGS), translator.model, SOURCE, TARGET)
     assert load(tmp_path / "run").translate(TEXTS) == translator.translate(TEXTS)
-
-
-def test_no_run_folder_is_a_run_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is no run folder"):
-        load(tmp_path / "run")
+        load(tmp_path / "elsewhere")
 
 
 def test_a_text_that_learned_positions_cannot_number_is_left_untranslated() -> None:
