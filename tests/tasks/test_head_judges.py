@@ -29,15 +29,9 @@ CROSS = "decoder.layers.1.cross_attention"
 def translator() -> Translator:
     torch.manual_seed(2)
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    sizes = {
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "width": 12,
-        "feed_forward": 7,
-        "heads": 2,
-        "share_embeddings": "none",
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(sizes), source.size, target.size), source, target)
+    sizes = {"encoder_layers": 1, "decoder_layers": 2, "width": 12, "feed_forward": 7, "heads": 2}
+    settings = TransformerSettings.model_validate(sizes | {"share_embeddings": "none"})
+    return Translator(Transformer(settings, source.size, target.size), source, target)
 
 
 def test_bleu_is_that_of_the_translations(translator: Translator) -> None:

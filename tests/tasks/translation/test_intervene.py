@@ -1,5 +1,3 @@
-"""Our own models with heads changed: teacher-forced, in search and in generation."""
-
 from __future__ import annotations
 
 import copy
@@ -23,15 +21,9 @@ TEXTS = ["abc", "bad cab", "e", "dead bee cab"]
 @pytest.fixture
 def translator() -> Translator:
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
-    sizes = {
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "width": 24,
-        "feed_forward": 17,
-        "heads": 3,
-        "share_embeddings": "none",
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(sizes), source.size, target.size), source, target)
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "width": 24, "feed_forward": 17, "heads": 3}
+    settings = TransformerSettings.model_validate(sizes | {"share_embeddings": "none"})
+    return Translator(Transformer(settings, source.size, target.size), source, target)
 
 
 def without_heads(tool: Any, paths: list[str], width: int = 8) -> Any:
@@ -56,9 +48,8 @@ def test_a_translator_loses_a_head_in_search_and_where_targets_are_given(transla
     for results, beam in zip(hypotheses, (1, 3), strict=True):
         others = expected.search(TEXTS, SearchSettings(beam=beam, maximum_length=9))
         assert [best[0].tokens for best in results] == [best[0].tokens for best in others]
-        assert [best[0].log_probability for best in results] == pytest.approx(
-            [best[0].log_probability for best in others], abs=1e-4
-        )
+        log_probs = [best[0].log_probability for best in others]
+        assert [best[0].log_probability for best in results] == pytest.approx(log_probs, abs=1e-4)
     assert translator.translate(TEXTS) == before
 
 
@@ -87,18 +78,14 @@ def test_a_zeroed_head_is_a_model_that_reads_nothing_of_it(
 
 @pytest.mark.parametrize("is_inference", [False, True])
 def test_changes_that_change_nothing_keep_every_bit(translator: Translator, is_inference: bool) -> None:
-    pairs = [(text, "0123") for text in TEXTS]
+    pairs, settings = [(text, "0123") for text in TEXTS], SearchSettings(beam=3, maximum_length=9)
     with torch.inference_mode(is_inference):
-        before = (
-            logits(translator.model),
-            translator.score(pairs),
-            translator.search(TEXTS, SearchSettings(beam=3, maximum_length=9)),
-        )
+        before = logits(translator.model), translator.score(pairs), translator.search(TEXTS, settings)
         for changes in ({}, {path: {} for path in PATHS}):
             with attent.intervene(translator.model, changes):
                 assert torch.equal(logits(translator.model), before[0])
                 assert translator.score(pairs) == before[1]
-                assert translator.search(TEXTS, SearchSettings(beam=3, maximum_length=9)) == before[2]
+                assert translator.search(TEXTS, settings) == before[2]
 
 
 @pytest.mark.needs_native
@@ -114,14 +101,11 @@ def test_the_compiled_search_stays_where_no_head_is_changed(translator: Translat
 
 
 def test_a_language_model_writes_on_without_a_head(generator: TextGenerator) -> None:
-    path, settings = "decoder.layers.0.self_attention", None
+    path = "decoder.layers.0.self_attention"
     expected = without_heads(generator, [path], 6)
     with attent.intervene(generator.model, {path: {1: "zero"}}):
-        text, log_probs = (
-            generator.generate("the dog", settings),
-            generator.log_probs(generator.encode("the cat slept .")),
-        )
-    assert text.text == expected.generate("the dog", settings).text
+        text, log_probs = generator.generate("the dog"), generator.log_probs(generator.encode("the cat slept ."))
+    assert text.text == expected.generate("the dog").text
     torch.testing.assert_close(log_probs, expected.log_probs(expected.encode("the cat slept .")), atol=1e-5, rtol=1e-5)
 
 
@@ -137,7 +121,6 @@ def test_a_recurrent_decoder_gets_no_context(attention: str, is_training: bool) 
     with attent.intervene(model, {"decoder.cross_attention": {0: "zero"}}):
         output = model.decode(model.encode(source, lengths), tokens)
     blind = copy.deepcopy(model).eval()
-    blind.decoder.cross_attention.context = lambda prepared, queries: queries.new_zeros(
-        2, queries.shape[1], settings.memory_width
-    )
+    width = settings.memory_width
+    blind.decoder.cross_attention.context = lambda prepared, queries: queries.new_zeros(2, queries.shape[1], width)
     torch.testing.assert_close(output, blind.decode(blind.encode(source, lengths), tokens), atol=1e-6, rtol=1e-6)

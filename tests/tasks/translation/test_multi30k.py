@@ -13,8 +13,8 @@ from attent.tasks.translation.multi30k import COMMIT, FILES, multi30k
 TEXTS = {"train.en.gz": b"a man\n", "tok/train.en.gz": b"a man .\n"}
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _two_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FILES", {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()})
 
 
@@ -39,14 +39,10 @@ GOOD = {"/raw/train.en.gz": gzip.compress(TEXTS["train.en.gz"]), "/tok/train.en"
 
 
 def unpacked(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): gzip.decompress(path.read_bytes())
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): gzip.decompress(path.read_bytes()) for path in files}
 
 
-@pytest.mark.usefixtures("small")
 def test_it_is_downloaded_at_a_pinned_commit_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = Repository(monkeypatch, GOOD)
     names: list[str] = []
@@ -58,7 +54,6 @@ def test_it_is_downloaded_at_a_pinned_commit_once(tmp_path: Path, monkeypatch: p
     assert len(repository.asked) == 2
 
 
-@pytest.mark.usefixtures("small")
 def test_a_damaged_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Repository(monkeypatch, GOOD)
     (tmp_path / "train.en.gz").write_bytes(b"half")
@@ -66,7 +61,6 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert unpacked(tmp_path) == TEXTS
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("content", "message"), [(gzip.compress(b"other", mtime=0), "is not what it was"), (b"<html>", "got no gzip file")]
 )
@@ -79,16 +73,12 @@ def test_what_is_not_multi30k_never_arrives(
     assert not unpacked(tmp_path)
 
 
-@pytest.mark.usefixtures("small")
 def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Repository(monkeypatch, {})
-    with pytest.raises(
-        DataError, match=r"cannot be downloaded: no such file \(a folder that has the files can be named instead\)"
-    ):
+    with pytest.raises(DataError, match=r"cannot be downloaded: no such file \(a folder that has"):
         multi30k(tmp_path)
 
 
-@pytest.mark.usefixtures("small")
 def test_a_folder_is_copied_and_checked(tmp_path: Path) -> None:
     source, to = tmp_path / "from", tmp_path / "to"
     with pytest.raises(DataError, match=r"train\.en\.gz cannot be read"):
@@ -103,7 +93,8 @@ def test_a_folder_is_copied_and_checked(tmp_path: Path) -> None:
         multi30k(tmp_path / "again", source)
 
 
-def test_the_real_files_are_these(tmp_path: Path, data_folder: Path) -> None:
+def test_the_real_files_are_these(tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FILES", FILES)
     files = multi30k(tmp_path, data_folder / "multi30k")
     assert len(files) == len(FILES) == 21
     assert len(gzip.decompress((tmp_path / "train.de.gz").read_bytes()).splitlines()) == 29_000

@@ -71,18 +71,8 @@ def test_workers_one_of_which_is_killed_translate_as_one_process(tmp_path: Path)
     (tmp_path / "texts").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines), encoding="utf-8")
     sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
-    train = [
-        "-m",
-        "attent",
-        "train",
-        "--train",
-        str(tmp_path / "pairs.tsv"),
-        "--out",
-        str(tmp_path / "run"),
-        "--updates",
-        "1",
-        *sizes,
-    ]
+    files = ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    train = ["-m", "attent", "train", *files, "--updates", "1", *sizes]
     subprocess.run([sys.executable, *train], check=True, capture_output=True)
     script = [str(ROOT / "benchmarks" / "ray_translate.py"), str(tmp_path / "run"), str(tmp_path / "texts")]
     # on a busy machine Ray and its workers take longer to start than it waits for by itself

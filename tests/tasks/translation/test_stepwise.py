@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,20 +15,18 @@ from attent.text.tokenizer import EOS, UNK, CharTokenizer
 
 SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 
+SMALL = TransformerSettings(
+    encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
+)
+
 
 @pytest.fixture(params=["transformer", "rnn"])
 def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(2)
     if request.param == "rnn":
-        model = RNN(
-            RnnSettings(encoder_layers=1, decoder_layers=1, width=12, embedding_width=8), SOURCE.size, TARGET.size
-        )
-    else:
-        small = TransformerSettings(
-            encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
-        )
-        model = Transformer(small, SOURCE.size, TARGET.size)
-    return Translator(model, SOURCE, TARGET)
+        settings = RnnSettings(encoder_layers=1, decoder_layers=1, width=12, embedding_width=8)
+        return Translator(RNN(settings, SOURCE.size, TARGET.size), SOURCE, TARGET)
+    return Translator(Transformer(SMALL, SOURCE.size, TARGET.size), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("text", ["abc", "edcba" * 4, "a"])
@@ -37,8 +36,8 @@ def test_it_writes_what_the_search_writes(translator: Translator, text: str) -> 
     best = translator.search([text])[0][0]
     assert tuple(growing.tokens) == best.tokens
     total = sum(torch.tensor([grown.chosen.probability for grown in result]).double().log()).item()
-    ended = result[-1].chosen.token == EOS
-    assert ended
+    assert result[-1].chosen.token == EOS
+    assert len(result) <= SearchSettings().limits(np.array([len(text)]))[0] + 1
     assert total == pytest.approx(best.log_probability, abs=1e-3)
 
 
@@ -76,29 +75,16 @@ def test_maps_have_a_row_for_each_token_written(translator: Translator) -> None:
     torch.testing.assert_close(named[name].weights.dense(), whole[name].weights.dense())
 
 
-def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) -> None:
-    result = [*StepwiseDecoding(translator, "a")]
-    assert len(result) <= SearchSettings().limits(torch.tensor([1]).numpy())[0] + 1
-
-
-@pytest.mark.parametrize(
-    ("text", "prefix", "message"),
-    [
-        ("", [], "the text is empty"),
-        ("ab", [99], "ids of words from 1 to 10, got 99"),
-        ("ab", [5, EOS], "got 3"),
-        ("ab", [-1], "got -1"),
-    ],
-)
-def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        StepwiseDecoding(translator, text, prefix)
+def test_what_it_cannot_begin_with(translator: Translator) -> None:
+    with pytest.raises(ArgumentError, match="the text is empty"):
+        StepwiseDecoding(translator, "")
+    for prefix, message in (([99], "ids of words from 1 to 10, got 99"), ([5, EOS], "got 3"), ([-1], "got -1")):
+        with pytest.raises(ArgumentError, match=message):
+            StepwiseDecoding(translator, "ab", prefix)
 
 
 def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
-    small = TransformerSettings(
-        width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=16
-    )
+    small = SMALL.model_copy(update={"position": "learned", "maximum_length": 16})
     limited = Translator(Transformer(small, SOURCE.size, TARGET.size), SOURCE, TARGET)
     assert len([*StepwiseDecoding(limited, "ab", [5] * 15)]) == 16
     with pytest.raises(ArgumentError, match="the prefix has 16 tokens, more than the 15 that this model can write"):
@@ -114,7 +100,4 @@ def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator
 def test_what_is_not_known_of_a_text(translator: Translator) -> None:
     assert StepwiseDecoding(translator, "aübüß").unknown_pieces == ["ü", "ß"]
     assert StepwiseDecoding(translator, "ab").unknown_pieces == []
-
-
-def test_every_token_has_a_label() -> None:
     assert labels(TARGET, [UNK, 4, EOS]) == ("<unk>", "0", "</s>")

@@ -1,5 +1,3 @@
-"""Searches with terms, on untrained translators of words and of characters."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,21 +22,14 @@ GLOSSARY = Glossary((("dog", "12 3"), ("cat", "5"), ("big", "31")))
 def translator(target: Tokenizer, seed: int = 3) -> Translator:
     torch.manual_seed(seed)
     source = CharTokenizer("abcdefghijklmnopqrstuvwxyz ")
-    small = {
-        "encoder_layers": 1,
-        "decoder_layers": 2,
-        "width": 16,
-        "feed_forward": 17,
-        "heads": 2,
-        "share_embeddings": "none",
-    }
-    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+    sizes = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2}
+    settings = TransformerSettings.model_validate(sizes | {"share_embeddings": "none"})
+    return Translator(Transformer(settings, source.size, target.size), source, target)
 
 
 def of_words() -> Translator:
-    return translator(
-        WordTokenizer([*(f" {word}" for word in ("12", "3", "5", "31", "the", "of", "x", ".")), "5", "x"])
-    )
+    words = [f" {word}" for word in ("12", "3", "5", "31", "the", "of", "x", ".")]
+    return translator(WordTokenizer([*words, "5", "x"]))
 
 
 def of_characters() -> Translator:
@@ -99,10 +90,8 @@ def test_the_rest_of_the_translation_stays_where_that_is_more_probable() -> None
             if best.tokens == before:
                 continue
             beginning = [*before[:step], *own.target_tokenizer.encode("31")]
-            searched, hypothesis = (
-                own.search(text, settings, prefixes=tokens)[0]
-                for tokens in (beginning, [*beginning, *before[step + 1 :]])
-            )
+            prefixes = beginning, [*beginning, *before[step + 1 :]]
+            searched, hypothesis = (own.search(text, settings, prefixes=tokens)[0] for tokens in prefixes)
             assert best == max(searched, hypothesis, key=per_token)
             kinds.add(best == hypothesis)
     assert kinds == {True, False}
