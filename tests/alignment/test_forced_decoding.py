@@ -44,9 +44,8 @@ def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
     maps = source_attention(transformer, SOURCES, TARGETS)
     assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
     with torch.no_grad(), watch(transformer) as captured:
-        transformer.decode(
-            transformer.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]])
-        )
+        memory = transformer.encode(torch.tensor(SOURCES[:1]), torch.tensor([3]))
+        transformer.decode(memory, torch.tensor([[BOS, 6, 7]]))
     torch.testing.assert_close(maps[0], captured["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
 
 
@@ -57,9 +56,8 @@ def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) 
     joint = source_attention(model, SOURCES, TARGETS)
     reordered = source_attention(model, SOURCES[::-1], TARGETS[::-1])[::-1]
     isolated = [source_attention(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
-    for first, second, single in zip(joint, reordered, isolated, strict=True):
-        torch.testing.assert_close(first, second, rtol=0, atol=1e-6)
-        torch.testing.assert_close(first, single, rtol=0, atol=1e-6)
+    torch.testing.assert_close(joint, reordered, rtol=0, atol=1e-6)
+    torch.testing.assert_close(joint, isolated, rtol=0, atol=1e-6)
 
 
 def forced_decoding(
@@ -115,8 +113,7 @@ def test_threads_share_a_model(name: str) -> None:
     expected = source_attention(model, SOURCES, TARGETS)
     with ThreadPoolExecutor(4) as pool:
         for weights in pool.map(lambda _: source_attention(model, SOURCES, TARGETS), range(16)):
-            for pair in zip(weights, expected, strict=True):
-                torch.testing.assert_close(*pair, rtol=0, atol=1e-6)
+            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -125,11 +122,11 @@ def test_long_pairs_are_computed_some_rows_at_a_time(name: str, monkeypatch: pyt
     expected = source_attention(model, SOURCES, TARGETS)
     monkeypatch.setattr(forced_decoding_module, "MAX_WEIGHTS", 1000)
     sizes = list[int]()
+    of_layer = AttentionSelector.of_layer
     monkeypatch.setattr(
-        AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or weights.mean(-3)
+        AttentionSelector, "of_layer", lambda self, weights: sizes.append(weights.numel()) or of_layer(self, weights)
     )
-    for weights, vocabulary in zip(source_attention(model, SOURCES, TARGETS), expected, strict=True):
-        torch.testing.assert_close(weights, vocabulary, rtol=0, atol=1e-6)
+    torch.testing.assert_close(source_attention(model, SOURCES, TARGETS), expected, rtol=0, atol=1e-6)
     assert len(sizes) > 1
     assert max(sizes) <= 1000
 
@@ -146,14 +143,11 @@ def test_a_pair_that_fills_a_batch_is_computed_once(monkeypatch: pytest.MonkeyPa
 
 def test_in_fewer_bits_attention_is_that_of_the_modules() -> None:
     model = make_transformer()
-    expected = [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)]
+    before = list(forced_decoding(model, SOURCES, TARGETS))
     packed_linear.set_kind(model, WeightType.INT8)
     assert model.source_attention_layers == 0
-    assert all(map(torch.equal, [weights.mean(0)[:-1] for _, (_, weights) in forced_decoding_items(model)], expected))
-
-
-def forced_decoding_items(model: Transformer) -> list[tuple[int, list[Tensor]]]:
-    return [(row, list(attentions.values())) for row, attentions in forced_decoding(model, SOURCES, TARGETS)]
+    for (_, actual), (_, expected) in zip(forced_decoding(model, SOURCES, TARGETS), before, strict=True):
+        assert all(torch.equal(actual[name], weights) for name, weights in expected.items())
 
 
 def read(model: EncoderDecoder[Any], tokens: list[int]) -> Tensor:
@@ -163,10 +157,7 @@ def read(model: EncoderDecoder[Any], tokens: list[int]) -> Tensor:
 
 @pytest.mark.parametrize(("name", "knows"), [("bahdanau", False), ("luong", True), ("transformer", True)])
 def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool) -> None:
-    """Step 2 reads the second token.
-
-    What it looks at is already fixed in Bahdanau's decoder, and depends on it in the others.
-    """
+    # step 2 reads the second token: what it looks at is already fixed in Bahdanau's decoder
     model = MODELS[name]()
     first, second = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
     torch.testing.assert_close(first[:2], second[:2])
@@ -182,19 +173,13 @@ def test_both_answers_have_a_name() -> None:
         AttentionSelector(about="producd")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
-    ("selector", "says"),
-    [
+def test_a_layer_head_or_attention_that_is_not_there() -> None:
+    for selector, says in (
         (AttentionSelector(layer=2), "layer must be from 0 to 1, got 2"),
         (AttentionSelector(layer=0, head=-1), "head must be from 0 to 1, got -1"),
-    ],
-)
-def test_a_layer_or_head_that_is_not_there(selector: AttentionSelector, says: str) -> None:
-    with pytest.raises(ArgumentError, match=says):
-        source_attention(make_transformer(), SOURCES, TARGETS, selector)
-
-
-def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            source_attention(make_transformer(), SOURCES, TARGETS, selector)
     with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
         source_attention(rnn("none"), SOURCES, TARGETS)
 

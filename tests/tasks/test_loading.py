@@ -6,10 +6,9 @@ import torch
 import attent
 from attent.errors import DeviceError, RunError
 from attent.models.build import build
-from attent.models.settings import EncoderSettings, TransformerSettings
+from attent.models.settings import TransformerSettings
 from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import RunWriter
-from attent.tasks.fill_mask import fill_mask
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.loading import FromRun
 from attent.tasks.translation import translator
@@ -27,16 +26,6 @@ def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:
 def test_a_run_is_loaded_as_what_it_does(filler: FillMask, filler_folder: Path, tmp_path: Path) -> None:
     assert isinstance(attent.load(filler_folder), FillMask)
     assert isinstance(attent.load(translating(tmp_path, filler)), Translator)
-
-
-def test_a_run_of_another_task_names_its_command(filler_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"fills fills blanks: attent fill \S+fills TEXT$"):
-        translator.load(filler_folder)
-    with RunWriter(tmp_path / "classifies") as run:
-        settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, input="vectors", cls=True)
-        run.finish(RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=settings), build(settings, 3, 2))
-    with pytest.raises(RunError, match=r"classifies classifies: attent classify \S+classifies FILE$"):
-        fill_mask.load(tmp_path / "classifies")
 
 
 def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: FillMask, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.config import RunConfig
 from attent.runs.folder import tokenizer_file
-from attent.tasks.task import Vocabularies, refusal, task_of, tasks
+from attent.tasks.task import Vocabularies, task_of, tasks
 from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
@@ -30,24 +30,22 @@ def test_tasks_are_found_by_reading_their_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "does"),
     [
-        (TRANSLATES, "RUN translates: attent translate RUN TEXT"),
-        (FILLS, "RUN fills blanks: attent fill RUN TEXT"),
-        (CLASSIFIES, "RUN classifies: attent classify RUN FILE"),
+        (TRANSLATES, "translates: attent translate RUN TEXT"),
+        (FILLS, "fills blanks: attent fill RUN TEXT"),
+        (CLASSIFIES, "classifies: attent classify RUN FILE"),
     ],
 )
-def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -> None:
+def test_a_run_of_another_task_names_its_command(config: RunConfig, does: str) -> None:
     task_of(config.task).check_config("RUN", config)
     for name in {"translate", "fill-mask", "classify"} - {config.task}:
-        with pytest.raises(RunError) as caught:
+        with pytest.raises(RunError, match=f"^RUN {does}$"):
             task_of(name).check_config("RUN", config)
-        assert str(caught.value) == says
 
 
 def test_a_run_of_an_unknown_task_is_refused() -> None:
     config = TRANSLATES.model_copy(update={"task": "summarize"})
-    assert str(refusal("RUN", TRANSLATES)) == "RUN translates: attent translate RUN TEXT"
     with pytest.raises(RunError, match="RUN cannot be loaded: nothing is known of the task 'summarize'"):
         task_of("translate").check_config("RUN", config)
 
@@ -55,17 +53,11 @@ def test_a_run_of_an_unknown_task_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"tokenizers": {"text": "word"}}, "a run that translates has the tokenizers source, target, got text"),
-        ({"task": "fill-mask"}, "a run that fills blanks has the tokenizers text, got source, target"),
-        (
-            {"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)},
-            "classifies has the tokenizers text, got words",
-        ),
-        ({"model": {"kind": "encoder"}}, "a run that translates has no model of kind 'encoder'"),
-        (
-            {"task": "fill-mask", "tokenizers": {"text": "word"}},
-            "a run that fills blanks has no model of kind 'transformer'",
-        ),
+        ({"tokenizers": {"text": "word"}}, "translates has the tokenizers source, target, got text"),
+        ({"task": "fill-mask"}, "fills blanks has the tokenizers text, got source, target"),
+        ({"task": "classify", "tokenizers": {"words": "char"}, "sizes": (3, 2)}, "has the tokenizers text, got words"),
+        ({"model": {"kind": "encoder"}}, "translates has no model of kind 'encoder'"),
+        ({"task": "fill-mask", "tokenizers": {"text": "word"}}, "fills blanks has no model of kind 'transformer'"),
     ],
 )
 def test_a_config_that_does_not_suit_its_task_is_refused(values: dict[str, Any], message: str) -> None:

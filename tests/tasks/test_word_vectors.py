@@ -60,9 +60,8 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     result = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
     features, before = (module.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for module in (model, plain))
     assert features[result].square().mean().item() == pytest.approx(1, rel=1e-5)
-    vectors = torch.stack(
-        [torch.tensor([float(part) for part in line.split()[1:]]) for line in Path(file).read_text().splitlines()]
-    )
+    lines = Path(file).read_text().splitlines()
+    vectors = torch.tensor([[float(part) for part in line.split()[1:]] for line in lines])
     # all by one number
     ratios = features[result] / vectors[:3]
     torch.testing.assert_close(ratios, ratios[0, 0].expand_as(ratios))
@@ -74,9 +73,8 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     assert started.coverage() == {"source": {"tokens": 5, "found": 3, "lower_cased": 1}}
     text = Sequences([SOURCE.encode("the Cat sat on the mat"), [UNK, UNK]])
     assert started.coverage({"source": text})["source"]["running"] == pytest.approx(4 / 8)
-    assert (
-        started.report[-1]
-        == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
+    assert started.report[-1].startswith(
+        "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), "
     )
 
 
@@ -84,8 +82,7 @@ def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None
     model = build(corpus_settings("transformer"), SOURCE.size, TARGET.size)
     options = {"source": SOURCE, "target": TARGET}
     report = init_embeddings(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, options).report
-    assert report[-1].startswith("warning: ")
-    assert report[-1].endswith("has few words of the target's vocabulary: is it of that language, and written so?")
+    assert report[-1].startswith("warning: ") and "has few words of the target's vocabulary: is it" in report[-1]
     with pytest.raises(ArgumentError, match=r"^no word of the source's vocabulary has a vector in .*glove.txt$"):
         init_embeddings(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, options)
     (tmp_path / "zero.txt").write_text("mat" + " 0" * WIDTH)
@@ -95,12 +92,8 @@ def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None
 
 def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     def checked(kind: str, share: str = "target", **vectors: Any) -> None:
-        training = {"updates": 1, "batch_pairs": 8}
-        tables = {
-            "model": corpus_settings(kind, share_embeddings=share).model_dump(),
-            "training": training,
-            "vectors": vectors,
-        }
+        model = corpus_settings(kind, share_embeddings=share).model_dump()
+        tables = {"model": model, "training": {"updates": 1, "batch_pairs": 8}, "vectors": vectors}
         check(RunSettings.model_validate(tables))
 
     file, wide = file_of(tmp_path, "a", "b"), file_of(tmp_path, "a", "b", width=7, name="wide.vec")
@@ -109,76 +102,51 @@ def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -
         checked(kind, source=file, frozen=True)
         checked(kind, "none", source=file, target=file, frozen=True)
         checked(kind, "all", source=file)
-        with pytest.raises(
-            ArgumentError,
-            match=rf"wide.vec has vectors of 7 numbers, and the source's embedding 6: set model.{name} = 7$",
-        ):
+        with pytest.raises(ArgumentError, match=rf"wide.vec has vectors of 7 .* embedding 6: set model.{name} = 7$"):
             checked(kind, source=wide)
-    with pytest.raises(
-        ArgumentError, match=r"one embedding \(share_embeddings = \"all\"\): give word vectors for one of them$"
-    ):
+    with pytest.raises(ArgumentError, match=r"give word vectors for one of them$"):
         checked("transformer", "all", source=file, target=file)
-    for share, vectors, side in (
-        ("target", {"source": file, "target": file}, "target"),
-        ("all", {"source": file}, "source"),
-    ):
-        message = (
-            rf"^the {side}'s embedding cannot be frozen while it is the output matrix too .*: set "
-            r"model.share_embeddings = \"none\"$"
-        )
-        with pytest.raises(ArgumentError, match=message):
+    for share, vectors in (("target", {"source": file, "target": file}), ("all", {"source": file})):
+        side = next(reversed(vectors))
+        with pytest.raises(ArgumentError, match=rf"^the {side}'s embedding cannot be frozen .*_embeddings = \"none\"$"):
             checked("luong", share, frozen=True, **vectors)
     with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
         checked("rnn", source=str(tmp_path / "nowhere"))
 
 
-LINES = [
-    ("the cat sat", "die Katze sitzt"),
-    ("the mat", "die Matte"),
-    ("a cat", "eine Katze"),
-    ("The dog sat", "der Hund sitzt"),
-] * 10
+WORDS = {
+    "the cat sat": "die Katze sitzt",
+    "the mat": "die Matte",
+    "a cat": "eine Katze",
+    "The dog sat": "der Hund sitzt",
+}
+LINES = [*WORDS.items()] * 10
+
+
+TRAINING = {"batch_pairs": 8, "precision": "float32", "threads": 1}
 
 
 def recipe_of(folder: Path, kind: str = "transformer", **training: Any) -> RunSettings:
-    (folder / "pairs.tsv").write_text(
-        "".join(f"{source} {n % 5}\t{target}\n" for n, (source, target) in enumerate(LINES))
-    )
-    values = {
-        "updates": 6,
-        "batch_pairs": 8,
-        "precision": "float32",
-        "threads": 1,
-        "save_every": 2,
-        "keep_last": 9,
-    } | training
+    lines = [f"{source} {n % 5}\t{target}\n" for n, (source, target) in enumerate(LINES)]
+    (folder / "pairs.tsv").write_text("".join(lines))
+    model = corpus_settings(kind, **({"dropout": 0.1} if kind == "transformer" else {}))
     tables = {
         "text": {"train": str(folder / "pairs.tsv"), "tokenizer": "word"},
         "vectors": {"source": file_of(folder, "cat", "the", "sat", "mat"), "frozen": True},
-        "model": corpus_settings(kind, dropout=0.1).model_dump()
-        if kind == "transformer"
-        else corpus_settings(kind).model_dump(),
-        "training": values,
+        "model": model.model_dump(exclude_none=True),
+        "training": TRAINING | {"updates": 6, "save_every": 2, "keep_last": 9} | training,
     }
-    return parse(
-        toml(
-            {name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}
-        ),
-        "test",
-    )
+    return parse(toml(tables), "test")
 
 
 def quiet() -> Progress:
     return Progress(io.StringIO())
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("averaging", ["none", "ema", "last"])
+@pytest.mark.parametrize(("kind", "averaging"), [("transformer", "ema"), ("rnn", "none"), ("luong", "last")])
 def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averaging: str) -> None:
-    progress, settings = (
-        Progress(io.StringIO()),
-        recipe_of(tmp_path, kind, averaging=averaging, last_every=2, last=3, weight_decay=0.1),
-    )
+    progress = quiet()
+    settings = recipe_of(tmp_path, kind, averaging=averaging, last_every=2, last=3, weight_decay=0.1)
     follow(settings, tmp_path / "run", progress=progress)
     run = read(tmp_path / "run")
     torch.manual_seed(settings.training.seed)
@@ -188,26 +156,30 @@ def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averag
     assert run.model.embeddings["source"].weight.equal(initial.embeddings["source"].weight)
     changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(initial.state_dict()[name])]
     assert any("target_embedding" in name for name in changed)
-    last = latest_checkpoint(tmp_path / "run")
-    assert last is not None
-    moments = read_tensors(last / "optimizer.safetensors")
-    assert moments
-    assert not any("source_embedding" in name for name in moments)
+    moments = read_tensors((latest_checkpoint(tmp_path / "run") or tmp_path) / "optimizer.safetensors")
+    assert moments and not any("source_embedding" in name for name in moments)
     config = read_config(tmp_path / "run")
     assert config.vectors == settings.vectors
     # the, The, cat, sat and mat of these, a, dog and the numbers
-    assert str(config.coverage["source"]["found"]) == "5"
-    assert config.coverage["source"]["lower_cased"] == 1
+    assert (config.coverage["source"]["found"], config.coverage["source"]["lower_cased"]) == (5, 1)
     assert 0.4 < config.coverage["source"]["running"] < 0.8
     printed = progress.stream.getvalue()
     assert "source: 5 of the vocabulary's" in printed
     assert " % of the running words have a vector" in printed
 
 
-@pytest.mark.parametrize("kind", ["transformer", "luong"])
-def test_a_run_with_frozen_embeddings_goes_on_to_the_same_weights(tmp_path: Path, kind: str) -> None:
+def test_a_run_with_frozen_embeddings_goes_on_to_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    follow(recipe_of(tmp_path, kind, averaging="ema"), whole, progress=quiet())
+    settings = recipe_of(tmp_path, "transformer", averaging="ema")
+    follow(settings, whole, progress=quiet())
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(recipe, "train", stop)
+        follow(settings, tmp_path / "new", progress=quiet())
     shutil.copytree(whole, broken)
     for update in ("00000004", "00000006"):
         shutil.rmtree(broken / "checkpoints" / update)
@@ -215,32 +187,14 @@ def test_a_run_with_frozen_embeddings_goes_on_to_the_same_weights(tmp_path: Path
     (broken / "config.json").write_text(json.dumps(config | {"state": "unfinished"}))
     # what was read at the start need not be there
     (tmp_path / "glove.txt").unlink()
-    resume(broken, progress=quiet())
-    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert read_config(broken).coverage == read_config(whole).coverage
-
-
-def test_a_run_that_never_saved_begins_again_from_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    settings = recipe_of(tmp_path)
-    follow(settings, tmp_path / "whole", progress=quiet())
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(recipe, "train", stop)
-        follow(settings, tmp_path / "run", progress=quiet())
-    (tmp_path / "glove.txt").unlink()
-    resume(tmp_path / "run", progress=quiet())
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (
-        tmp_path / "whole" / "model.safetensors"
-    ).read_bytes()
+    for run in (broken, tmp_path / "new"):
+        resume(run, progress=quiet())
+        assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+        assert read_config(run).coverage == read_config(whole).coverage
 
 
 def test_vectors_and_another_runs_weights_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(
-        ArgumentError,
-        match=r"embeddings start from word vectors or from another run's, not from both: \S+ and --init-from",
-    ):
+    with pytest.raises(ArgumentError, match=r"not from both: \S+ and --init-from"):
         follow(recipe_of(tmp_path), tmp_path / "run", init_from=tmp_path / "other", progress=quiet())
     assert not (tmp_path / "run").exists()
 
@@ -252,7 +206,7 @@ def test_a_model_that_fills_blanks_starts_the_same_way(tmp_path: Path) -> None:
         "lines": {"train": str(tmp_path / "lines.txt"), "tokenizer": "word"},
         "vectors": {"text": file_of(tmp_path, "cat", "the", "sat", "mat"), "frozen": True},
         "model": {"layers": 1, "width": WIDTH, "feed_forward": 7, "heads": 2},
-        "training": {"updates": 3, "batch_pairs": 8, "precision": "float32", "threads": 1},
+        "training": TRAINING | {"updates": 3},
     }
     follow(parse(toml(tables), "test"), tmp_path / "run", progress=quiet())
     run = read(tmp_path / "run")
@@ -271,9 +225,7 @@ def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
     tables = {"task": "classify", "images": {"source": "digits"}, "training": {"updates": 1, "batch_pairs": 8}}
     for side in ("text", "source"):
         settings = RunSettings.model_validate(tables | {"vectors": {side: file_of(tmp_path, "a", width=128)}})
-        with pytest.raises(
-            ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"
-        ):
+        with pytest.raises(ArgumentError, match=f"embeds no words, and {side} has word vectors$"):
             check(settings)
 
 
@@ -290,9 +242,9 @@ def test_a_vocabulary_of_pieces_is_told_a_setting_that_there_is(tmp_path: Path, 
         table: {"train": str(tmp_path / "corpus.tsv"), setting: "char"},
         "vectors": {side: file_of(tmp_path, "a")},
         "model": layers | {"width": WIDTH, "feed_forward": 7, "heads": 2},
-        "training": {"updates": 1, "batch_pairs": 8, "precision": "float32", "threads": 1},
+        "training": TRAINING | {"updates": 1},
     }
-    progress = Progress(io.StringIO())
+    progress = quiet()
     follow(parse(toml(tables), "test"), tmp_path / "run", progress=progress)
     assert f'of its ids are parts of words; {table}.{setting} = "word" has whole ones' in progress.stream.getvalue()
     tables[table] |= {setting: "word"}
