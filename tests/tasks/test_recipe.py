@@ -61,7 +61,7 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     results = follow(TINY, tmp_path / "run", progress=progress)
     printed = progress.stream.getvalue()
     assert any(line.startswith("about 0:0") for line in printed.splitlines())
-    assert "elsewhere" not in printed and "too short" not in printed
+    assert "elsewhere" not in printed and "training was short" not in printed
     assert list(results) == ["held-out dates", "held-out combinations"]
     assert all(set(scores) == {"pairs", "exact_match", "year_alignment", "AER"} for scores in results.values())
     assert all(
@@ -354,11 +354,11 @@ def test_pairs_are_told_what_such_a_training_gave_and_that_theirs_was_short(tmp_
     assert "on this machine, with 1 validation: 6 updates of " in lines[begin]
     assert lines[begin].endswith(" s, 3 epochs")
     assert re.match(r"elsewhere [\d.]+ epochs of [\d,]+ captions gave a BLEU of [\d.]+; ", lines[begin + 1])
-    short = "too short to learn all that 38 pairs teach: 3 epochs of the 20 that suit them, which take --updates 40"
+    short = "training was short for 38 pairs: 3 epochs of the recommended 20, which take --updates 40"
     assert lines[-1] == f"{short}; attent train --resume {tmp_path / 'run'} goes on with it"
     stream = io.StringIO()
     resume(tmp_path / "run", {"updates": 40}, progress=Progress(stream))
-    assert "too short" not in stream.getvalue()
+    assert "training was short" not in stream.getvalue()
     stream = io.StringIO()
     follow(parse(recipe_of, "pairs.toml"), tmp_path / "adapted", init_from=tmp_path / "run", progress=Progress(stream))
     assert "elsewhere" not in stream.getvalue()

@@ -84,12 +84,10 @@ def result(updates: int, seconds: float, epochs: float) -> TrainingResult:
 def test_a_short_training_says_how_long_it_should_be() -> None:
     by_minutes = TrainingSettings(minutes=4, batch_tokens=1024)
     line = shortage(by_minutes, result(600, 240.5, 1.25), 29_000)
-    assert line == (
-        "too short to learn all that 29,000 pairs teach: 1.25 epochs of the 25 that suit them, which take --minutes 80"
-    )
+    assert line == ("training was short for 29,000 pairs: 1.25 epochs of the recommended 25, which take --minutes 80")
     by_updates = TrainingSettings(updates=100, batch_tokens=1024)
     line = shortage(by_updates, result(100, 9.0, 2.5), 2_000) or ""
-    assert line.endswith("2.5 epochs of the 20 that suit them, which take --updates 800")
+    assert line.endswith("2.5 epochs of the recommended 20, which take --updates 800")
     settings = TrainingSettings(updates=5000, minutes=4, batch_tokens=1024)
     assert (shortage(settings, result(600, 240.5, 1.25), 29_000) or "").endswith("--minutes 80")
     assert (shortage(settings, result(5000, 24.5, 1.25), 29_000) or "").endswith("--updates 100000")

@@ -1,6 +1,6 @@
 """Word alignment: from a pair of texts to links between their words, read from a translator's attention.
 
-The choice of the attention to read is here too.
+`rank_selectors` chooses the attention to read by gold links.
 """
 
 from __future__ import annotations
@@ -92,31 +92,20 @@ def align(
         threshold: as for `extract_links`.
     """
     result: list[list[Link]] = [[] for _ in pairs]
-    for rows, matrices in word_matrices(model, pairs, selector or AttentionSelector()):
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    for rows, weights in selected_batches(model, sources, targets, selector or AttentionSelector()):
+        matrices = _merge(weights, [pairs[row] for row in rows])
         for row, links in zip(rows.tolist(), extract_links(matrices, threshold), strict=True):
             result[row] = links
     return result
 
 
-def word_matrices(
-    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], selector: AttentionSelector
-) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Return the selected weights between words, a batch of pairs at a time, in any order.
-
-    The pairs' indices (N,) and `merge_to_words`.
-    """
-    for rows, weights in selected_batches(
-        model, [pair.source for pair in pairs], [pair.target for pair in pairs], selector
-    ):
-        yield rows, _merge(weights, [pairs[row] for row in rows])
-
-
 def all_word_matrices(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair]
 ) -> Iterator[tuple[np.ndarray, AttentionSelector, Tensor]]:
-    """Return `word_matrices` of every selector of the model.
+    """Return the weights between words by every selector of the model, a batch of pairs at a time, in any order.
 
-    The pairs' indices, the selector, and the weights of these pairs by it.
+    Each item has the pairs' indices (N,), the selector, and the result of `merge_to_words`.
     """
     for rows, attentions in forced_batches(model, [pair.source for pair in pairs], [pair.target for pair in pairs]):
         batch = [pairs[row] for row in rows]

@@ -1,7 +1,7 @@
 """Attention to the source while a translator is given the target (forced decoding).
 
-The file also says which target token a row is about. Step t of a decoder reads token y_{t−1}, BOS first, and produces
-y_t; its attention to the source has one row. There are two answers to the question which token that row is about:
+A row can be about either of two target tokens. Step t of a decoder reads token y_{t−1}, BOS first, and produces
+y_t; its attention to the source has one row, which is about one of two tokens:
 
 - **the token produced**: row t is about y_t. The context of row t goes into p(y_t), in every kind of model.
 - **the token read in**: row t is about y_{t−1}; the row of the next step belongs to y_t.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -111,19 +111,6 @@ class AttentionSelector:
         return f"{layer}, {head}, rows about {ABOUT_LABELS[self.about]}"
 
 
-class AttentionBatch(NamedTuple):
-    """The attention of a batch of pairs to their sources.
-
-    Args:
-        rows: the pairs' indices, (N,).
-        weights: (N, Tq, Tk) in float32 on the CPU; a row for each token of a target, padded to the longest, and so are
-            sources.
-    """
-
-    rows: np.ndarray
-    weights: Tensor
-
-
 @torch.no_grad()
 def forced_batches(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -178,7 +165,7 @@ def selected_batches(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     selector: AttentionSelector,
-) -> Iterator[AttentionBatch]:
+) -> Iterator[tuple[np.ndarray, Tensor]]:
     """Return the selected attention of each target token to the source's tokens, a batch of pairs at a time.
 
     See `forced_batches`. A model that computes a layer's attention by itself computes nothing beyond it, and pads
@@ -192,7 +179,8 @@ def selected_batches(
         selector: layer, head and meaning of the rows.
 
     Returns:
-        Batches in any order, without pairs with an empty side.
+        Batches in any order, without pairs with an empty side: the pairs' indices (N,), and the weights (N, Tq, Tk) in
+        float32 on the CPU, padded, a row for each token of a target.
 
     Raises:
         ArgumentError: the model has no attention to the source, or not this layer or head.
@@ -202,9 +190,7 @@ def selected_batches(
         for rows, maps in _forced_maps(model, sources, targets):
             steps = max(len(targets[row]) for row in rows.tolist())
             weights = _of_rows(list(maps.values())[selector.layer_index(len(maps))], selector, len(rows))
-            yield AttentionBatch(
-                rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1]
-            )
+            yield rows, weights[:, :steps] if selector.about == "produced" else weights[:, 1 : steps + 1]
         return
     device, longest, layer = next(model.parameters()).device, model.longest, selector.layer_index(layers)
     source, target = Sequences(sources), Sequences([[BOS, *target] for target in targets])
@@ -220,7 +206,7 @@ def selected_batches(
         tokens = tokens[:, :-1] if selector.about == "produced" else tokens
         memory = model.encode(source_ids, torch.from_numpy(source.lengths[filled]).to(device))
         weights = _of_rows(model.source_attention(memory, tokens, layer), selector, len(rows))
-        yield AttentionBatch(rows, weights if selector.about == "produced" else weights[:, 1:])
+        yield rows, weights if selector.about == "produced" else weights[:, 1:]
 
 
 def source_attention(
@@ -241,8 +227,8 @@ def source_attention(
         For each pair (Tq, Tk), a row for each target token; either side may be empty.
     """
     maps = [torch.zeros(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
-    for batch in selected_batches(model, sources, targets, selector or AttentionSelector()):
-        for row, weights in zip(batch.rows.tolist(), batch.weights, strict=True):
+    for rows, batch in selected_batches(model, sources, targets, selector or AttentionSelector()):
+        for row, weights in zip(rows.tolist(), batch, strict=True):
             maps[row] = weights[: len(targets[row]), : len(sources[row])]
     return maps
 

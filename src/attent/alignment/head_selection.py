@@ -1,6 +1,4 @@
-"""Choosing the attention that words are aligned by from pairs without gold links.
-
-By one run alone, or by runs of both directions.
+"""Choice of the attention to align words by, from pairs without gold links, by one run or by runs of both directions.
 
 - **One run**: a head that aligns looks at the source word that the model needs to produce a target word. Each source
   word in turn is replaced by others at random, and what the target's words lose in log-probability says how far each
@@ -25,7 +23,7 @@ from attent.errors import ShapeError
 from attent.models.model import EncoderDecoder
 from attent.text.tokenizer import BOS
 
-# Nats that some source word must make a difference of; a target word that loses less follows from the words before it.
+# Minimum loss in nats; a target word that loses less without any source word follows from the words before it.
 DEPENDENT = 0.5
 # Tokens that are decoded at once: their logits take a quarter of a gigabyte at a vocabulary of 32,000.
 TOKENS = 1024
@@ -34,7 +32,7 @@ TOKENS = 1024
 def rank_by_differences(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
 ) -> list[tuple[AttentionSelector, float]]:
-    """Judge every layer, every head and the mean over heads, by what the links' source words are needed for.
+    """Judge every layer, every head and the mean over heads by how much predictions depend on the linked source words.
 
     Rows are about either token. It decodes a pair once for each of its source words: a few hundred pairs are enough.
 
@@ -71,9 +69,9 @@ def rank_by_differences(
 def prediction_differences(
     model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], *, seed: int = 0
 ) -> list[np.ndarray]:
-    """Return what the words of each target lose in log-probability without each source word, in nats, (Wt, Ws).
+    """Return the log-probability that each target word loses without each source word, in nats, (Wt, Ws).
 
-    Without a word means with pieces of other words in its place, drawn at random from all sources.
+    The removed word's pieces are replaced by pieces of other words, drawn at random from all sources.
 
     Args:
         model: in evaluation mode.

@@ -1,6 +1,6 @@
 """Pretrained models of Hugging Face's transformers, from a folder or the local cache.
 
-Their attention, and words for blanks. Weights come from safetensors alone, and no code of a model's folder is run.
+They show attention and fill blanks. Weights are read from safetensors only, and no code in a model's folder is run.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,13 +38,13 @@ PROCESSOR = "preprocessor_config.json"
 # The files of a folder that may name code of their own, under AUTO_MAP.
 SETTINGS = (CONFIG, "tokenizer_config.json", PROCESSOR, "processor_config.json")
 AUTO_MAP = "auto_map"
-# Bytes that each of them may have; a tokenizer's lists its added tokens.
+# Maximum bytes of each of them; that of a tokenizer lists its added tokens.
 LARGEST = 2**24
 # The name of a model on Hugging Face's hub, with its owner or without.
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # What is fetched: settings, vocabularies and safetensors, of the folder itself.
 FILES = ("*.json", "*.txt", "*.model", "*.spm", "model*.safetensors")
-# Tokens that an encoder–decoder writes at most.
+# Maximum tokens of an encoder–decoder's output.
 LONGEST = 256
 
 
@@ -54,7 +53,7 @@ class PretrainedModel:
 
     Args:
         model: put into evaluation mode.
-        reads: a text; a text and its translation, or whatever else an encoder–decoder writes; or a picture.
+        reads: a text; a text and its translation, or other output of an encoder–decoder; or a picture.
         tokenizer: the model's tokenizer, or its image processor.
     """
 
@@ -73,8 +72,7 @@ class PretrainedModel:
 
         Args:
             text: the text to read, or a picture's path.
-            target: what an encoder–decoder is to write; unless given, it writes by itself, the likeliest token at each
-                step.
+            target: the output of an encoder–decoder; its own greedy output unless given.
 
         Raises:
             ArgumentError: nothing can be watched, or the model has no target.
@@ -118,7 +116,7 @@ class PretrainedModel:
         return predictions
 
     def unknown_words(self, text: str) -> list[str]:
-        """Return the words of a text that the vocabulary lacks, without repetition, in order."""
+        """Return the distinct words of a text that the vocabulary lacks, in order."""
         unknown = self.tokenizer.unk_token_id
         words = dict.fromkeys(word for word in text.split() if MASK not in word)
         return [word for word in words if unknown in self.tokenizer(word, add_special_tokens=False).input_ids]
@@ -241,19 +239,10 @@ class PretrainedModel:
         return {f"layers.{number}": weights for number, weights in enumerate(layers)}
 
 
-@dataclass(frozen=True)
-class _Loader:
-    """transformers' classes for a kind of model."""
-
-    reads: Reads
-    model: Any
-    tokenizer: Any
-
-
 def find(model: Path | str, *, download: bool = False) -> Path | None:
     """Return the folder of a model, itself or in Hugging Face's local cache.
 
-    None if it is no model of Hugging Face's, as a run is not.
+    None for anything else, such as a run.
 
     Args:
         model: a folder, or the name of a model on Hugging Face's hub, such as "google-bert/bert-base-uncased".
@@ -275,7 +264,7 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
     except HFValidationError:
         return None
     except Exception as error:
-        # the hub's client passes on whatever its transport raises
+        # errors of the hub's transport reach us unchanged
         if isinstance(error, LocalEntryNotFoundError) and not download:
             raise RunError(
                 f"{name} is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
@@ -304,13 +293,13 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with _quiet(transformers), _one_line(folder):
         config = transformers.AutoConfig.from_pretrained(folder, **options)
-        loader = _loader(transformers, config, folder)
-        model, report = loader.model.from_pretrained(
+        reads, model_class, tokenizer_class = _classes(transformers, config, folder)
+        model, report = model_class.from_pretrained(
             folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
-        tokenizer = loader.tokenizer.from_pretrained(folder, **options)
+        tokenizer = tokenizer_class.from_pretrained(folder, **options)
     # transformers makes an empty vocabulary where the folder has none, to which every word is unknown
-    if loader.reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
+    if reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise RunError(
             f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the "
             "model"
@@ -318,21 +307,20 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
     # poolers stand behind all attention
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
-    return PretrainedModel(model.to(device), loader.reads, tokenizer)
+    return PretrainedModel(model.to(device), reads, tokenizer)
 
 
-def _loader(transformers: Any, config: Any, folder: Path) -> _Loader:
-    """Return the classes that load a model: with its head, if that is needed."""
+def _classes(transformers: Any, config: Any, folder: Path) -> tuple[Reads, Any, Any]:
+    """Return what a model reads, and transformers' classes for it, with a head if needed, and for its tokenizer."""
     if any(name.endswith(ENCODER) for name in config.architectures or ()):
-        return _Loader("text", transformers.AutoModelForTextEncoding, transformers.AutoTokenizer)
+        return "text", transformers.AutoModelForTextEncoding, transformers.AutoTokenizer
     if getattr(config, "is_encoder_decoder", False):
-        return _Loader("text and translation", transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer)
+        return "text and translation", transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer
     if (folder / PROCESSOR).exists() and hasattr(config, "patch_size"):
-        return _Loader("picture", transformers.AutoModel, transformers.AutoImageProcessor)
+        return "picture", transformers.AutoModel, transformers.AutoImageProcessor
     is_masked = any(name.endswith(MASKED) for name in config.architectures or ())
-    return _Loader(
-        "text", transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel, transformers.AutoTokenizer
-    )
+    model_class = transformers.AutoModelForMaskedLM if is_masked else transformers.AutoModel
+    return "text", model_class, transformers.AutoTokenizer
 
 
 def _check_files(folder: Path) -> None:
@@ -362,7 +350,7 @@ def _check_files(folder: Path) -> None:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep transformers from reporting what it loads: what matters of it is checked."""
+    """Silence transformers' loading reports; the relevant ones are checked in `load`."""
     logging = transformers.utils.logging
     verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -380,7 +368,7 @@ def _one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # transformers passes on whatever a model's files and its own code make of them
+        # errors of the model's files and code reach us unchanged
         raise RunError(f"{folder} cannot be loaded: {_first_line(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Recipes: from settings to a run folder, and on from there."""
+"""Recipes: training of a run folder from settings, resuming and validation."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def resume(
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
                 raise DataError(
-                    f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one "
+                    f"the corpus of {path} has changed, so the run would train on its own test data: train a new run "
                     f"({CONFIG} has the digest of what was held out)"
                 )
             run.rewind(0 if state is None else state.log)
@@ -182,9 +182,7 @@ def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = 
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
-        raise DataError(
-            f"the corpus of {path} has changed, and the run may have learnt what it would be judged by{hint}"
-        )
+        raise DataError(f"the corpus of {path} has changed, so the run may have trained on this test data{hint}")
     for line in corpus.report():
         say(line)
     evaluator.search = search

@@ -28,11 +28,11 @@ MIN_UPDATES, MAX_UPDATES = 200, 100_000
 VALIDATIONS = 5
 # The share of a training in which the rate rises: of 2, 5, 10, 20 and 40 % (benchmarks/results/training.md).
 WARMUP = 0.1
-# Characters of a sentence of so many tokens, and of lines on average that are too long to be texts by themselves.
+# Characters of such a sentence, and the mean length of lines above which they are joined to running text.
 SENTENCE, LONG_LINE = 100, 1_000
 # Factor of epochs for masked lines: an epoch learns from a few masks of each line, others each time.
 MASKED_EPOCHS = 3
-# Of a language model there is none, masked or not: predicted probabilities should be calibrated.
+# Language models, masked or not, use none: their probabilities should be calibrated.
 LABEL_SMOOTHING = 0.1
 # Bounds of small and of medium sets of examples to classify, and examples of an update.
 SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
@@ -61,20 +61,20 @@ BY_PAIRS = (
 )
 
 
-# Minutes of a training that is too short for large batches and models: it learns more from more updates. The dropout of
-# one that sees each of many pairs a few times only.
+# Trainings of at most this many minutes use a small model and small batches, since they profit from more updates. The
+# dropout of such a training on many pairs, each of which it sees only a few times.
 SHORT_MINUTES, SHORT_DROPOUT = 10, 0.1
-# A training of less than this share of the suggested epochs is short.
+# A training that ends before this share of the suggested epochs is reported as short.
 SHORTAGE = 1 / 3
 
 
 class CaptionTraining(NamedTuple):
-    """A training on Multi30k's first captions, English to German, with the suggested settings.
+    """A training on the first captions of Multi30k, English to German, with the suggested settings.
 
     Args:
         pairs: captions to train on.
         minutes: of training on one core of an AMD EPYC (Zen 3).
-        epochs: how often training went through them.
+        epochs: passes over the captions.
         bleu: of the 1,014 validation captions, greedy.
     """
 
@@ -162,7 +162,7 @@ def _size(pairs: int) -> Size:
 
 
 def experience(pairs: int, epochs: float) -> str:
-    """Return a line about the training of `CAPTION_TRAININGS` whose pairs and epochs are nearest, by their ratios."""
+    """Return a line about the training of `CAPTION_TRAININGS` with the nearest numbers of pairs and epochs."""
     ratios = {
         outcome: abs(log(outcome.pairs / pairs)) + abs(log(outcome.epochs / max(epochs, 1e-9)))
         for outcome in CAPTION_TRAININGS
@@ -175,10 +175,7 @@ def experience(pairs: int, epochs: float) -> str:
 
 
 def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> str | None:
-    """Return a line that says for how long to train, if a limit ended training long before that; else None.
-
-    It is for translators.
-    """
+    """Return a line with the recommended limit if a translator's training ended long before it; else None."""
     epochs, done = _size(pairs).epochs, max(result.epochs, 1e-9)
     if done >= SHORTAGE * epochs or fraction_done(training, result.updates, result.seconds) < 1:
         return None
@@ -189,10 +186,7 @@ def shortage(training: TrainingSettings, result: TrainingResult, pairs: int) -> 
         if by_updates
         else f"--minutes {ceil((training.minutes or 0) * factor)}"
     )
-    return (
-        f"too short to learn all that {pairs:,} pairs teach: {done:.3g} epochs of the {epochs} that suit them, which "
-        f"take {limit}"
-    )
+    return f"training was short for {pairs:,} pairs: {done:.3g} epochs of the recommended {epochs}, which take {limit}"
 
 
 def suggest_labelled(texts: int, minutes: float | None = None) -> Tables:

@@ -123,7 +123,7 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     log = (tmp_path / "run/log.jsonl").read_bytes()
     with pytest.raises(
         DataError,
-        match=r"the corpus of .*run has changed, and the run would learn what it is judged by: train a new one",
+        match=r"the corpus of .*run has changed, so the run would train on its own test data: train a new run",
     ):
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log

@@ -14,9 +14,9 @@ from attent.errors import ArgumentError, DataError
 from attent.text.tokenizer import Tokenizer
 from attent.text.units import units
 
-# Of a glossary, and of either side of an entry in characters.
+# Maximum number of entries, and of characters of either side of an entry.
 MAX_ENTRIES, MAX_LENGTH = 20_000, 200
-# Bytes that a file may have.
+# Maximum bytes of a file.
 LARGEST = 2**24
 
 # The words of a source, and its target.
@@ -43,14 +43,14 @@ class Term(NamedTuple):
 class Glossary:
     """Terms and their translations.
 
-    A term is found as it is written, accents composed or not, without its inflected forms.
+    Only the exact form of a term is matched, with composed or decomposed accents; inflected forms are not.
 
     Args:
         entries: (source, target) each, of distinct sources.
-        fallback: further terms, which these here go before where both are as long.
+        fallback: further terms; of two terms of equal length, those of `entries` take precedence.
 
     Raises:
-        ArgumentError: there are too many, or one is empty, too long, of several lines, or a source comes twice.
+        ArgumentError: there are too many terms, or one is empty, too long, on several lines, or repeats a source.
     """
 
     entries: tuple[tuple[str, str], ...]
@@ -71,15 +71,15 @@ class Glossary:
         return hash((len(self.entries), self.entries[:8]))
 
     def updated(self, terms: Glossary) -> Glossary:
-        """Return the terms of another glossary before those of this one, which keeps what it has computed."""
+        """Return the terms of another glossary, with those of this one as a fallback; its index is reused."""
         return replace(terms, fallback=self if terms.fallback is None else self.updated(terms.fallback))
 
     def find(self, text: str, *, keeps_case: bool = False) -> list[Term]:
-        """Return the terms of a text in order: at each word the longest one, and none within another.
+        """Return the terms of a text in order: the longest at each word, without overlaps.
 
         Args:
             text: any text.
-            keeps_case: whether capitals count, but for that of the text's first letter.
+            keeps_case: whether case matters, except for the first letter of the text.
         """
         layers, index, spans = self._layers(keeps_case=keeps_case), 0, units(text)
         words = [compose(text[span.begin : span.end]) for span in spans]
@@ -112,16 +112,16 @@ class Glossary:
 
 @lru_cache(maxsize=8)
 def keeps_case(tokenizer: Tokenizer) -> bool:
-    """Return whether a tokenizer has a piece with a capital: one that was learnt from small letters has none."""
+    """Return whether a tokenizer has a piece with a capital; one that was learned from lower-case text has none."""
     return any(piece != piece.lower() for piece in map(tokenizer.piece, range(tokenizer.size)))
 
 
 def read_glossary(path: Path | str) -> Glossary:
-    """Read lines of source, tab, target; lines that are blank or begin with # say nothing.
+    """Read lines of source, tab, target; blank lines and lines that begin with # are ignored.
 
     Raises:
-        DataError: it cannot be read, or a line is no term, too long, or has a source that another one has; the message
-            names the line.
+        DataError: the file cannot be read, or a line is not a term, is too long, or repeats a source; the message names
+            the line.
     """
     try:
         lines = bounded.read_text(path, LARGEST).removeprefix("\ufeff").split("\n")
@@ -147,7 +147,7 @@ def read_glossary(path: Path | str) -> Glossary:
 
 
 def missing(text: str, targets: Iterable[str]) -> list[str]:
-    """Return those targets that a text has not, or not often enough; the longest takes its place first."""
+    """Return the targets that a text lacks or contains too few times; longer targets are matched first."""
     spans, absent = units(text), list[str]()
     words: list[str | None] = [compose(text[span.begin : span.end]) for span in spans]
     for target in sorted(targets, key=len, reverse=True):
@@ -168,7 +168,7 @@ def missing(text: str, targets: Iterable[str]) -> list[str]:
 
 
 def compose(text: str) -> str:
-    """Return a text with accents composed with their letters, as far as Unicode has them (its form NFC)."""
+    """Return a text in Unicode's form NFC, which composes accents with their letters."""
     return unicodedata.normalize("NFC", text)
 
 

@@ -1,4 +1,4 @@
-"""Ray Data: data sets translated on many machines, by actors that load a run once each."""
+"""Ray Data: translation of data sets on many machines, by actors that each load the run once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ray.data import Dataset  # pyright: ignore[reportMissingImports]
 
 EXTRA = "ray"
-# Rows of a batch: enough to sort by length, few enough to be translated again when a worker is lost.
+# Rows per batch: enough to sort by length, few enough to repeat when a worker is lost.
 BATCH_ROWS = 512
-# How the missing values of Python, NumPy and pandas write themselves.
+# Text forms of the missing values of Python, NumPy and pandas.
 MISSING = frozenset(("None", "nan", "NaT", "<NA>"))
 
 
@@ -59,7 +59,7 @@ class ColumnTranslator:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the batch with the translations beside the texts.
 
-        What `attent translate` writes for each, and None for a missing one.
+        Each is what `attent translate` would write, or None for a missing text.
 
         Raises:
             ArgumentError: it has no such column, or a value of it is no text.

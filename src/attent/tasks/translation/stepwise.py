@@ -111,7 +111,7 @@ class StepwiseDecoding:
 
     @property
     def unknown_pieces(self) -> list[str]:
-        """Return the pieces of the text that the vocabulary lacks, without repetition, in order."""
+        """Return the distinct pieces of the text that the vocabulary lacks, in order."""
         return list(
             dict.fromkeys(label for label, token in zip(self.labels, self.source.ids, strict=True) if token == UNK)
         )

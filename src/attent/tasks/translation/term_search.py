@@ -1,16 +1,16 @@
-"""Translation with terms: a search whose hypotheses have the words of a glossary.
+"""Translation with terms: a search whose hypotheses contain the terms of a glossary.
 
-They have a term's words where attention looks at its source. A sentence is translated as ever. Where the translation
-lacks a term, the search is repeated with a forced beginning: the translation up to the word about which attention looks
-at the term's source most, then the term. What follows is what the search finds, or what followed that word in the
-translation, so that the term takes its place and nothing else changes: whichever hypothesis has more probability a
-token. The next term that is missing follows this one. So every term comes, and sentences without terms, or whose
-translation has them by itself, are those of a search without a glossary, bit for bit.
+A sentence is translated first without the glossary. If the translation lacks a term, the search is repeated with a
+forced beginning: the translation up to the word whose attention to the term's source is largest, then the term. The
+rest is either searched for, or copied from the translation after that word, so that only the word is replaced; of these
+two hypotheses, the one with the higher probability per token is used. The next missing term follows this one. Every
+term appears, and sentences without terms, or whose translation already contains them, get exactly the translation of a
+search without a glossary.
 
 Sources: lexically constrained decoding as in Hokamp and Liu (2017), arXiv 1704.07138, and Post and Vilar (2018), arXiv
 1804.06609; by attention to the term's source as in Chatterjee et al. (2017), "Guiding Neural Machine Translation
-Decoding with External Knowledge". Here the beginning is searched for, in the place of a beam for each number of terms,
-so that the search itself stays as it is.
+Decoding with External Knowledge". Forced beginnings replace their beams for each number of terms, so the search itself
+does not change.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Attention = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Sequenc
 
 @dataclass(frozen=True)
 class _Sentence:
-    """A sentence on its way.
+    """A sentence whose terms are being placed.
 
     Args:
         source: the text.
         terms: in it.
         best: the translation so far.
-        fixed: tokens at its beginning that stay.
-        placed: terms that were placed.
+        fixed: number of tokens at its beginning that must not change.
+        placed: number of terms placed so far.
     """
 
     source: SourceText
@@ -60,7 +60,7 @@ class _Sentence:
 
     @property
     def missing(self) -> list[Term]:
-        """The terms that the translation lacks; of those with the same target the last ones."""
+        """The terms that the translation lacks; of several with the same target, the last ones."""
         absent, result = missing(self.best.text, [term.target for term in self.terms]), list[Term]()
         for term in reversed(self.terms):
             if term.target in absent:
@@ -73,8 +73,8 @@ class _Beginning(NamedTuple):
     """The forced beginning of a translation.
 
     Args:
-        tokens: of it.
-        end: how many of them there are up to the end of the term.
+        tokens: all of it.
+        end: number of tokens up to the end of the term.
     """
 
     tokens: list[int]
@@ -230,13 +230,13 @@ class TermSearch:
         return []
 
     def _cuts(self, translation: Translation) -> list[int]:
-        """Return the numbers of tokens after which no word is torn, from none of them to all."""
+        """Return the numbers of tokens, from 0 to all, after which the translation can be cut between words."""
         decode, tokens, text = self._translator.target_tokenizer.decode, translation.tokens, translation.text
         lengths = [len(decode(tokens[:count])) for count in range(len(tokens) + 1)]
         return [count for count, length in enumerate(lengths) if not _is_glued(text[:length], text)]
 
     def _ranked(self, sentence: _Sentence, term: Term, weights: Tensor, cuts: Sequence[int]) -> list[int]:
-        """Return those cuts after which attention looks at the term's source most, the most first."""
+        """Return the cuts in descending order of the attention to the term's source of the word after them."""
         tokenizer, text = self._translator.source_tokenizer, sentence.source.text
         around = len(tokenizer.encode(""))
         first, last = (len(tokenizer.encode(part)) - around for part in (text[: term.begin].rstrip(), text[: term.end]))
@@ -251,9 +251,9 @@ class TermSearch:
         return sorted(cuts, key=lambda cut: (-masses[cut], cut))
 
     def _joined(self, tokens: Sequence[int], target: str) -> list[int] | None:
-        """Return tokens with those of a term behind them, with the space that its language has between words.
+        """Return tokens followed by those of a term, with a space between them if the target language has one.
 
-        None if there is no way.
+        None if the term cannot be written there.
         """
         tokenizer = self._translator.target_tokenizer
         before = tokenizer.decode(tokens)
@@ -281,7 +281,7 @@ class TermSearch:
 
 
 def _per_token(translation: Translation) -> float:
-    """Return the log-probability a token, EOS included, in nats: hypotheses of unlike lengths are compared by it."""
+    """Return the log-probability per token, EOS included, in nats, to compare hypotheses of different lengths."""
     return translation.log_probability / (len(translation.tokens) + 1)
 
 
@@ -297,18 +297,18 @@ def _continuations(tokenizer: Tokenizer) -> Tensor:
 
 
 def _is_glued(beginning: str, text: str) -> bool:
-    """Return whether a text goes on with the last word of its beginning."""
+    """Return whether the last word of a beginning is continued in the text."""
     return not text.startswith(beginning) or any(span.begin < len(beginning) < span.end for span in units(text))
 
 
 def _term_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens of a term, composed if the tokenizer knows it so alone."""
+    """Return the tokens of a term, with composed accents if the tokenizer only knows that form."""
     tokens = _tokens(text, tokenizer)
     return _tokens(compose(text), tokenizer) if UNK in tokens else tokens
 
 
 def _tokens(text: str, tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens of a part of a translation, without those that stand around every text."""
+    """Return the tokens of a part of a translation, without marks and the prompt."""
     marks, prompt = marks_of(tokenizer), prompt_of(tokenizer)
     tokens = tokenizer.encode(text)
     return [
