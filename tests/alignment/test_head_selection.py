@@ -19,11 +19,7 @@ from attent.models.transformer import Transformer
 from attent.text.tokenizer import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefgh")
-ALIGNING, SHIFTED, BLUNT = (
-    AttentionSelector(0, 0, "produced"),
-    AttentionSelector(0, 0, "read"),
-    AttentionSelector(0, 1, "produced"),
-)
+ALIGNING, SHIFTED, BLUNT = AttentionSelector(0, 0), AttentionSelector(0, 0, "read"), AttentionSelector(0, 1)
 
 
 def pair(source: list[int], target: list[int]) -> TokenizedPair:

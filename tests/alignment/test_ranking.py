@@ -71,23 +71,16 @@ def test_each_pair_needs_gold_links() -> None:
 
 @pytest.mark.slow
 def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
-    """The known links of dates, character by character.
-
-    What the row of the token produced looks at, and not that of the token read in.
-    """
+    # rows about the token produced look at the known links, and those about the token read in do not
     tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
-    settings = override(
-        read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()]
-    )
+    changes = [f"{name}={value}" for name, value in tables.items()]
+    settings = override(read(ROOT / "configs" / "dates-rnn.toml"), changes)
     follow(settings, tmp_path / "run")
     run = load(tmp_path / "run")
     for pairs in dates(settings.dates).held_out.values():
         tokenizers = run.source_tokenizer, run.target_tokenizer
-        ranking = rank_selectors(
-            run.model,
-            [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
-            list(map(gold_links, pairs)),
-        )
+        tokenized = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
+        ranking = rank_selectors(run.model, tokenized, list(map(gold_links, pairs)))
         (selector, best), (second_selector, worse) = ranking
         assert (selector.about, second_selector.about) == ("produced", "read")
         assert best.error_rate <= 0.10

@@ -58,12 +58,9 @@ def test_each_way_takes_more_than_the_one_before(first: set[tuple[int, int]], se
         assert {link[side] for link in values["grow-diag-final"]} == {link[side] for link in first | second}
 
 
-def test_of_one_alignment_itself_is_left() -> None:
+def test_of_one_alignment_itself_is_left_and_an_unknown_way_is_named() -> None:
     for method in METHODS:
         assert symmetrize(FORWARD, FORWARD, method) == sorted(FORWARD)
         assert symmetrize((), (), method) == []
-
-
-def test_an_unknown_way_is_named() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'grow-diag-final-and'"):
         symmetrize((), (), "grow-diag-final-adn")

@@ -15,9 +15,8 @@ PAIRS = [Pair("abc", "01"), Pair("edcba" * 4, "6543210" * 3), Pair("a", ""), Pai
 
 
 def make_model() -> Transformer:
-    settings = TransformerSettings(
-        encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none"
-    )
+    sizes = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2}
+    settings = TransformerSettings.model_validate(sizes | {"share_embeddings": "none"})
     return Transformer(settings, SOURCE.size, TARGET.size).eval()
 
 

@@ -11,7 +11,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.search.constraints import Constraints
-from attent.search.search import Hypothesis, is_finished, length_penalty, search
+from attent.search.search import Hypothesis, TokenSampler, is_finished, length_penalty, sampling_probs, search, uniforms
 from attent.search.settings import SearchSettings
 from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
 
@@ -142,9 +142,8 @@ def test_a_wide_beam_is_exhaustive_search(seed: int) -> None:
         for length in range(limit + 1):
             for tokens in product((UNK, SPECIALS, SPECIALS + 1), repeat=length):
                 log_probabilities = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
-                of_row[tokens] = sum(
-                    log_probabilities[index, token].item() for index, token in enumerate((*tokens, EOS))
-                )
+                numbers = (log_probabilities[index, token].item() for index, token in enumerate((*tokens, EOS)))
+                of_row[tokens] = sum(numbers)
     for alpha in (0.0, 0.6, 2.0):
         settings = SearchSettings(beam=3**limit, n_best=7, length_penalty=alpha)
         hypotheses = search(model, source, lengths, Constraints.of(torch.full((2,), limit)), settings)
@@ -152,9 +151,8 @@ def test_a_wide_beam_is_exhaustive_search(seed: int) -> None:
             scores = {tokens: total / length_penalty(len(tokens) + 1, alpha) for tokens, total in of_row.items()}
             expected = sorted(scores, key=lambda tokens: -scores[tokens])[:7]
             assert [hypothesis.tokens for hypothesis in best] == expected, alpha
-            assert [hypothesis.score for hypothesis in best] == pytest.approx(
-                [scores[tokens] for tokens in expected], abs=1e-5
-            ), alpha
+            expected_scores = pytest.approx([scores[tokens] for tokens in expected], abs=1e-5)
+            assert [hypothesis.score for hypothesis in best] == expected_scores, alpha
 
 
 @pytest.mark.parametrize("beam", [2, 5])
@@ -164,9 +162,7 @@ def test_stopping_early_changes_nothing(beam: int, alpha: float, monkeypatch: py
     settings = SearchSettings(beam=beam, n_best=2, length_penalty=alpha)
     early = search(model, source, lengths, Constraints.of(limit), settings)
     monkeypatch.setattr("attent.search.search.LONGEST_PACKED", 0)
-    monkeypatch.setattr(
-        "attent.search.search.is_finished", lambda finished, running, *rest, **others: running == -torch.inf
-    )
+    monkeypatch.setattr("attent.search.search.is_finished", lambda finished, running, *rest: running == -torch.inf)
     assert search(model, source, lengths, Constraints.of(limit), settings) == early
 
 
@@ -224,9 +220,61 @@ def test_alone_the_first_stop_ends_it(finished: list[Hypothesis]) -> None:
     assert is_finished(finished, -0.1, 9, SearchSettings(length_penalty=1.0)) is bool(finished)
 
 
-def test_worked_by_hand() -> None:
+def test_length_penalties_worked_by_hand() -> None:
     assert length_penalty(1, 0.6) == 1
     assert length_penalty(13, 2.0) == 9
     assert length_penalty(13, 0.0) == 1
     assert length_penalty(13, 2.0, "length") == 169
     assert Hypothesis((4,) * 12, -18.0, length_penalty(13, 2.0)).score == pytest.approx(-2)
+
+
+TOLD = torch.tensor([0.4, 0.3, 0.2, 0.1, 0.0]).log()[None]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.4, 0.3, 0.2, 0.1, 0]),
+        ({"temperature": 0.5}, [16 / 30, 9 / 30, 4 / 30, 1 / 30, 0]),
+        ({"top_k": 2}, [4 / 7, 3 / 7, 0, 0, 0]),
+        ({"top_k": 9}, [0.4, 0.3, 0.2, 0.1, 0]),
+        ({"top_p": 0.69}, [4 / 7, 3 / 7, 0, 0, 0]),
+        ({"top_p": 0.71}, [4 / 9, 3 / 9, 2 / 9, 0, 0]),
+        ({"top_p": 1e-9}, [1.0, 0, 0, 0, 0]),
+        ({"top_k": 3, "top_p": 0.5}, [4 / 7, 3 / 7, 0, 0, 0]),
+    ],
+)
+def test_worked_by_hand(options: dict[str, float], expected: list[float]) -> None:
+    torch.testing.assert_close(sampling_probs(TOLD, **options), torch.tensor([expected]))
+
+
+def test_tokens_come_as_often_as_they_should() -> None:
+    count = 20_000
+    log_probabilities = torch.randn(1, 1, 11).log_softmax(-1).index_fill(2, torch.tensor([3, 10]), -torch.inf)
+    numbers = uniforms(7, [[4, 5, 6]], count, 2)
+    scores, tokens = TokenSampler(numbers)(
+        torch.full((count, 1), -1.0), log_probabilities.expand(count, 1, 11), torch.arange(count), 1
+    )
+    expected = count * log_probabilities.softmax(-1)[0, 0]
+    observed = tokens.flatten().bincount(minlength=11)
+    assert observed[[3, 10]].tolist() == [0, 0]
+    possible = expected > 0
+    chi_square = ((observed - expected)[possible] ** 2 / expected[possible]).sum().item()
+    # 8 degrees of freedom: above 26.1 once in a thousand
+    assert chi_square < 26.1
+    torch.testing.assert_close(scores, log_probabilities[0, 0][tokens] - 1)
+
+
+def test_nothing_impossible_is_drawn_at_the_edges() -> None:
+    log_probabilities = torch.tensor([[[0.0, 0.5, 0.0, 0.5, 0.0]]]).log().expand(2, 1, 5)
+    numbers = torch.tensor([[0.0], [1 - 2.0**-53]], dtype=torch.float64)
+    assert TokenSampler(numbers)(torch.zeros(2, 1), log_probabilities, torch.arange(2), 0)[1].tolist() == [[1], [3]]
+
+
+def test_randomness_belongs_to_a_source() -> None:
+    numbers = uniforms(1, [[4, 5], [6]], 2, 3)
+    assert numbers.shape == (4, 3)
+    assert torch.equal(uniforms(1, [[6]], 2, 3), numbers[2:])
+    assert torch.equal(uniforms(1, [[4, 5]], 1, 2), numbers[:1, :2])
+    assert len(set(map(tuple, torch.cat((numbers, uniforms(2, [[6]], 2, 3))).tolist()))) == 6
+    assert uniforms(1, [], 2, 3).shape == (0, 3)

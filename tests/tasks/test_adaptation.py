@@ -1,5 +1,3 @@
-"""Adapting a run to pairs of another kind: weights that stay, pairs that are replayed, gentler suggestions."""
-
 import io
 from pathlib import Path
 
@@ -41,11 +39,8 @@ def new(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(tmp_path: Path, old: Path) -> Path:
     text = f'[text]\ntrain = "{old}"\ntokenizer = "char"\nsource_language = "en"\ntarget_language = "de"\n'
-    follow(
-        parse(f"{text}{MODEL_TABLE}[training]\nupdates = 2\nbatch_pairs = 8\n", "old.toml"),
-        tmp_path / "old",
-        progress=quiet(),
-    )
+    settings = parse(f"{text}{MODEL_TABLE}[training]\nupdates = 2\nbatch_pairs = 8\n", "old.toml")
+    follow(settings, tmp_path / "old", progress=quiet())
     return tmp_path / "old"
 
 
@@ -54,7 +49,7 @@ def adaptation(new: Path, old: Path, training: str = "updates = 3") -> RunSettin
     return parse(f'[text]\ntrain = "{new}"\nreplay = "{old}"\ntokenizer = "char"\n[training]\n{table}', "new.toml")
 
 
-@pytest.mark.parametrize("frozen", [("embeddings",), ("encoder",), ("decoder", "output"), ("embeddings", "encoder")])
+@pytest.mark.parametrize("frozen", [("decoder", "output"), ("embeddings", "encoder")])
 def test_frozen_parts_stay_and_all_others_learn(
     tmp_path: Path, run: Path, new: Path, old: Path, frozen: tuple[str, ...]
 ) -> None:
@@ -70,15 +65,17 @@ def test_frozen_parts_stay_and_all_others_learn(
 def test_a_part_that_is_none_is_refused_before_anything_is_written(
     tmp_path: Path, run: Path, new: Path, old: Path
 ) -> None:
-    with pytest.raises(UnknownNameError, match="unknown part of the model 'encodr'"):
-        follow(
-            adaptation(new, old, 'updates = 2\nfreeze = ["encodr"]'), tmp_path / "new", init_from=run, progress=quiet()
-        )
-    with pytest.raises(
-        ArgumentError, match="nothing is left to train: embeddings, encoder, decoder, output have all weights"
+    for parts, error, message in (
+        ('"encodr"', UnknownNameError, "unknown part of the model 'encodr'"),
+        (
+            '"embeddings", "encoder", "decoder", "output"',
+            ArgumentError,
+            "nothing is left to train: embeddings, encoder",
+        ),
     ):
-        everything = 'updates = 2\nfreeze = ["embeddings", "encoder", "decoder", "output"]'
-        follow(adaptation(new, old, everything), tmp_path / "new", init_from=run, progress=quiet())
+        settings = adaptation(new, old, f"updates = 2\nfreeze = [{parts}]")
+        with pytest.raises(error, match=message):
+            follow(settings, tmp_path / "new", init_from=run, progress=quiet())
     assert not (tmp_path / "new").exists()
 
 

@@ -71,10 +71,8 @@ def test_blanks_have_a_judge_too(filler: FillMask) -> None:
     texts = ["the dog slept .", "the cat was happy .", "the bird slept ."]
     report = evaluate_masked_lm(filler, texts)
     assert report is not None
-    for metric, expected in (
-        (ACCURACY, report.scores["model"].accuracy),
-        (PERPLEXITY, report.scores["model"].perplexity),
-    ):
+    scores = report.scores["model"]
+    for metric, expected in ((ACCURACY, scores.accuracy), (PERPLEXITY, scores.perplexity)):
         judge = BlankJudge(filler, texts, metric)
         assert Ablation(judge).score == pytest.approx(expected)
     assert BlankJudge(filler, texts, LOSS).statistics()[:, 1].tolist() == [4, 5, 3]

@@ -13,6 +13,8 @@ from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.loading import FromRun
 from attent.tasks.translation import translator
 from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import SPECIALS
+from attent.views.walk_run import ForwardPass
 
 
 def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:
@@ -71,3 +73,16 @@ def test_languages_are_said_too(filler: FillMask) -> None:
         )
 
     assert repr(Translator()).startswith("Translator: translates zh → en, EncoderModel with ")
+
+
+def test_a_pass_runs_as_often_as_one_likes_and_names_its_outputs(filler: FillMask) -> None:
+    word = filler.tokenizer.piece(SPECIALS).strip()
+    forward_pass: ForwardPass = filler.forward_pass(f"{word} [MASK]")
+    first, second = forward_pass.run(), forward_pass.run()
+    assert list(first) == [
+        f"encoder.layers.{layer}.self_attention" for layer in range(len(filler.model.encoder.layers))
+    ]
+    for name in first:
+        assert torch.equal(first[name].weights.dense(), second[name].weights.dense())
+    assert list(forward_pass.rows or ()) == [1]
+    assert forward_pass.output_name(forward_pass.first) == word

@@ -1,12 +1,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from attent.errors import DataError
 from attent.models.build import build
 from attent.tasks.dates import dates
 from attent.tasks.settings import parse
+from attent.tasks.task import Vocabularies
 from attent.tasks.translation.evaluation import evaluate_generated
 from attent.tasks.translation.task import TextFilesCorpus, TranslationTask, sample_lines
 from attent.tasks.translation.translator import Translator
@@ -14,26 +17,10 @@ from attent.text.batches import BatchSize
 from attent.text.settings import TextSettings
 from attent.text.text import Pair
 
-SETTINGS = parse(
-    """
-    [dates]
-    locales = ["en"]
-    training_pairs = 11
-    validation_pairs = 5
-    held_out_pairs = 3
-    held_out_combinations = 1
-    [model]
-    encoder_layers = 1
-    decoder_layers = 1
-    width = 8
-    feed_forward = 7
-    heads = 2
-    [training]
-    updates = 1
-    batch_pairs = 4
-    """,
-    "some.toml",
-)
+DATES = "training_pairs = 11\nvalidation_pairs = 5\nheld_out_pairs = 3\nheld_out_combinations = 1\n"
+MODEL = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n"
+TRAINING = "[training]\nupdates = 1\nbatch_pairs = 4\n"
+SETTINGS = parse(f'[dates]\nlocales = ["en"]\n{DATES}{MODEL}{TRAINING}', "some.toml")
 
 
 def test_dates_are_read_learnt_encoded_and_judged() -> None:
@@ -57,17 +44,12 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
 @pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
 def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file: bool) -> None:
     lines = [f"{'ab' * (row % 3 + 1)}\tc" for row in range(20)]
-    (tmp_path / "a.tsv").write_text(
-        "\n".join(lines if has_file else ["a" * 5000 + f"{row}\tb" for row in range(20)] + lines) + "\n"
-    )
+    long = ["a" * 5000 + f"{row}\tb" for row in range(20)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines if has_file else long + lines) + "\n")
     (tmp_path / "b.tsv").write_text(f"a\tb\n\nb\t{'c' * 5000}\n{'a' * 5000}\tb\nab\tc\n")
     table = f"[text]\ntrain = {json.dumps(str(tmp_path / 'a.tsv'))}\ntokenizer = 'char'\nmaximum_length = 7\n"
     table += f"valid = {json.dumps(str(tmp_path / 'b.tsv'))}\n" if has_file else "seed = 4\n"
-    model = (
-        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\n"
-        "updates = 1\n"
-    )
-    settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), TranslationTask()
+    settings, task = parse(table + MODEL + TRAINING, "some.toml"), TranslationTask()
     corpus = task.corpus(settings)
     learnt = task.learn_vocabularies(corpus)
     built = build(settings.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
@@ -87,12 +69,8 @@ def test_a_set_without_pairs_is_not_judged() -> None:
     tokenizers = TranslationTask().learn_vocabularies(TranslationTask().corpus(SETTINGS)).tokenizers
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
     assert evaluate_generated(translator, {"none": []}) == {}
-    assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {
-        "pairs",
-        "exact_match",
-        "year_alignment",
-        "AER",
-    }
+    scores = evaluate_generated(translator, {"some": corpus.validation})["some"]
+    assert {*scores} == {"pairs", "exact_match", "year_alignment", "AER"}
 
 
 @pytest.mark.parametrize(("pairs", "has_interval"), [(10, True), (199, True), (200, False)])
@@ -112,12 +90,53 @@ PAIRS = [Pair(f"s{number}", f"t{number}") for number in range(9)]
 def test_three_samples_are_taken_evenly_and_the_same_every_time() -> None:
     lines = sample_lines(PAIRS, [f"x{number}" for number in range(9)])
     assert lines == [f"  s{row}  →  x{row}  (right: t{row})" for row in (1, 4, 7)]
-
-
-def test_there_are_fewer_samples_of_fewer_pairs() -> None:
     assert sample_lines(PAIRS[:2], ["a", "b"]) == ["  s0  →  a  (right: t0)", "  s1  →  b  (right: t1)"]
     assert sample_lines([], []) == []
-
-
-def test_a_right_sample_has_no_correction() -> None:
     assert sample_lines(PAIRS[:1], ["t0"]) == ["  s0  →  t0"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    lines = [f"a{'b' * number}\tc{'d' * number}" for number in range(1, 41)]
+    file.write_text("\n".join([*lines, "", "x\ty\tz"]) + "\n", encoding="utf-8")
+    return file
+
+
+def test_dates_are_the_corpus_unless_text_is() -> None:
+    built = TranslationTask().corpus(SETTINGS)
+    assert list(built.held_out) == ["held-out dates", "held-out combinations"]
+    assert (len(built.validation), built.translated) == (5, 5)
+    source, target = built.learn_tokenizers()
+    encoded = built.encode(source, target, None)
+    assert len(encoded) == 11
+    assert list(built.table) == ["dates"]
+    vocabularies = Vocabularies(built.kinds, (source, target))
+    reference = TranslationTask().open_shared(SETTINGS, built.share(encoded), vocabularies)
+    rows = np.arange(11)
+    assert reference.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
+    assert reference.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
+
+
+def test_text_is_read_split_and_encoded(pairs: Path) -> None:
+    read = TranslationTask().corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n{TRAINING}", "a.toml"))
+    source, target = read.learn_tokenizers()
+    assert len(read.encode(source, target, None)) + len(read.validation) == 40
+    assert source.decode(source.encode("abb")) == "abb"
+    assert read.kinds == {"source": "char", "target": "char"}
+    assert read.table["text"]["train"] == str(pairs)
+    message = " ".join(read.report())
+    assert "42" in message
+    assert "empty" in message
+
+
+def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> None:
+    scores = TextFilesCorpus(TextSettings(train=str(pairs), tokenizer="char")).measure(["a b c d"], ["a b c d"])
+    assert list(scores) == ["exact match", "chrF2", "BLEU"]
+    assert scores["BLEU"] == pytest.approx(100)
+
+
+def test_a_file_without_pairs_is_said(tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no line holds a pair"):
+        TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))

@@ -1,3 +1,5 @@
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from attent.models.transformer import Transformer
 from attent.runs.folder import RunConfig, RunWriter
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.stepwise import StepwiseDecoding
-from attent.tasks.translation.translator import Translator, load
+from attent.tasks.translation.translator import Translator, load, parallel_map
 from attent.text.batches import BatchSize
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, CharTokenizer
@@ -191,3 +193,52 @@ def test_a_text_that_learned_positions_cannot_number_is_left_untranslated() -> N
     assert long == ""
     assert max(len(short), len(longest)) <= 39
     assert make_translator().longest_source is None
+
+
+@pytest.fixture
+def _two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> None:
+    meeting = threading.Barrier(2, timeout=30)
+
+    def work(number: int) -> tuple[int, int, str]:
+        if number < 2:
+            # neither goes on alone
+            meeting.wait()
+            time.sleep(0.02 * (1 - number))
+        return number, torch.get_num_threads(), threading.current_thread().name
+
+    result = list(parallel_map(work, range(5)))
+    assert [number for number, _, _ in result] == list(range(5))
+    assert {threads for _, threads, _ in result} == {1}
+    assert result[0][2] != result[1][2]
+    assert torch.get_num_threads() == 2
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [2]
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_one_part_keeps_all_threads_and_stays_where_it_is() -> None:
+    actual = list(parallel_map(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
+    assert actual == [(2, threading.current_thread())]
+
+
+@pytest.mark.usefixtures("_two_threads")
+def test_what_goes_wrong_is_told_and_threads_are_given_back() -> None:
+    def work(number: int) -> int:
+        if number == 1:
+            raise KeyError(number)
+        return number
+
+    with pytest.raises(KeyError):
+        list(parallel_map(work, range(4)))
+    assert torch.get_num_threads() == 2
