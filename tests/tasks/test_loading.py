@@ -10,7 +10,7 @@ from attent.models.settings import TransformerSettings
 from attent.runs.config import RunConfig, read_config, write_config
 from attent.runs.folder import RunWriter
 from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.loading import FromRun
+from attent.tasks.from_run import FromRun
 from attent.tasks.translation import translator
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import SPECIALS

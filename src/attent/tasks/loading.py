@@ -1,60 +1,22 @@
-"""Loading of run folders: what a task makes of one, such as a translator, and its description."""
+"""Loading of run folders, as their tasks do."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from attent.devices import device_of
 from attent.errors import RunError
-from attent.runs.config import DType, RunConfig, read_config
+from attent.runs.config import DType, read_config
 from attent.runs.hugging_face import families
 from attent.runs.packed import use_dtype
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.evaluation import Results, Say
-from attent.tasks.task import Task, refusal, task_of, task_of_run
-
-if TYPE_CHECKING:
-    from attent.tasks.translation.translator import Translator
-
-
-class FromRun:
-    """Base of what `attent.load` returns.
-
-    Printed, it says what it does, with what model, after how much training and how well.
-
-    Attributes:
-        model: of any kind.
-        config: of the run folder; None for a model that did not come from one.
-        input_kind: what it reads.
-    """
-
-    model: Any
-    config: RunConfig | None = None
-    input_kind: str = "texts"
-
-    def __repr__(self) -> str:
-        name, config = type(self).__name__, self.config
-        parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        model = f"{type(self.model).__name__} with {parameters:,} parameters"
-        if config is None:
-            return f"{name}({model})"
-        does = " ".join(filter(None, (task_of(config.task).does, config.languages)))
-        outcome = config.training.get("outcome")
-        if origin := config.origin:
-            return (
-                f"{name}: {does}, {model}\nimported: {origin.get('name')}, licence: "
-                f"{origin.get('licence', 'not named')}"
-            )
-        if not isinstance(outcome, dict):
-            return f"{name}: {does}, {model}\ntraining unfinished"
-        updates, validation = outcome.get("updates"), outcome.get("validation")
-        count = f"{updates:,}" if isinstance(updates, int) else "an unknown number of"
-        numbers = validation.items() if isinstance(validation, dict) else ()
-        scores = "".join(f", {score} {value:.4g}" for score, value in numbers if isinstance(value, int | float))
-        return f"{name}: {does}, {model}\ntrained for {count} updates; validation: {scores[2:] or 'none'}"
+from attent.tasks.task import Task, refusal, task_of_run
+from attent.tasks.translation import translator
+from attent.tasks.translation.translator import Translator
 
 
 def load(
@@ -86,8 +48,6 @@ def load(
             attent cannot express the model; or a language is missing, or given for a run.
     """
     if families.is_translator(path):
-        from attent.tasks.translation import translator
-
         run = families.read(path, source_language, target_language)
         result = translator.of_run(run, device_of(device))
         use_dtype(path, run, device_of(device), dtype)

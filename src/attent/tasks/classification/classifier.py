@@ -22,7 +22,7 @@ from attent.tasks.classification.corpus import UNITS, Data
 from attent.tasks.classification.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
 from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.tasks.classification.pictures import Pictures, read_pixels
-from attent.tasks.loading import FromRun
+from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import Tokenizer

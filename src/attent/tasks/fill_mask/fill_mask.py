@@ -18,7 +18,7 @@ from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.packed import use_dtype
 from attent.tasks.fill_mask.examples import MaskedText, tokenize_masked
-from attent.tasks.loading import FromRun
+from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer

@@ -21,7 +21,7 @@ from attent.runs.config import CONFIG, DType
 from attent.runs.packed import use_dtype
 from attent.search.search import draw_tokens
 from attent.search.settings import GenerationSettings
-from attent.tasks.loading import FromRun
+from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
