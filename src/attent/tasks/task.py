@@ -224,12 +224,7 @@ class Learning(ABC, Generic[C]):
         return self.loss
 
     def inherited_tables(self, settings: TaskSettings, start: RunConfig) -> dict[str, Any]:
-        """Return tables of the corpora with values that the settings leave out, from the run that training starts from.
-
-        Args:
-            settings: of the new run.
-            start: the config of the other run.
-        """
+        """Return tables of corpora with values that the settings leave out, from the run that training starts from."""
         return {}
 
     @abstractmethod
