@@ -36,8 +36,8 @@ MODULES = (
     "attent.models",
     "attent.testing",
 )
-# What an integration is made of, which nobody calls.
-INTERNAL = ("attent.integrations.offset_bias", "attent.integrations.score_mod_trace")
+# A part of an integration that has no public functions.
+INTERNAL = ("attent.integrations.score_mod",)
 # What public functions return.
 RETURNED = (
     *(

@@ -74,7 +74,7 @@ assert "parameters in all" in describe(attent.MultiHeadAttention(8, 2))
 assert "The" in str(attent.walk("The cat sat", whole=True))
 
 from attent.integrations import torch as door
-from attent.integrations.multihead_attention import MultiheadAttention
+from attent.integrations.torch import MultiheadAttention
 
 attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 states = torch.randn(1, 5, 8)

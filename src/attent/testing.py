@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from attent.attention import attend, choices, prepare
 from attent.attention.arguments import row_sums
-from attent.attention.backends.row_tiles import some
+from attent.attention.backends.bands import select_tokens
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.mask_info import can_split_by_sequence, mask_for_sequence
@@ -201,7 +201,7 @@ def _score(trial: _Trial) -> None:
         expected[..., start:],
     )
     rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
-    part = score.score_lowered(some(query_side, rows), some(key_side, columns))
+    part = score.score_lowered(select_tokens(query_side, rows), select_tokens(key_side, columns))
     trial.equal("a pair's score must depend on its query and key alone", part, expected[:, :, rows][..., columns])
     first = score.score_lowered(*(side.map(lambda tensor: tensor[:1]) for side in (query_side, key_side)))
     trial.equal("a sequence's scores must not depend on its batch neighbors", first, expected[:1])

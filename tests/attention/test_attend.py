@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attent.attention import attend, explain
 from attent.attention.attend import IMPLEMENTATIONS
-from attent.attention.backends import row_tiles as by_rows
+from attent.attention.backends import bands
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.masks import Causal, Padding, Window
@@ -52,11 +52,6 @@ def test_one_number_by_hand() -> None:
         assert attend(query, key, value, score="dot", implementation=implementation).item() == pytest.approx(7.0)
 
 
-def test_the_map_comes_with_the_contexts() -> None:
-    context, weights = attend(QUERY, KEY, VALUE, return_map=True)
-    torch.testing.assert_close(weights.dense() @ VALUE, context)
-
-
 def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Model(torch.nn.Module):
         def forward(self) -> AttentionMap:
@@ -88,15 +83,8 @@ def test_explain_says_which_runs_and_why_not_the_others() -> None:
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
 
-def test_explain_computes_nothing() -> None:
-    def never(query: Tensor, key: Tensor) -> Tensor:
-        raise AssertionError
-
-    assert explain(QUERY, KEY, VALUE, score=never).chosen == "reference"
-
-
 def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 25)
+    monkeypatch.setattr(bands, "TILE", 25)
     explanation = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     assert explanation.chosen == "tiled"
     assert explanation.reasons == {
@@ -114,11 +102,7 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
     for call in (attend, explain):
         with pytest.raises(ImplementationError, match=f"^implementation 'sdpa' cannot serve this call: {SOFTMAX}$"):
             call(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="sdpa")
-        with pytest.raises(
-            UnknownNameError,
-            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? "
-            r"\(known: auto, dense, reference, sdpa, tanh, tiled\)",
-        ):
+        with pytest.raises(UnknownNameError, match=r"^unknown implementation 'tile'; did you mean 'tiled'\?"):
             call(QUERY, KEY, VALUE, implementation="tile")
 
 
@@ -152,8 +136,7 @@ SDPA = [
 def test_errors_are_at_most_three_times_the_plain_formulas(
     name: str, implementation: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Largest errors of the contexts and of the gradients, against those of the textbook's lines in the same dtype."""
-    monkeypatch.setattr(by_rows, "TILE", 2**15)
+    monkeypatch.setattr(bands, "TILE", 2**15)
     score = SCORES[name].for_widths(16, 16, 2)
     exact = [torch.randn(2, 2, length, width).to(dtype).double() for length, width in ((61, 16), (67, 16), (67, 13))]
     ahead, above = torch.randn(2, 2, 61, 13).double(), torch.ones(61, 67).triu(7).bool()
@@ -228,7 +211,7 @@ def test_it_compiles(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("implementation", ["reference", "tiled"])
 def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 500)
+    monkeypatch.setattr(bands, "TILE", 500)
     score = Additive(4, 4, 3)
 
     def plain() -> Tensor:
@@ -242,11 +225,11 @@ def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, mo
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode
 @pytest.mark.parametrize("index", range(4))
-@pytest.mark.parametrize("tile", [by_rows.TILE, 40])
+@pytest.mark.parametrize("tile", [bands.TILE, 40])
 def test_forward_mode_derivatives_whatever_auto_would_choose(
     index: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_rows, "TILE", tile)
+    monkeypatch.setattr(bands, "TILE", tile)
     tensors = [QUERY.double(), KEY.double(), VALUE.double(), torch.randn(5, 7, dtype=torch.float64)]
     direction = torch.randn_like(tensors[index])
 
@@ -269,33 +252,18 @@ class Attending(torch.nn.Module):
         return attend(query, key, value, score=self.score, **self.arguments)
 
 
-@pytest.mark.parametrize(
-    ("score", "arguments"),
-    [
-        ("scaled_dot", {"mask": "causal"}),
-        ("scaled_dot", {"dropout": 0.1, "seed": 3}),
-        ("dot", {"normalizer": "sparsemax", "lengths": torch.tensor([3, 7])}),
-        (Additive(4, 4, 6), {}),
-    ],
-)
-def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
-    model = Attending(score, arguments)
-    exported = torch.export.export(model, (QUERY, KEY, VALUE)).module()
-    torch.testing.assert_close(exported(QUERY, KEY, VALUE), model(QUERY, KEY, VALUE))
-
-
 @pytest.mark.no_cover
-@pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize(
-    ("score", "arguments"),
+    ("score", "arguments", "gradients"),
     [
-        ("scaled_dot", {}),
-        ("scaled_dot", {"mask": "causal"}),
-        ("scaled_dot", {"mask": "causal", "query_start": 0}),
-        ("scaled_dot", {"normalizer": "sparsemax", "position": "alibi"}),
-        (Additive(4, 4, 6), {}),
-        (Additive(4, 4, 6), {"mask": "causal"}),
-        (lambda query, key: query @ key.mT, {}),
+        ("scaled_dot", {}, True),
+        ("scaled_dot", {"mask": "causal"}, False),
+        ("scaled_dot", {"mask": "causal"}, True),
+        ("scaled_dot", {"mask": "causal", "query_start": 0}, False),
+        ("scaled_dot", {"normalizer": "sparsemax", "position": "alibi"}, False),
+        (Additive(4, 4, 6), {}, False),
+        (Additive(4, 4, 6), {"mask": "causal"}, True),
+        (lambda query, key: query @ key.mT, {}, True),
     ],
 )
 def test_it_is_exported_with_sizes_left_open(score: Any, arguments: dict[str, Any], gradients: bool) -> None:
@@ -338,7 +306,7 @@ def test_the_meta_device_tells_shapes(name: str, implementation: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles
 def test_ones_own_score_may_be_a_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 200)
+    monkeypatch.setattr(bands, "TILE", 200)
 
     def score(query: Tensor, key: Tensor) -> Tensor:
         return -(query[..., :, None, :] - key[..., None, :, :]).abs().sum(-1)

@@ -44,7 +44,6 @@ def test_selecting_takes_sequences_in_order() -> None:
 
 
 def test_lengths_in_a_cache_are_each_sequences_own() -> None:
-    """Two sequences of 5 and 3 tokens, padded, remembered together; the next token stands behind its own."""
     attention = MultiHeadAttention(4, 2, position="rotary").double()
     features, more = torch.randn(2, 6, 4).double(), torch.randn(2, 1, 4).double()
     lengths = torch.tensor([5, 3])
@@ -55,12 +54,6 @@ def test_lengths_in_a_cache_are_each_sequences_own() -> None:
     for index, length in enumerate(lengths):
         single = attention(torch.cat((features[index : index + 1, :length], more[index : index + 1]), 1))
         torch.testing.assert_close(output[index], single[0, -1:])
-
-
-def test_shared_heads_are_spread_in_runs_to_heads_with_parameters_of_their_own() -> None:
-    attention = MultiHeadAttention(6, 6, key_value_heads=2, value_head_width=3, score="additive")
-    features = torch.randn(2, 5, 6)
-    torch.testing.assert_close(attention.recall(features, attention.remember(features)), attention(features))
 
 
 def test_keys_are_remembered_exactly_where_lowering_would_round() -> None:

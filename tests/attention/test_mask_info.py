@@ -9,7 +9,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from attent.attention import attend, explain, mask_info, prepare
-from attent.attention.backends import block_sparse, row_tiles, select
+from attent.attention.backends import bands, select
 from attent.attention.base import KeyRange, Mask, Pairs
 from attent.attention.mask_info import additive_mask
 from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Window
@@ -41,11 +41,8 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
 @pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
 @pytest.mark.parametrize("hiding", [None, "keys", "pairs"])
 def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hiding: str | None) -> None:
-    bias = (
-        None
-        if hiding is None
-        else torch.zeros(1 if hiding == "keys" else 5, 7).index_fill(1, torch.tensor([2]), -torch.inf)
-    )
+    rows = {None: 0, "keys": 1, "pairs": 5}[hiding]
+    bias = torch.zeros(rows, 7).index_fill(1, torch.tensor([2]), -torch.inf) if rows else None
     for mask in (
         Causal(),
         Window(1, 0),
@@ -95,22 +92,19 @@ def count_key_ranges(monkeypatch: pytest.MonkeyPatch, mask: Mask) -> list[int]:
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("path", ["dense", "sdpa", "block_sparse", "tiled", "varlen", "auto"])
 def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPatch, name: str, path: str) -> None:
-    """One call is the plan, the context, its gradients and a row of its map."""
     if path == "dense" and not can_run_native():
         pytest.skip("dense attention needs the compiled library")
-    mask, bands = MASKS[name], path not in ("dense", "sdpa")
-    for module, limit, number in ((block_sparse, "ROWS", 1), (select, "MANY", 1), (select, "SPARSE", 2.0)):
-        monkeypatch.setattr(module, limit, number if bands else sys.maxsize)
-    monkeypatch.setattr(block_sparse, "LEAST", 1)
-    monkeypatch.setattr(row_tiles, "TILE", 64)
+    mask, is_banded = MASKS[name], path not in ("dense", "sdpa")
+    for module, limit, number in ((bands, "ROWS", 1), (select, "MANY", 1), (select, "SPARSE", 2.0)):
+        monkeypatch.setattr(module, limit, number if is_banded else sys.maxsize)
+    monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "TILE", 64)
     padding = 1 if path == "varlen" else sys.maxsize
     monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": padding, "tanh": padding})
     requests = count_key_ranges(monkeypatch, mask)
     tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (5, 7, 7)]
-    options: dict[str, Any] = {
-        "mask": mask,
-        "implementation": {"block_sparse": "sdpa", "varlen": "sdpa"}.get(path, path),
-    }
+    implementation = "sdpa" if path in ("block_sparse", "varlen") else path
+    options: dict[str, Any] = {"mask": mask, "implementation": implementation}
 
     variant = explain(*tensors, **options).variant
     assert requests[0] <= 1
@@ -129,7 +123,6 @@ def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("first", ["inference", "fake"])
 def test_a_range_is_not_kept_from_one_call_to_the_next(first: str) -> None:
-    """The calls of names are remembered, but tensors of one mode are of no use in another."""
     tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (11, 13, 13)]
     with torch.inference_mode() if first == "inference" else FakeTensorMode(allow_non_fake_inputs=True):
         call = prepare(*tensors, mask="causal").call
@@ -151,10 +144,6 @@ def test_another_mask_or_start_has_a_range_of_its_own() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("garbage", [1e6, torch.inf, torch.nan])
 def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtype, garbage: float) -> None:
-    """Keys that lie far away have their distances taken one by one, but not where no query sees them.
-
-    Not a bit changes.
-    """
     query, key, value = (torch.randn(2, heads, length, 4, dtype=dtype) for heads, length in ((4, 5), (2, 7), (2, 7)))
     lengths = torch.tensor([3, 6])
     hidden = (torch.arange(7) >= lengths[:, None])[:, None, :, None]
@@ -162,11 +151,6 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
     options = {"score": "gaussian", "lengths": lengths}
     assert explain(query, spoilt, value, **options).chosen == explain(query, key, value, **options).chosen
     assert torch.equal(attend(query, spoilt, value, **options), attend(query, key, value, **options))
-
-
-def test_nothing_hidden_adds_nothing() -> None:
-    assert additive_mask(None, None, torch.float32) == (None, None)
-    assert additive_mask(torch.ones(1, 1, 2, 3, dtype=torch.bool), None, torch.float32) == (None, None)
 
 
 def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:

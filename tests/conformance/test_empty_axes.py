@@ -56,14 +56,7 @@ def scores_for(width: int, heads: int) -> list[Any]:
 def outcome(score: Any, tensors: list[Tensor], implementation: str, arguments: dict[str, Any]) -> list[Tensor]:
     """The context and the gradients of query, key and value; zeros where a score looks at none of their features."""
     context = attend(*tensors, score=score, implementation=implementation, **arguments)
-    gradients = torch.autograd.grad(context.sum(), tensors, allow_unused=True)
-    return [
-        context,
-        *(
-            torch.zeros_like(of) if gradient is None else gradient
-            for of, gradient in zip(tensors, gradients, strict=True)
-        ),
-    ]
+    return [context, *torch.autograd.grad(context.sum(), tensors, materialize_grads=True)]
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -22,7 +22,7 @@ from attent.cli.app import app
 ROOT = Path(__file__).parents[2]
 HEADING = re.compile(r"^#+ .*\{ #(.+) \}$", re.MULTILINE)
 # Modules of integrations that only others of them call.
-INTERNAL = {"offset_bias", "score_mod_trace"}
+INTERNAL = {"score_mod"}
 
 
 @pytest.fixture(scope="module")

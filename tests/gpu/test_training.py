@@ -22,14 +22,8 @@ from attent.training.progress import Progress
 pytestmark = pytest.mark.slow
 
 TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
-DATES = {
-    "locales": ["en", "fr"],
-    "training_pairs": 32,
-    "validation_pairs": 4,
-    "held_out_dates": 5,
-    "held_out_pairs": 3,
-    "held_out_combinations": 1,
-}
+DATES = {"locales": ["en", "fr"], "training_pairs": 32, "validation_pairs": 4}
+DATES |= {"held_out_dates": 5, "held_out_pairs": 3, "held_out_combinations": 1}
 TRAINING = {"updates": 2, "batch_pairs": 8, "warmup": 1, "precision": "float32", "threads": 1}
 
 

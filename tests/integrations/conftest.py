@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,17 +24,9 @@ WORDS = 29
 LENGTHS = (7, 4)
 # decoders whose query heads share key heads
 GROUPED = {
-    "vocab_size": WORDS,
-    "hidden_size": 24,
-    "intermediate_size": 17,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 31,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+    "vocab_size": WORDS, "hidden_size": 24, "intermediate_size": 17, "num_hidden_layers": 2, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "max_position_embeddings": 31, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 
 
 def _tokens(*, left: bool = False) -> dict[str, Tensor]:
@@ -59,82 +52,49 @@ def _translated() -> dict[str, Tensor]:
     return {**_tokens(), "decoder_input_ids": torch.randint(3, WORDS, (2, 5))}
 
 
+def _picture() -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(2, 3, 12, 12)}
+
+
+SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+ENCODER = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17}
+# the beginning of the configuration's name, the model's name, the settings, and the function that makes inputs
+MODELS: dict[str, tuple[str, str, dict[str, Any], Callable[[], dict[str, Tensor]]]] = {
+    "bert": ("Bert", "BertModel", {**ENCODER, "vocab_size": WORDS, "max_position_embeddings": 11}, _tokens),
+    "gpt2": ("GPT2", "GPT2LMHeadModel", {
+        **SPECIAL, "vocab_size": WORDS, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 31,
+    }, partial(_tokens, left=True)),
+    "llama": ("Llama", "LlamaForCausalLM", GROUPED, partial(_tokens, left=True)),
+    "gemma2": ("Gemma2", "Gemma2ForCausalLM", {
+        **GROUPED, "head_dim": 4, "query_pre_attn_scalar": 5, "attn_logit_softcapping": 0.5, "sliding_window": 3,
+    }, partial(_tokens, left=True)),
+    "t5": ("T5", "T5ForConditionalGeneration", {
+        "vocab_size": WORDS, "d_model": 12, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 3,
+        "decoder_start_token_id": 0,
+    }, _translated),
+    "marian": ("Marian", "MarianMTModel", {
+        **SPECIAL, "vocab_size": WORDS, "d_model": 12, "encoder_layers": 2, "decoder_layers": 2,
+        "encoder_attention_heads": 3, "decoder_attention_heads": 2, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17,
+        "max_position_embeddings": 31, "decoder_start_token_id": 0, "forced_eos_token_id": None,
+    }, _translated),
+    "vit": ("ViT", "ViTModel", {**ENCODER, "image_size": 12, "patch_size": 4}, _picture),
+}  # fmt: skip
+
+
 class Models:
     """Builders of a model with an attention implementation, always with the same weights, and of its inputs."""
 
     def __init__(self, transformers: Any) -> None:
         self.transformers = transformers
 
-    def bert(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.BertConfig(
-            vocab_size=WORDS,
-            hidden_size=12,
-            num_hidden_layers=2,
-            num_attention_heads=3,
-            intermediate_size=17,
-            max_position_embeddings=11,
-        )
-        return _built(self.transformers.BertModel, config, implementation), _tokens()
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, dict[str, Tensor]]]:
+        return partial(self._build, *MODELS[name])
 
-    def gpt2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.GPT2Config(
-            vocab_size=WORDS,
-            n_embd=12,
-            n_layer=2,
-            n_head=3,
-            n_positions=31,
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
-        )
-        return _built(self.transformers.GPT2LMHeadModel, config, implementation), _tokens(left=True)
-
-    def llama(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.LlamaConfig(**GROUPED)
-        return _built(self.transformers.LlamaForCausalLM, config, implementation), _tokens(left=True)
-
-    def gemma2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.Gemma2Config(
-            **GROUPED, head_dim=4, query_pre_attn_scalar=5, attn_logit_softcapping=0.5, sliding_window=3
-        )
-        return _built(self.transformers.Gemma2ForCausalLM, config, implementation), _tokens(left=True)
-
-    def t5(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.T5Config(
-            vocab_size=WORDS, d_model=12, d_kv=4, d_ff=17, num_layers=2, num_heads=3, decoder_start_token_id=0
-        )
-        return _built(self.transformers.T5ForConditionalGeneration, config, implementation), _translated()
-
-    def marian(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.MarianConfig(
-            vocab_size=WORDS,
-            d_model=12,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=3,
-            decoder_attention_heads=2,
-            encoder_ffn_dim=17,
-            decoder_ffn_dim=17,
-            max_position_embeddings=31,
-            pad_token_id=0,
-            bos_token_id=1,
-            eos_token_id=2,
-            decoder_start_token_id=0,
-            forced_eos_token_id=None,
-        )
-        return _built(self.transformers.MarianMTModel, config, implementation), _translated()
-
-    def vit(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.ViTConfig(
-            hidden_size=12,
-            num_hidden_layers=2,
-            num_attention_heads=3,
-            intermediate_size=17,
-            image_size=12,
-            patch_size=4,
-        )
-        model = _built(self.transformers.ViTModel, config, implementation)
-        return model, {"pixel_values": torch.randn(2, 3, 12, 12)}
+    def _build(
+        self, config: str, model: str, settings: dict[str, Any], inputs: Any, implementation: str = "sdpa"
+    ) -> tuple[Any, dict[str, Tensor]]:
+        configuration = getattr(self.transformers, f"{config}Config")(**settings)
+        return _built(getattr(self.transformers, model), configuration, implementation), inputs()
 
 
 @pytest.fixture(scope="session")

@@ -35,83 +35,40 @@ SAMPLES = 800  # of a waveform
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 TEXT = {
-    **SPECIAL,
-    "vocab_size": WORDS,
-    "hidden_size": 24,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "max_position_embeddings": 67,
-}
+    **SPECIAL, "vocab_size": WORDS, "hidden_size": 24, "intermediate_size": 16, "num_hidden_layers": 2,
+    "num_attention_heads": 6, "max_position_embeddings": 67,
+}  # fmt: skip
 GROUPED = {**TEXT, "num_key_value_heads": 2}
 EXPERTS = {"num_local_experts": 3, "num_experts_per_tok": 2}
 # as in DeepSeek V3.2
 ROUTED = {"moe_intermediate_size": 8, "n_routed_experts": 4, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2}
 LATENT = {
-    "q_lora_rank": 8,
-    "kv_lora_rank": 8,
-    "qk_rope_head_dim": 4,
-    "qk_nope_head_dim": 4,
-    "v_head_dim": 4,
+    "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 4,
     "num_key_value_heads": 6,
-}
+}  # fmt: skip
 INDEXER = {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 2, "first_k_dense_replace": 1}
 GPT = {**SPECIAL, "vocab_size": WORDS, "n_embd": 24, "n_layer": 2, "n_head": 6, "n_positions": 67}
 BART = {
-    **SPECIAL,
-    "vocab_size": WORDS,
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 6,
-    "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 17,
-    "decoder_ffn_dim": 17,
-    "max_position_embeddings": 67,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
+    **SPECIAL, "vocab_size": WORDS, "d_model": 24, "encoder_layers": 2, "decoder_layers": 2,
+    "encoder_attention_heads": 6, "decoder_attention_heads": 3, "encoder_ffn_dim": 17, "decoder_ffn_dim": 17,
+    "max_position_embeddings": 67, "decoder_start_token_id": 2, "forced_eos_token_id": None,
+}  # fmt: skip
 T5 = {
-    "vocab_size": WORDS,
-    "d_model": 24,
-    "d_kv": 4,
-    "d_ff": 17,
-    "num_layers": 2,
-    "num_heads": 6,
-    "pad_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 0,
-}
+    "vocab_size": WORDS, "d_model": 24, "d_kv": 4, "d_ff": 17, "num_layers": 2, "num_heads": 6, "pad_token_id": 0,
+    "eos_token_id": 2, "decoder_start_token_id": 0,
+}  # fmt: skip
 PICTURE = {
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "intermediate_size": 17,
-    "image_size": PIXELS,
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 17, "image_size": PIXELS,
     "patch_size": PATCH,
-}
+}  # fmt: skip
 SWIN = {"image_size": PIXELS, "patch_size": 2, "window_size": 3, "embed_dim": 6, "depths": [2, 2], "num_heads": [2, 3]}
 SPEECH = {
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "intermediate_size": 17,
-    "conv_dim": (8, 8),
-    "conv_stride": (5, 4),
-    "conv_kernel": (10, 4),
-    "num_feat_extract_layers": 2,
-    "num_conv_pos_embeddings": 4,
-    "num_conv_pos_embedding_groups": 2,
-    "apply_spec_augment": False,
-}
-ENCODER, DECODER, SEQ2SEQ, VISION, AUDIO, BOTH = (
-    "Model",
-    "ForCausalLM",
-    "ForConditionalGeneration",
-    "vision",
-    "audio",
-    "both",
-)
+    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 17, "conv_dim": (8, 8),
+    "conv_stride": (5, 4), "conv_kernel": (10, 4), "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2, "apply_spec_augment": False,
+}  # fmt: skip
+ENCODER, DECODER, SEQ2SEQ, VISION, AUDIO = "Model", "ForCausalLM", "ForConditionalGeneration", "vision", "audio"
+BOTH = "both"
 
 
 class Architecture(NamedTuple):
@@ -180,22 +137,23 @@ class Architecture(NamedTuple):
         return model
 
 
+# fmt: off
 ARCHITECTURES = (
     # encoders
     Architecture("Albert", ENCODER, {**TEXT, "embedding_size": 12}),
     Architecture("Bert", ENCODER, TEXT),
     Architecture("BertGeneration", "Encoder", TEXT),
     Architecture("Camembert", ENCODER, TEXT),
-    Architecture(
-        "DistilBert", ENCODER, {"vocab_size": WORDS, "dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 6}
-    ),
+    Architecture("DistilBert", ENCODER, {
+        "vocab_size": WORDS, "dim": 24, "hidden_dim": 17, "n_layers": 2, "n_heads": 6,
+    }),
     Architecture("Electra", ENCODER, {**TEXT, "embedding_size": 12}),
     Architecture("Ernie", ENCODER, TEXT),
     Architecture("Esm", ENCODER, {**TEXT, "mask_token_id": 3}),
     Architecture("LayoutLM", ENCODER, TEXT),
-    Architecture(
-        "MobileBert", ENCODER, {**TEXT, "embedding_size": 12, "true_hidden_size": 24, "intra_bottleneck_size": 24}
-    ),
+    Architecture("MobileBert", ENCODER, {
+        **TEXT, "embedding_size": 12, "true_hidden_size": 24, "intra_bottleneck_size": 24,
+    }),
     Architecture("ModernBert", ENCODER, {**TEXT, "local_attention": 4, "reference_compile": False}),
     Architecture("Roberta", ENCODER, TEXT),
     Architecture("XLMRoberta", ENCODER, TEXT),
@@ -204,19 +162,10 @@ ARCHITECTURES = (
     Architecture("ConvBert", ENCODER, {**TEXT, "embedding_size": 12, "head_ratio": 2}),
     Architecture("Deberta", ENCODER, {**TEXT, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
     Architecture("DebertaV2", ENCODER, {**TEXT, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
-    Architecture(
-        "Funnel",
-        ENCODER,
-        {
-            "vocab_size": WORDS,
-            "block_sizes": [1, 1],
-            "num_decoder_layers": 1,
-            "d_model": 24,
-            "n_head": 6,
-            "d_head": 4,
-            "d_inner": 17,
-        },
-    ),
+    Architecture("Funnel", ENCODER, {
+        "vocab_size": WORDS, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": 24, "n_head": 6, "d_head": 4,
+        "d_inner": 17,
+    }),
     Architecture("Longformer", ENCODER, {**TEXT, "attention_window": 4}),
     Architecture("MPNet", ENCODER, TEXT),
     Architecture("Nystromformer", ENCODER, {**TEXT, "num_landmarks": 7, "segment_means_seq_len": 7}),
@@ -244,17 +193,10 @@ ARCHITECTURES = (
     Architecture("Phi", DECODER, GROUPED),
     Architecture("Phi3", DECODER, GROUPED),
     Architecture("Qwen2", DECODER, GROUPED),
-    Architecture(
-        "Qwen2Moe",
-        DECODER,
-        {
-            **GROUPED,
-            "num_experts": 3,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 8,
-            "shared_expert_intermediate_size": 8,
-        },
-    ),
+    Architecture("Qwen2Moe", DECODER, {
+        **GROUPED, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 8,
+    }),
     Architecture("Qwen3", DECODER, {**GROUPED, "head_dim": 4}),
     Architecture("SmolLM3", DECODER, GROUPED),
     Architecture("StableLm", DECODER, GROUPED),
@@ -263,20 +205,10 @@ ARCHITECTURES = (
     Architecture("Bloom", DECODER, {**SPECIAL, "vocab_size": WORDS, "hidden_size": 24, "n_layer": 2, "n_head": 6}),
     Architecture("Falcon", DECODER, {**TEXT, "ffn_hidden_size": 17}),
     Architecture("GPTJ", DECODER, {**GPT, "rotary_dim": 2}),
-    Architecture(
-        "GPTNeo",
-        DECODER,
-        {
-            **SPECIAL,
-            "vocab_size": WORDS,
-            "hidden_size": 24,
-            "num_layers": 2,
-            "num_heads": 6,
-            "attention_types": [[["global", "local"], 1]],
-            "window_size": 3,
-            "max_position_embeddings": 67,
-        },
-    ),
+    Architecture("GPTNeo", DECODER, {
+        **SPECIAL, "vocab_size": WORDS, "hidden_size": 24, "num_layers": 2, "num_heads": 6,
+        "attention_types": [[["global", "local"], 1]], "window_size": 3, "max_position_embeddings": 67,
+    }),
     # decoders whose attention functions need what attend does not have
     Architecture("DeepseekV32", DECODER, {**TEXT, **ROUTED, **LATENT, **INDEXER}),
     Architecture("GptOss", DECODER, {**GROUPED, **EXPERTS, "head_dim": 4, "sliding_window": 3}),
@@ -288,25 +220,15 @@ ARCHITECTURES = (
     Architecture("Marian", SEQ2SEQ, BART, ending="MTModel"),
     Architecture("MBart", SEQ2SEQ, BART),
     Architecture("MT5", SEQ2SEQ, T5),
-    Architecture(
-        "NllbMoe",
-        SEQ2SEQ,
-        {**BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 2, "expert_capacity": 64},
-    ),
+    Architecture("NllbMoe", SEQ2SEQ, {
+        **BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 2, "expert_capacity": 64,
+    }),
     Architecture("Pegasus", SEQ2SEQ, BART),
     Architecture("T5", SEQ2SEQ, T5),
-    Architecture(
-        "Whisper",
-        SEQ2SEQ,
-        {
-            **BART,
-            "num_mel_bins": 4,
-            "max_source_positions": TOKENS,
-            "max_target_positions": 67,
-            "suppress_tokens": None,
-            "begin_suppress_tokens": None,
-        },
-    ),
+    Architecture("Whisper", SEQ2SEQ, {
+        **BART, "num_mel_bins": 4, "max_source_positions": TOKENS, "max_target_positions": 67, "suppress_tokens": None,
+        "begin_suppress_tokens": None,
+    }),
     # pictures
     Architecture("Beit", VISION, PICTURE),
     Architecture("CLIPVision", VISION, PICTURE),
@@ -321,6 +243,7 @@ ARCHITECTURES = (
     # pictures beside text
     Architecture("CLIP", BOTH, {"text_config": TEXT, "vision_config": PICTURE, "projection_dim": 12}),
 )
+# fmt: on
 
 
 @pytest.fixture(scope="module")
@@ -425,6 +348,7 @@ def followed(architecture: Architecture, transformers: Any, eager: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda architecture: architecture.name)
+@pytest.mark.filterwarnings("ignore:attn_implementation .attent.:UserWarning")
 def test_it_attends_as_eager_attention_does_or_is_refused(architecture: Architecture, transformers: Any) -> None:
     eager = architecture.build(transformers, "eager")
     attending = attended(architecture, transformers, eager)
@@ -433,13 +357,8 @@ def test_it_attends_as_eager_attention_does_or_is_refused(architecture: Architec
     # other versions have other models that dispatch; what they compare or refuse was held against eager attention above
     if transformers.__version__.startswith(re.search(r"\(transformers (\d+\.\d+)\)", page)[1] + "."):
         assert f"| `{architecture.model}` | {attending} | {default} |" in page.splitlines()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda architecture: architecture.name)
-@pytest.mark.filterwarnings("ignore:attn_implementation .attent.:UserWarning")
-def test_what_watch_advises_works(architecture: Architecture, transformers: Any) -> None:
-    model = followed(architecture, transformers, architecture.build(transformers, "eager"))
+    # what `watch` advises works
+    model = followed(architecture, transformers, eager)
     if model is None:
         with pytest.raises(ImplementationError):
             architecture.build(transformers, "attent")(**architecture.inputs())

@@ -73,12 +73,6 @@ def test_without_a_gpu_a_mask_lies_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     assert attent.create_block_mask(causal, None, None, T, T).kv_num_blocks.device.type == "cpu"
 
 
-def test_several_tiles_make_the_same_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.integrations.block_mask.PAIRS", 1)
-    arguments = causal, 1, H, T, T + 100
-    assert same(attent.create_block_mask(*arguments), pytorchs(*arguments))
-
-
 class Largest(TorchDispatchMode):
     """The largest storage that PyTorch makes meanwhile, in bytes."""
 

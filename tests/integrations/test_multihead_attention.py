@@ -179,24 +179,6 @@ def test_dropout_is_that_of_training() -> None:
     assert_equal(results(layer.eval(), tensors), results(reference, tensors))
 
 
-def test_it_stands_in_a_transformer() -> None:
-    torch.manual_seed(5)
-    transformer_decoder_layer = nn.TransformerDecoderLayer(WIDTH, HEADS, 13, dropout=0.0, batch_first=True)
-    copied = copy.deepcopy(transformer_decoder_layer)
-    for name in ("self_attn", "multihead_attn"):
-        module = MultiheadAttention(WIDTH, HEADS, batch_first=True)
-        module.load_state_dict(getattr(transformer_decoder_layer, name).state_dict())
-        setattr(copied, name, module)
-    target, memory = torch.randn(BATCH, QUERIES, WIDTH), torch.randn(BATCH, KEYS, WIDTH)
-    options = {"tgt_mask": nn.Transformer.generate_square_subsequent_mask(QUERIES), "tgt_is_causal": True}
-    for layer in (copied, transformer_decoder_layer):
-        layer(target, memory, **options, memory_key_padding_mask=PADDING).square().sum().backward()
-    assert_equal(
-        [parameter.grad for parameter in copied.parameters()],
-        [parameter.grad for parameter in transformer_decoder_layer.parameters()],
-    )
-
-
 def test_it_is_watched_copied_and_compiled() -> None:
     layer, reference = pair(batch_first=True)
     tensors = features(layer)

@@ -5,6 +5,7 @@ What is shown, filled in and refused.
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import sys
@@ -84,14 +85,11 @@ def test_an_encoder_shows_what_eager_attention_computes(folders: Path, models: A
 
 
 def test_a_model_that_cannot_be_watched_returns_its_weights(models: Any, folders: Path, tmp_path: Path) -> None:
-    sizes = {
-        "vocab_size": 15,
-        "hidden_size": 12,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 3,
-        "intermediate_size": 17,
-    }
-    config = models.transformers.MPNetConfig(**sizes, max_position_embeddings=13)
+    module = inspect.getmodule(models.transformers.MPNetModel)
+    if "ALL_ATTENTION_FUNCTIONS" in inspect.getsource(module):
+        pytest.skip(f"MPNet of transformers {models.transformers.__version__} calls the attention interface")
+    sizes = {"vocab_size": 15, "hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 17}
+    config = models.transformers.MPNetConfig(**sizes, num_hidden_layers=2, max_position_embeddings=13)
     models.transformers.MPNetForMaskedLM(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path, encloses=True)
     model = load(tmp_path)
@@ -138,17 +136,10 @@ def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_reads_a_text_and_a_picture_is_refused_in_plain_words(models: Any, tmp_path: Path) -> None:
     sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 17}
-    text = {
-        "vocab_size": 15,
-        "max_position_embeddings": 13,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 0,
-        **sizes,
-    }
-    config = models.transformers.CLIPConfig(
-        text_config=text, vision_config={"image_size": 12, "patch_size": 4, **sizes}, projection_dim=12
-    )
+    special = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    text = {"vocab_size": 15, "max_position_embeddings": 13, **special, **sizes}
+    picture = {"image_size": 12, "patch_size": 4, **sizes}
+    config = models.transformers.CLIPConfig(text_config=text, vision_config=picture, projection_dim=12)
     models.transformers.CLIPModel(config).save_pretrained(tmp_path)
     saved_tokenizer(tmp_path)
     expected = "CLIPModel reads a text and a picture together; attent shows models that read one of the two"

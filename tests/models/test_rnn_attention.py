@@ -81,7 +81,7 @@ SOURCE_LENGTHS = torch.tensor([9, 4])
 def test_monotonic_centres_are_the_steps() -> None:
     steps = torch.tensor([[3, 4], [0, 1]])
     mask, weighting = Local("m", 2, 5)(torch.randn(2, 2, 5), SOURCE_LENGTHS, steps)
-    assert torch.equal(mask.centres, steps)
+    assert torch.equal(mask.centers, steps)
     assert weighting is None
     assert not list(Local("m", 2, 5).parameters())
 
@@ -90,10 +90,10 @@ def test_monotonic_centres_are_the_steps() -> None:
 def test_predicted_centres_lie_within_the_source() -> None:
     local = Local("p", 4, 5)
     mask, weighting = local(100 * torch.randn(2, 50, 5), SOURCE_LENGTHS, torch.zeros(2, 50))
-    assert weighting.centres is mask.centres
+    assert weighting.centers is mask.centers
     assert weighting.sigma == 2.0
-    assert (mask.centres >= 0).all()
-    assert (mask.centres <= SOURCE_LENGTHS[:, None]).all()
+    assert (mask.centers >= 0).all()
+    assert (mask.centers <= SOURCE_LENGTHS[:, None]).all()
     torch.nn.init.zeros_(local.v.weight)
     # nothing known: the middle
     assert torch.equal(

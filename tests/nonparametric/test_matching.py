@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from attent.attention import attend, prepare
-from attent.attention.backends import row_tiles
-from attent.attention.backends.block_sparse import bands
+from attent.attention.backends import bands
 from attent.attention.base import Pairs
 from attent.errors import ArgumentError
 from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
@@ -38,8 +37,8 @@ def test_cosines_of_trigrams() -> None:
 
 
 def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 10)
-    monkeypatch.setattr(row_tiles, "WHOLE", 1)
+    monkeypatch.setattr(bands, "TILE", 10)
+    monkeypatch.setattr(bands, "WHOLE", 1)
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[:, None]
     arguments = {"score": TrigramCosine(TEXTS, 0.3), "implementation": "tiled"}
     output = attend(numbers, numbers, numbers, **arguments)
@@ -92,4 +91,4 @@ def test_only_what_may_be_equal_is_computed() -> None:
     things = list(range(2000))
     tensor = torch.zeros(2000, 1)
     call = prepare(tensor, tensor, tensor, mask=Equal.of(things, things)).call
-    assert sum(band.pairs for band in bands(call)) < 0.2 * 2000**2
+    assert sum(band.pairs for band in bands.split_into_bands(call)) < 0.2 * 2000**2

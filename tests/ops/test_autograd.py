@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from attent import attend
-from attent.attention.backends import row_tiles
+from attent.attention.backends import bands
 from attent.attention.masks import Window
 from attent.ops import native, sdpa
 from attent.ops.autograd import no_autocast
@@ -39,8 +39,8 @@ def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monk
     if name == "sdpa, long":
         monkeypatch.setattr(sdpa, "SHORT", 0)
     if call["implementation"] == "tiled":
-        monkeypatch.setattr(row_tiles, "TILE", 1000)
-        monkeypatch.setattr(row_tiles, "WHOLE", 0)
+        monkeypatch.setattr(bands, "TILE", 1000)
+        monkeypatch.setattr(bands, "WHOLE", 0)
     torch.testing.assert_close(gradients(call, True), gradients(call, False), rtol=1e-5, atol=1e-5)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import attend
-from attent.attention.backends import row_tiles as by_rows
+from attent.attention.backends import bands
 from attent.ops import native
 from attent.ops.dropout import keep_mask
 
@@ -109,7 +109,7 @@ def test_the_hash_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("implementation", ["reference", "tiled"])
 def test_the_expectation_is_preserved(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 60)
+    monkeypatch.setattr(bands, "TILE", 60)
     query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.rand(2, 7, 2)
     expected = attend(query, key, value)
     outputs = torch.stack(

@@ -14,7 +14,7 @@ from torch import Tensor, func
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain
-from attent.attention.backends import row_tiles, select
+from attent.attention.backends import bands, select
 from attent.attention.base import Score
 from attent.attention.masks import Window
 from attent.attention.scores import SCORES, Additive
@@ -157,13 +157,13 @@ CALLS: dict[str, dict[str, Any]] = {
 )
 def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is what `auto` takes for its call, in more than one piece."""
-    monkeypatch.setattr(row_tiles, "TILE", 500)
-    monkeypatch.setattr(row_tiles, "WHOLE", 0)
+    monkeypatch.setattr(bands, "TILE", 500)
+    monkeypatch.setattr(bands, "WHOLE", 0)
     if name == "sdpa, long":
         monkeypatch.setattr(sdpa, "SHORT", 0)
     if name == "sdpa, bands":
         monkeypatch.setattr(select, "MANY", 1)
-        monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
+        monkeypatch.setattr("attent.attention.backends.bands.ROWS", 1)
     dtype = torch.float32 if name == "dense" else torch.float64
     inputs, arguments = tensors(dtype, 17, 29), CALLS[name]
     if isinstance(arguments.get("score"), Score):

@@ -17,8 +17,7 @@ from attent.attention.backends import dense, sdpa, select, tanh, tiled
 from attent.attention.backends.heuristics import current_row
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Prepared
-from attent.attention.capture.interventions import INTERVENTIONS, change_context
-from attent.attention.capture.running import running_modules
+from attent.attention.capture.interventions import INTERVENTIONS, change_context, running_modules
 from attent.attention.capture.watch import WATCHERS, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import refuse_keywords
@@ -106,52 +105,49 @@ def attend(
     implementation: str = "auto",
     return_map: bool = False,
 ) -> Tensor | tuple[Tensor, AttentionMap]:
-    """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
+    """Compute Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
-    The order is score → soft cap → bias → mask → normalise → weighting → dropout → mix. Scores are summed and
-    normalised in float32 at least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and
-    Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2
-    (arXiv:1706.03762).
+    The order is score → soft cap → bias → mask → normalize → weighting → dropout → mix. Scores are summed and
+    normalized in float32 at least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and
+    Bengio 2015, eq. 5–6 (arXiv:1409.0473); the names query, key, value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
     Args:
         query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike: leading axes are not broadcast.
         key: (B, G, Tk, Dk), H a multiple of G: query heads share key heads in runs of H/G.
         value: (B, G, Tk, Dv).
-        score: how well a key fits a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
+        score: the fit of a key to a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
         normalizer: scores → weights: a name or a Normalizer.
-        mask: which query may see which key: "causal", a Mask, or a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
+        mask: which query may see which key: "causal", a Mask, a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in
             which True means "may attend", or a `CausalBias` of torch.nn.attention.bias.
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
         soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
-        position: rotary, alibi, or a relative_bias of yours.
-        query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on
-            the last key: at Tk − Tq, or lengths − Tq.
+        position: "rotary", "alibi", or a Position.
+        query_start: the first query's position, in tokens, one number or (B,); by default Tk − Tq, or lengths − Tq.
         lengths: (B,) the number of valid keys of each sequence.
-        weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's
-            centre.
-        dropout: the share of weights dropped after normalising, in [0, 1).
-        seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h,
-            i, j).
+        weighting: a factor on the normalized weights, such as a GaussianWindow about the center of each query.
+        dropout: the share of the normalized weights to drop, in [0, 1).
+        seed: a whole number, or a tensor that holds one; needed with dropout, whose mask depends on (seed, b, h, i, j).
         implementation: "auto", or "dense", "sdpa", "tanh", "reference" or "tiled", which then runs or raises.
-        return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
+        return_map: whether to return the weights too, as an AttentionMap whose rows are computed when they are read.
 
     Returns:
-        The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts,
-        map).
+        The contexts (B, H, Tq, Dv), of query's axes and dtype; with return_map a pair (contexts, map).
 
     Raises:
         ShapeError, DTypeError, DeviceError: tensors that do not fit together.
-        UnknownNameError: a part or an implementation that does not exist.
-        MissingArgumentError: a part with parameters, asked for by its bare name.
+        UnknownNameError, MissingArgumentError: an unknown name, or the bare name of a part that has parameters.
         ArgumentError: a number out of range, or dropout without a seed.
-        ImplementationError: the implementation asked for cannot serve this call.
+        ImplementationError: the requested implementation cannot serve this call.
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
-        position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        position=position, query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
-    context = run(prepared, implementation)
+    return _report_map(prepared, run(prepared, implementation), return_map=return_map)
+
+
+def _report_map(prepared: Prepared, context: Tensor, *, return_map: bool) -> Tensor | tuple[Tensor, AttentionMap]:
+    """Report the map of a call to every open watch, and return it beside the contexts if requested."""
     is_watched = bool(WATCHERS) and not torch.compiler.is_compiling()
     if not (is_watched or return_map):
         return context
@@ -211,9 +207,9 @@ def explain(
     seed: int | Tensor | None = None,
     implementation: str = "auto",
 ) -> Explanation:
-    """Return the implementation that `attend` would run with the same arguments, and why not the others.
+    """Return the implementation that `attend` would run with the same arguments, and why the others do not.
 
-    Compute nothing but, for a score of one's own, a trial of three queries that measures its memory.
+    For a score of your own, it computes a trial of three queries to measure the memory that the score takes.
 
     Args: those of `attend`.
 
@@ -221,8 +217,7 @@ def explain(
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap,
-        position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        position=position, query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
     row = current_row().name if implementation == "auto" and dense.unsupported(prepared.call) is None else None

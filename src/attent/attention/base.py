@@ -82,10 +82,7 @@ class Score(nn.Module):
         return {"scores": self(query, key)}
 
     def symbols(self) -> dict[str, Tensor]:
-        """Return the parameters by their symbols in the equation, as it multiplies them.
-
-        First an axis of heads where `heads` is set.
-        """
+        """Return the parameters by their symbols in the equation, with a leading axis of heads where `heads` is set."""
         return dict(self.named_parameters())
 
     def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
@@ -100,10 +97,7 @@ class Score(nn.Module):
         return self
 
     def per_pair(self, query_width: int) -> int:
-        """Count the numbers in memory per pair while a score is computed from lowered sides.
-
-        It decides the size of tiles.
-        """
+        """Count the numbers in memory per pair while a score is computed from lowered sides, to size tiles."""
         return max(query_width, 1)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
@@ -209,7 +203,7 @@ class Normalizer:
 
 
 class Weighting:
-    """A factor on each weight after normalising; rows then need not sum to one."""
+    """A factor on each normalized weight; rows then need not sum to one."""
 
     aliases: ClassVar[tuple[str, ...]] = ()
     is_nonnegative: ClassVar[bool] = True  # no factor is less than 0
@@ -279,10 +273,9 @@ class Mask:
         """
         keys, index = queries if keys is None else keys, torch.arange(queries)
         allowed = self.allowed(Pairs(index, torch.arange(keys), (index + keys - queries)[None], max(heads, head + 1)))
-        allowed = allowed.expand(max(allowed.shape[0], sequence + 1), max(allowed.shape[1], head + 1), queries, keys)[
-            sequence, head
-        ]
-        return "\n".join("".join("■" if is_allowed else "·" for is_allowed in row) for row in allowed.tolist())
+        allowed = allowed.expand(max(allowed.shape[0], sequence + 1), max(allowed.shape[1], head + 1), queries, keys)
+        rows = allowed[sequence, head].tolist()
+        return "\n".join("".join("■" if is_allowed else "·" for is_allowed in row) for row in rows)
 
     def __str__(self) -> str:
         """Return the name, the settings and, if the mask fits eight queries, the drawing."""
@@ -379,11 +372,11 @@ class Position(nn.Module):
 
     @classmethod
     def for_heads(cls, heads: int) -> Self:
-        """Build the position from its name alone, for a module of so many heads."""
+        """Build the position from its name alone, for a module with this number of heads."""
         return cls()
 
     def with_heads(self, heads: int) -> Position:
-        """Return the position for a call of so many heads, where its bias depends on their number."""
+        """Return the position for a call with this number of heads, if its bias depends on the number."""
         return self
 
     def rotate(self, features: Tensor, positions: Tensor) -> Tensor:
@@ -395,11 +388,11 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def bias_by_offset(self, offsets: Tensor) -> Tensor | None:
-        """Return the bias (H|1, n) of pairs whose key stands so many positions after the query, int64 (n,).
+        """Return the bias (H|1, n) of pairs by offset: the key's position minus the query's, int64 (n,).
 
-        None if more decides it.
+        None if the bias depends on more than the offset.
         """
         return None
 
     def check(self, heads: int, width: int) -> None:
-        """Raise ShapeError if this position does not fit so many heads or such a width."""
+        """Raise ShapeError if this position does not fit this number of heads or this width."""

@@ -22,7 +22,7 @@ class Call:
     bias: Tensor | None  # (B|1, H|1, Tq|1, Tk|1)
     soft_cap: float | None
     position: Position | None
-    start: int | Tensor  # where the first query stands, one number or (B,)
+    start: int | Tensor  # the position of the first query, one number or (B,)
     dropout: float
     seed: int | Tensor | None
     batch: int
@@ -54,14 +54,14 @@ class Call:
 
     @property
     def accumulation_dtype(self) -> torch.dtype:
-        """The type in which scores are summed and normalised: float32 at least."""
+        """The type in which scores are summed and normalized: float32 at least."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     @property
     def key_range(self) -> KeyRange | None:
         """The mask's range of keys of each query; None if there is no mask, or it knows no range.
 
-        The mask is asked once a call. `dataclasses.replace` makes another call, which asks anew.
+        Computed once per call; `dataclasses.replace` makes a new call, which computes its own.
         """
         # not functools.cached_property, whose lock in Python 3.11 no graph takes, and which all calls would share
         known = vars(self)

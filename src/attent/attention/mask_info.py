@@ -30,8 +30,8 @@ class AdditiveMask(NamedTuple):
 def additive_mask(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
     """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend.
 
-    On a CPU ten times as fast as filling in. In the term a fully masked row sees every key; set its result to zero
-    afterwards.
+    On a CPU this is ten times as fast as filling in the scores. In the term a fully masked row sees every key; set its
+    result to zero afterwards.
     """
     finite = None if bias is None else bias.to(dtype).masked_fill(bias == -torch.inf, 0.0)
     if allowed is None or bool(allowed.all()):
@@ -108,7 +108,7 @@ def _visible_keys_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]
 
 
 def can_split_by_sequence(call: Call) -> bool:
-    """Return whether each sequence of a batch can be masked alone without looking at every pair of the others."""
+    """Return whether the mask of a single sequence can be computed without the pairs of the other sequences."""
     if call.mask is None or (call.key_range is not None and call.key_range.exact):
         return True
     return _can_split_mask(call, call.mask)

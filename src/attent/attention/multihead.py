@@ -84,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         merged = heads * self.value_width
         self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
         self.score = choices.score_for(score, self.key_width, self.key_width, heads)
-        # the attribute's name stands in the state_dict of a normalizer with parameters
+        # the attribute's name is part of the state_dict of a normalizer with parameters
         self.normalizer = choices.normalizer(normalizer)
         self.position = choices.position_for(position, heads)
         self.soft_cap, self.dropout = soft_cap, dropout

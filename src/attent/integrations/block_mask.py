@@ -54,7 +54,7 @@ def create_block_mask(
     Returns:
         A BlockMask, for `attent.flex_attention` and for PyTorch's.
     """
-    refuse((_compile, "create_block_mask does not compile: it looks at the pairs by tiles"))
+    refuse((_compile, "create_block_mask does not compile: it computes the pairs by tiles"))
     # a build for GPUs names one also where there is none
     device = torch.device(device or torch.accelerator.current_accelerator(check_available=True) or "cpu")
     query_block, key_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
@@ -110,7 +110,7 @@ class BlockMaskPairs(Mask):
 
     @classmethod
     def of(cls, block_mask: BlockMask, batch: int, heads: int) -> BlockMaskPairs:
-        """Return the mask of a BlockMask for so many sequences and heads."""
+        """Return the mask of a BlockMask for this number of sequences and heads."""
         size = block_mask.BLOCK_SIZE
         sizes = (size, size) if isinstance(size, int) else size
         columns = -(-block_mask.seq_lengths[1] // sizes[1])
@@ -216,7 +216,7 @@ def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, 
 
 
 def _table(numbers: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones.
+    """Return ordered lists of blocks, of which the first `numbers` count, as a table of zeros and ones.
 
     Lists may be shorter than its rows.
     """

@@ -24,7 +24,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
 from attent.integrations.block_mask import BlockMaskPairs
-from attent.integrations.offset_bias import parts_of
+from attent.integrations.score_mod import parts_of
 from attent.ops.eligibility import without_autocast
 from attent.ops.pair_functions import for_all_pairs
 
@@ -174,7 +174,7 @@ def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
 
 
 def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:
-    """Return the statistics of each query's scores that are asked for.
+    """Return the requested statistics of each query's scores.
 
     The maximum carries no gradient, as PyTorch's.
     """

@@ -53,7 +53,7 @@ def register() -> None:
         raise ImplementationError(
             f"transformers {transformers.__version__} has no PreTrainedModel.get_correct_attn_implementation, where "
             f"models that compute attention themselves are refused: attn_implementation {NAME!r} needs a version from "
-            "5.0 to 5.23"
+            "5.0 to 5.24"
         )
 
     def get_correct_attn_implementation(self: Any, requested_attention: str | None, *args: Any, **options: Any) -> str:

@@ -13,12 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attent.attention import attend, explain, prepare
 from attent.attention.backends import dense
 from attent.attention.masks import Causal, Padding, PerHead, Window
-from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import Cosine
 from attent.attention.weightings import GaussianWindow
 from attent.ops import native
 from attent.ops.dropout import keep_mask
 
+pytestmark = pytest.mark.needs_native
 B, H, TQ, TK = 2, 6, 37, 41
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 dice = torch.Generator().manual_seed(4)
@@ -74,10 +74,19 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
     return [context, *torch.autograd.grad(context.double().sin().sum(), tensors)]
 
 
+def check_errors(tensors: list[Tensor], *, slack: float = 0.0, **arguments: Any) -> None:
+    """Check that the largest errors are at most three times the formula's in the same dtype."""
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    inputs = (tensors, "dense"), (tensors, "reference"), (exact, "reference")
+    three = [outcome(sample, implementation, **arguments) for sample, implementation in inputs]
+    for actual, plain, right in zip(*three, strict=True):
+        assert actual.dtype == tensors[0].dtype
+        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max() + slack
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = make_inputs(*widths)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
@@ -90,22 +99,11 @@ def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("queries", [8, 16, 37])
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries: int) -> None:
-    tensors = make_inputs(3, 24, 24, dtype, queries=queries)
-    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    arguments: dict[str, Any] = {"mask": "causal", "dropout": 0.2, "seed": 1}
-    three = (
-        outcome(inputs, name, **arguments)
-        for inputs, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
-    )
-    for actual, plain, right in zip(*three, strict=True):
-        assert actual.dtype == dtype
-        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max()
+    check_errors(make_inputs(3, 24, 24, dtype, queries=queries), mask="causal", dropout=0.2, seed=1)
 
 
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_weights_dropped_are_those_of_the_hash() -> None:
     query, key, _ = make_inputs(1, 8, 8)
     identity = torch.eye(TK).expand(B, 1, TK, TK)
@@ -116,41 +114,9 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
     )
 
 
-@pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
-def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
-    tensors = make_inputs(3, 16, 16)
-    lengths, long = (
-        torch.tensor([29, 41]),
-        [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors],
-    )
-    whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense")
-    single = attend(
-        *(tensor[:1] for tensor in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="dense"
-    )
-    assert torch.equal(whole[:1], single)
-    padded = attend(
-        long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="dense"
-    )
-    assert torch.equal(padded[:, :, :TQ], whole)
-    # one query by itself
-    last = attend(
-        tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="dense"
-    )
-    assert torch.equal(last, whole[:, :, 20:21])
-    torch.set_num_threads(2)
-    try:
-        assert torch.equal(
-            attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="dense"), whole
-        )
-    finally:
-        torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize(
     "arguments", [{"lengths": torch.tensor([29, 17])}, {"mask": torch.arange(TK) != 5}, {"mask": Window(0, 0)}], ids=str
 )
-@pytest.mark.needs_native
 def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
     tensors = make_inputs(2, 16, 16)
     if isinstance(arguments.get("mask"), Tensor):
@@ -166,7 +132,6 @@ def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
         assert torch.equal(actual, right)
 
 
-@pytest.mark.needs_native
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
     tensors, nobody = make_inputs(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
     nobody[11] = False
@@ -177,7 +142,6 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
     assert all(part.count_nonzero() == 0 for part in outcome(tensors, "dense", lengths=torch.tensor([0, 0])))
 
 
-@pytest.mark.needs_native
 def test_nan_is_not_hidden() -> None:
     query, key, value = make_inputs(3, 16, 8)
     spoilt = query.detach().clone()
@@ -188,7 +152,6 @@ def test_nan_is_not_hidden() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.needs_native
 def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) -> None:
     bases = [torch.randn(B, TK, H * 8).to(dtype).requires_grad_() for _ in range(3)]
     heads = [base.unflatten(-1, (H, 8)).transpose(1, 2) for base in bases]
@@ -201,20 +164,6 @@ def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) 
     assert torch.equal(attend(*second, implementation="dense"), context)
 
 
-@pytest.mark.needs_native
-def test_second_derivatives() -> None:
-    tensors = [tensor[:, :, :5] for tensor in make_inputs(3, 4, 4)]
-    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    results = []
-    for inputs, implementation in ((tensors, "dense"), (exact, "reference")):
-        context = attend(*inputs, mask="causal", dropout=0.3, seed=2, implementation=implementation)
-        first = torch.autograd.grad(context.sin().sum(), inputs, create_graph=True)
-        results.append(torch.autograd.grad(sum(tensor.square().sum() for tensor in first), inputs))
-    for actual, right in zip(*results, strict=True):
-        torch.testing.assert_close(actual.double(), right, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.needs_native
 def test_only_what_is_wanted_is_differentiated() -> None:
     query, key, value = make_inputs(6, 8, 8)
     (gradient,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="dense").sum(), query)
@@ -227,7 +176,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, reason in (
         ({"score": Cosine()}, "score Cosine is not the plain dot product"),
         ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
-        ({"weighting": GaussianWindow(torch.zeros(B, TQ), 2.0)}, "its weights are not multiplied after normalising"),
+        ({"weighting": GaussianWindow(torch.zeros(B, TQ), 2.0)}, "its weights are not multiplied after normalization"),
     ):
         assert dense.unsupported(prepare(*tensors, **arguments).call) == reason
     expected = "it takes float32, bfloat16 and float16, not torch.float64"
@@ -238,13 +187,11 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert explain(*tensors).chosen == "sdpa"
 
 
-@pytest.mark.needs_native
 def test_auto_takes_it_for_short_sequences() -> None:
     tensors = make_inputs(6, 32, 32)
     assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "dense"
 
 
-@pytest.mark.needs_native
 def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
     query, key, value = (tensor.detach() for tensor in make_inputs(6, 8, 8))
     right = attend(query, key, value, implementation="reference")
@@ -262,24 +209,6 @@ def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
     assert any("scaled_dot_product" in name for name in steps.names)
     with torch.inference_mode():
         torch.testing.assert_close(attend(query, key, value), right)
-
-
-@pytest.mark.needs_native
-def test_autocast_and_the_module() -> None:
-    layer, features = MultiHeadAttention(24, 3, dropout=0.2), torch.randn(2, 11, 24)
-    with torch.autocast("cpu", torch.bfloat16):
-        output = layer(features, lengths=torch.tensor([11, 7]))
-    assert output.dtype == torch.bfloat16
-    output.float().square().sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
-    assert isinstance(layer.output, nn.Linear)
-
-
-@pytest.mark.needs_native
-def test_one_number_by_hand() -> None:
-    # weights 3/4 and 1/4: 3/4 · 8 + 1/4 · 4 = 7
-    query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
-    assert attend(query, key, value, score="dot", implementation="dense").item() == pytest.approx(7.0)
 
 
 LONG: dict[str, dict[str, Any]] = {
@@ -301,23 +230,13 @@ def long_ones(dtype: torch.dtype = torch.float32) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> None:
-    tensors = long_ones(dtype)
-    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    three = (
-        outcome(inputs, way, **LONG[name])
-        for inputs, way in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
-    )
-    for actual, plain, right in zip(*three, strict=True):
-        assert actual.dtype == dtype
-        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max()
+    check_errors(long_ones(dtype), **LONG[name])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_threads_that_share_a_head_change_no_bit(name: str, dtype: torch.dtype) -> None:
     tensors = long_ones(dtype)
     right = outcome(tensors, "dense", **LONG[name])
@@ -331,7 +250,6 @@ def test_threads_that_share_a_head_change_no_bit(name: str, dtype: torch.dtype) 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> None:
     tensors = [tensor.detach() for tensor in long_ones(dtype)]
     longer = [nn.functional.pad(tensor, (0, 0, 0, 300), value=torch.nan) for tensor in tensors]
@@ -348,26 +266,17 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
 @pytest.mark.parametrize("size", [3.0, 300.0])
 @pytest.mark.parametrize("keys", [TK, 600])
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, dropout: float) -> None:
     inputs = make_inputs(3, 24, 24) if keys == TK else long_ones()
     tensors = [
         tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)
     ]
-    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    arguments: dict[str, Any] = {"mask": "causal", "dropout": dropout, "seed": 3}
-    three = [
-        outcome(sample, name, **arguments)
-        for sample, name in ((tensors, "dense"), (tensors, "reference"), (exact, "reference"))
-    ]
-    for actual, plain, right in zip(*three, strict=True):
-        assert (actual - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
+    check_errors(tensors, slack=1e-6, mask="causal", dropout=dropout, seed=3)
 
 
 @pytest.mark.parametrize("keys", [23, 300])
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_of_keys_that_are_alike_a_query_has_a_gradient_of_what_rounding_leaves(dtype: torch.dtype, keys: int) -> None:
     query, key, value, gradient = (torch.randn(4, 1, *size).to(dtype) for size in ((4, 1), (1, 1), (keys, 5), (4, 5)))
     query, key = query.requires_grad_(), (key * 10).expand(-1, -1, keys, -1)
@@ -387,7 +296,6 @@ def test_of_keys_that_are_alike_a_query_has_a_gradient_of_what_rounding_leaves(d
 
 
 @pytest.mark.usefixtures("width")
-@pytest.mark.needs_native
 def test_float16_is_read_and_rounded_as_pytorch_does() -> None:
     # one key has the weight 1: the context is its value
     full = torch.arange(2**16).to(torch.uint16).view(torch.float16).view(-1, 1, 1, 64)

@@ -78,16 +78,9 @@ def test_explain_says_which_row_decided() -> None:
 
 def test_each_type_has_its_own_limits() -> None:
     row = MachineRow("one", "nowhere", 1, 2, 3, 4, 5, 6, table=None, table_gradients=None)
-    types = [
-        (dtype, with_gradients)
+    limits = [
+        row.dense_keys(dtype, with_gradients=with_gradients, with_table=False)
         for dtype in (torch.float32, torch.bfloat16, torch.float16)
         for with_gradients in (False, True)
     ]
-    assert [row.dense_keys(dtype, with_gradients=gradients, with_table=False) for dtype, gradients in types] == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
+    assert limits == [1, 2, 3, 4, 5, 6]

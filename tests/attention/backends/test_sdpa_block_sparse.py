@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attent.attention import attend, prepare
-from attent.attention.backends import block_sparse, sdpa, select
+from attent.attention.backends import bands, sdpa, select
 from attent.attention.base import Mask
 from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.scores import Gaussian
@@ -30,9 +29,9 @@ MASKS: dict[str, Mask] = {
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "MANY", 1)
-    monkeypatch.setattr(block_sparse, "LEAST", 40)
-    monkeypatch.setattr(block_sparse, "ROWS", 1)
-    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 4)
+    monkeypatch.setattr(bands, "LEAST", 40)
+    monkeypatch.setattr(bands, "ROWS", 1)
+    monkeypatch.setattr(bands, "GATHERED_ROWS", 4)
 
 
 def make_inputs(dtype: torch.dtype = torch.float64, value_width: int = D) -> list[Tensor]:
@@ -126,7 +125,7 @@ def test_the_pairs_that_a_mask_hides_are_not_computed(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", counting)
     with torch.no_grad():
         attend(*make_inputs(), mask=Window(2, 0))
-    assert sum(done) <= 2 * block_sparse.WASTE * T * 3
+    assert sum(done) <= 2 * bands.WASTE * T * 3
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
@@ -140,14 +139,3 @@ def test_what_it_leaves_to_pytorch() -> None:
         *(tensor.detach() for tensor in tensors)
     )
     torch.testing.assert_close(mapped, attend(*tensors, mask=Window(5, 0)))
-
-
-def test_one_number_by_hand() -> None:
-    # each query sees its own key and the one before: weights alike, so the mean of two values
-    key, value = torch.zeros(1, 1, 40, 1), torch.arange(40.0).reshape(1, 1, 40, 1)
-    output = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
-    assert sdpa.sparse_bands(prepare(key, key, value, mask=Window(1, 0)).call) is not None
-    torch.testing.assert_close(output.flatten()[1:], torch.arange(39.0) + 0.5)
-    torch.testing.assert_close(
-        output, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0)
-    )

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
-from attent.attention.backends import block_sparse, dense, heuristics, row_tiles, sdpa, select, tiled, varlen
+from attent.attention.backends import bands, dense, heuristics, sdpa, select, tiled
 from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Blocks, Causal, Window
 from attent.attention.scores import Additive
@@ -25,13 +25,13 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)
     dot, additive = prepare(query, key, value).call, prepare(query, key, value, score=Additive(3, 3, 11)).call
     # 2·5·7 = 70 scores, and 11 numbers for each of them
-    monkeypatch.setattr(row_tiles, "WHOLE", 1)
-    monkeypatch.setattr(row_tiles, "TILE", 70)
+    monkeypatch.setattr(bands, "WHOLE", 1)
+    monkeypatch.setattr(bands, "TILE", 70)
     assert select.reason_to_skip("reference", dot) is None
     assert select.reason_to_skip("reference", additive) == "it would hold the whole table of scores, which tiles do not"
-    monkeypatch.setattr(row_tiles, "TILE", 69)
+    monkeypatch.setattr(bands, "TILE", 69)
     assert select.reason_to_skip("reference", dot) is not None
-    monkeypatch.setattr(row_tiles, "TILE", 770)
+    monkeypatch.setattr(bands, "TILE", 770)
     assert select.reason_to_skip("reference", additive) is None
 
 
@@ -39,8 +39,8 @@ def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(select, "MANY", 64 * 64)
-    monkeypatch.setattr(block_sparse, "LEAST", 1)
-    monkeypatch.setattr(block_sparse, "ROWS", 1)
+    monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "ROWS", 1)
     tensors, bias = [torch.randn(1, 1, 64, 3) for _ in range(3)], torch.zeros(1, 64, requires_grad=True)
     for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
         reason = select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
@@ -93,9 +93,9 @@ def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -
 
 def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "TABLE", 64 * 64)
-    monkeypatch.setattr(block_sparse, "LEAST", 1)
-    monkeypatch.setattr(block_sparse, "ROWS", 1)
-    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 2)
+    monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "ROWS", 1)
+    monkeypatch.setattr(bands, "GATHERED_ROWS", 2)
     first_and_own = torch.eye(32).bool()
     first_and_own[:, 0] = True
     half = torch.arange(32).expand(32, 32) % 2 == 0
@@ -157,7 +157,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     recorded(dense, "DenseAttention", "dense, batch")
     recorded(reference, "run", "reference, batch")
-    recorded(varlen, "run", "varlen")
+    recorded(select, "run_sequences", "varlen")
     recorded(sdpa._BlockSparse, "apply", "sdpa, block_sparse")
     recorded(tiled.Tiles, "context", lambda tiles, lowered, band: band)
     recorded(operator, "tanh_scores", "op")
@@ -170,15 +170,15 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def name_of(leaves: list[Any], keys: int, implementation: str) -> str:
     """The backend and the variant of recorded leaves."""
-    bands = [leaf for leaf in leaves if isinstance(leaf, block_sparse.Band)]
-    if not bands:
+    parts = [leaf for leaf in leaves if isinstance(leaf, bands.Band)]
+    if not parts:
         (name,) = leaves
         return name
     variant = (
-        "single_tile" if len(bands) == 1 else "bands" if any(len(band.keys) < keys for band in bands) else "row_tiles"
+        "single_tile" if len(parts) == 1 else "bands" if any(len(band.keys) < keys for band in parts) else "row_tiles"
     )
     # one more may be the trial of a row
-    assert leaves.count("op") in (0, len(bands), len(bands) + 1)
+    assert leaves.count("op") in (0, len(parts), len(parts) + 1)
     return f"{implementation}, {'plain_' if implementation == 'tanh' and 'op' not in leaves else ''}{variant}"
 
 
@@ -237,7 +237,7 @@ VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
 def test_each_variant_is_planned_and_runs(expected: str, ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     tensors, arguments = VARIANTS[expected]
     if expected == "tiled, row_tiles":
-        monkeypatch.setattr(row_tiles, "TILE", 2**18)
+        monkeypatch.setattr(bands, "TILE", 2**18)
     assert held(ran, tensors, arguments) == expected
 
 
@@ -269,10 +269,8 @@ def test_a_backend_says_what_it_lacks() -> None:
     bias = torch.zeros(5, 7, requires_grad=True)
     query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
     needs: dict[str, dict[str, Any]] = {
-        "normalizer": {"normalizer": "sparsemax"},
         "soft cap": {"soft_cap": 1.0},
         "dropout": {"dropout": 0.5, "seed": 1},
-        "weighting": {"weighting": GaussianWindow(torch.zeros(1, 5), 3.0)},
         "position bias": {"position": "alibi"},
         "bias": {"bias": bias.detach()},
     }
@@ -280,9 +278,7 @@ def test_a_backend_says_what_it_lacks() -> None:
         call = prepare(query, key, key, **arguments).call
         assert missing_capability(call, frozenset())
         assert missing_capability(call, frozenset({capability})) is None
+    for arguments in ({"normalizer": "sparsemax"}, {"weighting": GaussianWindow(torch.zeros(1, 5), 3.0)}):
+        assert missing_capability(prepare(query, key, key, **arguments).call, frozenset(needs))
     call = replace(prepare(query, key, key).call, score_mod=lambda scores, pairs: scores)
-    assert missing_capability(call, frozenset()) == "it has no function of the scores"
-    assert missing_capability(call, frozenset({"score mod"})) is None
-    call = prepare(query, key, key, bias=bias).call
-    assert missing_capability(call, frozenset({"bias"})) == "it has no gradient for a bias"
-    assert missing_capability(call, frozenset({"bias", "bias gradient"})) is None
+    assert missing_capability(call, frozenset(needs)) == "it has no function of the scores"

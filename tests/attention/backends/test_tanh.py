@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import attend, explain, prepare
-from attent.attention.backends import row_tiles, tanh
+from attent.attention.backends import bands, tanh
 from attent.attention.masks import Causal, Documents, Padding, Window
 from attent.attention.positions import Alibi
 from attent.attention.scores import Additive, Concat
@@ -39,7 +39,7 @@ def outcome(dtype: torch.dtype, score: Any, case: dict[str, Any], implementation
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("size", [row_tiles.TILE, 200])
+@pytest.mark.parametrize("size", [bands.TILE, 200])
 @pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
 def test_it_is_the_formula(
@@ -51,7 +51,7 @@ def test_it_is_the_formula(
         monkeypatch.setattr(native, "library", lambda: None)
     exact = outcome(torch.float64, score, case, "reference")
     plain = outcome(torch.float32, score, case, "reference")
-    monkeypatch.setattr(row_tiles, "TILE", size)
+    monkeypatch.setattr(bands, "TILE", size)
     for actual, baseline, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
         allowed = 3 * (baseline.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
         assert (actual.double() - right).abs().max() <= allowed

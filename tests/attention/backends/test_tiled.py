@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import attend, prepare
-from attent.attention.backends import row_tiles, tiled
+from attent.attention import attend
+from attent.attention.backends import bands
 from attent.attention.scores import SCORES, Additive
 
 
@@ -23,7 +23,7 @@ def test_the_size_of_a_tile_does_not_matter(name: str, monkeypatch: pytest.Monke
     arguments = {"score": SCORES[name].for_widths(5, 5, 3).double(), "mask": "causal", "dropout": 0.3, "seed": 2}
     expected = outcome(tensors, **arguments)
     for size in (1, 500, 1300, 2500):
-        monkeypatch.setattr(row_tiles, "TILE", size)
+        monkeypatch.setattr(bands, "TILE", size)
         torch.testing.assert_close(outcome(tensors, **arguments), expected)
 
 
@@ -46,7 +46,7 @@ def kept_for_the_backward(score: Any, length: int) -> int:
     "score", ["dot", Additive(3, 3, 5), lambda query, key: query @ key.mT], ids=["dot", "additive", "own"]
 )
 def test_memory_is_linear_in_the_sequence(score: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 512)
+    monkeypatch.setattr(bands, "TILE", 512)
     short, long = kept_for_the_backward(score, 128), kept_for_the_backward(score, 512)
     assert long <= 4.5 * short
     # far from 512² scores, and so is each tile on the way
@@ -54,7 +54,7 @@ def test_memory_is_linear_in_the_sequence(score: Any, monkeypatch: pytest.Monkey
 
 
 def test_a_tile_is_all_that_is_held_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 2048)
+    monkeypatch.setattr(bands, "TILE", 2048)
     sizes: list[int] = []
 
     def recording(query: Tensor, key: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def test_a_tile_is_all_that_is_held_on_the_way(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 100)
+    monkeypatch.setattr(bands, "TILE", 100)
     count = 0
 
     def counting(query: Tensor, key: Tensor) -> Tensor:
@@ -82,19 +82,3 @@ def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyP
         attend(torch.randn(31, 2), torch.randn(37, 2), torch.randn(37, 2), score=counting, implementation="tiled")
     # but the five rows that tell how many numbers a pair takes
     assert count == (31 + 5) * 37
-
-
-def test_it_serves_every_call() -> None:
-    assert (
-        tiled.unsupported(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call)
-        is None
-    )
-
-
-def test_one_number_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 1)
-    query, key, value = torch.tensor([[1.0], [0.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
-    # the first query weighs 3 : 1, 3/4·8 + 1/4·4 = 7; the second alike, 6
-    torch.testing.assert_close(
-        attend(query, key, value, score="dot", implementation="tiled"), torch.tensor([[7.0], [6.0]])
-    )

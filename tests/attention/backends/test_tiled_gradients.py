@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import attend
-from attent.attention.backends import block_sparse, row_tiles, tiled
+from attent.attention.backends import bands, tiled
 from attent.attention.masks import Selected, Window
 from attent.attention.positions import RelativeBias
 from attent.attention.scores import Additive, Gated, Gaussian
@@ -37,9 +37,9 @@ CASES: dict[str, tuple[dict[str, Any], list[Any]]] = {
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_tiles, "TILE", 150)
-    monkeypatch.setattr(block_sparse, "LEAST", 20)
-    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 2)
+    monkeypatch.setattr(bands, "TILE", 150)
+    monkeypatch.setattr(bands, "LEAST", 20)
+    monkeypatch.setattr(bands, "GATHERED_ROWS", 2)
     with torch.no_grad():
         position.table.normal_()
 

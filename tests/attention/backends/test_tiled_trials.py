@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import prepare
-from attent.attention.backends import row_tiles, tiled
-from attent.attention.backends.block_sparse import Band
+from attent.attention.backends import bands, tiled
+from attent.attention.backends.bands import Band
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.positions import RelativeBias
@@ -18,9 +18,9 @@ QUERY, KEY, VALUE = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 37, 4), torch.ran
 LAYER = nn.Linear(4, 4)
 
 
-def prepared(score: object) -> tuple[Call, row_tiles.Lowered]:
+def prepared(score: object) -> tuple[Call, bands.Lowered]:
     call, *tensors = prepare(QUERY, KEY, VALUE, score=score)  # pyright: ignore[reportArgumentType]
-    return call, row_tiles.lower(call, *tensors)
+    return call, bands.lower_sides(call, *tensors)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_learnt_position_is_found() -> None:
         lambda query, key, value, band: (
             call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))
         ) @ value,
-        call, row_tiles.lower(call, *tensors), Band(range(5), range(37)),
+        call, bands.lower_sides(call, *tensors), Band(range(5), range(37)),
     )  # fmt: skip
     assert leaves is not None
     assert leaves[0] is position.table

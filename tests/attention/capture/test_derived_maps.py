@@ -106,10 +106,8 @@ def test_nan_at_a_hidden_key_reaches_no_norm() -> None:
 
 @pytest.mark.parametrize("implementation", ["torch", "torch weights", "torch layer"])
 def test_norms_of_pytorchs_modules(implementation: str) -> None:
-    layer, features = (
-        nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval(),
-        torch.randn(2, 5, 6).double(),
-    )
+    layer = nn.TransformerEncoderLayer(6, 3, 7, batch_first=True, norm_first=True).double().eval()
+    features = torch.randn(2, 5, 6).double()
     module = layer.self_attn
     converted = MultiHeadAttention.from_torch(module)
     inputs = layer.norm1(features) if implementation == "torch layer" else features
@@ -160,9 +158,7 @@ def test_what_gradients_need_is_said() -> None:
         captured.gradients(output.sum())
     with watch(attention, gradients=True) as captured:
         output = attention(features)
-    with pytest.raises(
-        ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got \(1, 4, 6\)"
-    ):
+    with pytest.raises(ArgumentError, match=r"a single number with its graph, such as a loss or one logit, got"):
         captured.gradients(output)
     with pytest.raises(ArgumentError, match=r"run the model after model\.eval\(\)"):
         captured.gradients(output.sum())[""]
@@ -181,9 +177,7 @@ def test_what_norms_need_is_said() -> None:
     with watch(model) as captured, torch.no_grad():
         for module, value in zip(model, (features, features[0]), strict=True):
             module(value)
-    with pytest.raises(
-        ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is named as one; give it as"
-    ):
+    with pytest.raises(ArgumentError, match=r"norms of 0 \(Own\) need its output projection, and no layer is"):
         captured.norms()["0"]
     with pytest.raises(ArgumentError, match="its output is ReLU, no linear layer"):
         captured.norms()["1"]
@@ -228,9 +222,7 @@ def test_calls_of_a_shared_layer_have_no_rollout() -> None:
     shares = captured.rollout()
     assert [*shares] == ["0", "0#2"]
     torch.testing.assert_close(shares["0"].dense(), 0.5 * (captured["0"].dense().mean(1, keepdim=True) + torch.eye(5)))
-    with pytest.raises(
-        ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies below which is not"
-    ):
+    with pytest.raises(ArgumentError, match=r"^there is no rollout of 0#2: which of the calls of one module lies"):
         shares["0#2"]
     # a stack that runs twice has two
     model = Stack()
@@ -257,7 +249,5 @@ def test_norms_behind_a_gate_of_any_name_are_refused() -> None:
     model = Gated()
     with watch(model) as captured, torch.no_grad():
         model(torch.randn(1, 4, 6))
-    with pytest.raises(
-        ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate what is projected$"
-    ):
+    with pytest.raises(ArgumentError, match=r"\(Gated\) are not known: its code takes a sigmoid, which may gate"):
         captured.norms()[""]

@@ -122,10 +122,8 @@ def test_uniform_is_the_mean_of_what_may_be_seen(hidden: float) -> None:
 
 
 def test_means_are_of_every_query_and_replace_a_head() -> None:
-    model, data = (
-        nn.ModuleList([MultiHeadAttention(6, 2, output=None), MultiHeadAttention(6, 3)]),
-        [torch.randn(2, n, 6) for n in (5, 3)],
-    )
+    model = nn.ModuleList([MultiHeadAttention(6, 2, output=None), MultiHeadAttention(6, 3)])
+    data = [torch.randn(2, n, 6) for n in (5, 3)]
     with head_means(model) as means:
         contexts = torch.cat([model[0](features).flatten(0, 1) for features in data])
     assert list(means) == ["0"]
@@ -241,10 +239,7 @@ def test_what_cannot_be_changed_is_said() -> None:
         ({"1": {True: "zero"}}, r"^a head of 1 is a whole number from 0, got True$"),
         ({"0": [1, 2]}, r"^the changes of 0 must be {head: change}, got list$"),
         (["0"], r"^changes must be {path: {head: change}}, got list$"),
-        (
-            {"0": {1: 0.0}},
-            r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got 0.0$",
-        ),
+        ({"0": {1: 0.0}}, r"^head 1 of 0 is changed to zero or uniform or mean, or by a function of its weights, got"),
     ]:
         broken: Any = changes
         with pytest.raises(ArgumentError, match=message):
@@ -321,9 +316,7 @@ def test_replicas_of_data_parallel_are_refused() -> None:
     with intervene(model, {"0": {0: "zero"}}):
         replica: Any = model[0]._replicate_for_data_parallel()
         replica._modules = model[0]._modules
-        with pytest.raises(
-            UnseenError, match=r"^heads of MultiHeadAttention cannot be changed in replicas of nn\.DataParallel"
-        ):
+        with pytest.raises(UnseenError, match=r"^heads of MultiHeadAttention cannot be changed in replicas of"):
             replica._call_impl(features)
 
 
@@ -385,6 +378,6 @@ def test_gradients_of_tiles_are_those_of_the_whole(monkeypatch: pytest.MonkeyPat
         return torch.autograd.grad(output.square().sum(), (features, power, *module.parameters()), allow_unused=True)
 
     expected = gradients()
-    monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 2**6)
+    monkeypatch.setattr("attent.attention.backends.bands.TILE", 2**6)
     for gradient, whole in zip(gradients(), expected, strict=True):
         torch.testing.assert_close(gradient, whole, atol=1e-5, rtol=1e-5)

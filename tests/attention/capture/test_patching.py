@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from attent.attention.attend import attend
 from attent.attention.capture.changed_calls import plain_encoder_layer, plain_multi_head
+from attent.attention.capture.interventions import first_argument, running_modules
 from attent.attention.capture.patching import TARGETS, CapturedCall, Patcher
-from attent.attention.capture.running import first_argument, running_modules
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import StaleMapError
@@ -102,8 +102,6 @@ def test_nested_tensors(captured: list[CapturedCall]) -> None:
 
 
 def test_query_heads_packed_as_queries_are_unpacked(captured: list[CapturedCall]) -> None:
-    """As transformers hands a decoder's step over to PyTorch where heads are grouped."""
-
     def sdpa_attention_forward(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor) -> None:
         q_length = query.shape[2]
         assert q_length == 1
@@ -173,7 +171,6 @@ def test_an_encoder_that_leaves_padding_out() -> None:
 
 
 def test_what_pytorch_takes_a_float_mask_for() -> None:
-    """On this path PyTorch hides every pair whose term is not zero; the map shows that."""
     model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True).eval()
     mask = torch.zeros(5, 5)
     mask[1, 2], mask[4] = 0.7, -torch.inf
@@ -256,21 +253,6 @@ def test_a_call_that_fails_is_not_heard() -> None:
     finally:
         patcher.restore()
     assert not calls
-
-
-def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
-    original = F.scaled_dot_product_attention
-    mixer = type("Mixer", (nn.Module,), {})()
-    mixer.function = original
-    model = nn.Sequential(mixer)
-    calls: list[CapturedCall] = []
-    patcher = Patcher(calls.append)
-    patcher.patch(model.modules())
-    query = torch.randn(2, 3, 4)
-    assert torch.equal(mixer.function(query, query, query), original(query, query, query))
-    assert len(calls) == 1
-    patcher.restore()
-    assert mixer.function is original
 
 
 def test_contexts_can_be_changed_wherever_attention_is_captured() -> None:

@@ -54,7 +54,5 @@ def test_gradients_by_tiles_are_those_of_all_pairs(score: str, monkeypatch: pyte
 def test_a_map_alone_knows_no_projection() -> None:
     weights = grouped_map()
     weights.outputs = HeadOutputs(lambda: VALUE)
-    with pytest.raises(
-        ArgumentError, match=r"^norms need the output projection, which attent\.watch finds in a model$"
-    ):
+    with pytest.raises(ArgumentError, match=r"^norms need the output projection, which attent\.watch finds in a"):
         weights.norms()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import AttentionMap, attend, rollout
-from attent.attention.backends import row_tiles as by_rows
+from attent.attention.backends import bands
 from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.lazy_matrix import row_runs
 from attent.errors import ArgumentError, ShapeError
@@ -28,7 +28,7 @@ def rolled(maps: list[AttentionMap]) -> Tensor:
 
 @pytest.mark.parametrize("mask", [None, "causal"])
 def test_it_is_the_product_of_the_layers(mask: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 70)
+    monkeypatch.setattr(bands, "TILE", 70)
     monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     maps = [layer(2, 3, 11, 5, mask=mask) for _ in range(4)]
     flow = rollout(maps, [10, 3, 3])

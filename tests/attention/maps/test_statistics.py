@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import AttentionMap, attend, prepare, reference
-from attent.attention.backends import row_tiles as by_rows
+from attent.attention.backends import bands
 from attent.attention.base import Normalizer
 from attent.attention.maps import tiles
 from attent.attention.maps.statistics import HEAD_STATISTICS, HeadStatistics, even_spans
@@ -104,7 +104,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     """Tiles of single heads, of some heads, of some sequences, and one of all."""
     monkeypatch.setattr(tiles, "CPU_TILE", request.param)
     monkeypatch.setattr(tiles, "MIN_ROWS", 2)
-    monkeypatch.setattr(by_rows, "TILE", 4 * request.param)
+    monkeypatch.setattr(bands, "TILE", 4 * request.param)
     return request.param
 
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -40,15 +37,6 @@ def test_keys_out_of_reach_cost_nothing() -> None:
     assert observed < 4096 * 300
 
 
-def test_so_do_those_out_of_reach_of_two_masks_together() -> None:
-    sequence, mask = torch.randn(4096, 2), Causal() & (Window(100, 0) | Window(50, 3))
-    weights = attend(sequence, sequence, sequence, mask=mask, return_map=True)[1]
-    assert sum(tile.weights.numel() for tile in tile_stream.tiles(weights)) < 4096 * 300
-    rows = torch.tensor([0, 700, 4095])
-    entropy = torch.special.entr(weights[rows.tolist()]).sum(-1)
-    torch.testing.assert_close(weights.entropy()[rows], entropy)
-
-
 def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
     for length in (1024, 8192):
         sequence = torch.randn(1, 2, length, 2)
@@ -56,30 +44,6 @@ def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
             tile.weights.numel() for tile in tile_stream.tiles(attend(sequence, sequence, sequence, return_map=True)[1])
         ]
         assert max(sizes) <= max(tile_stream.CPU_TILE, tile_stream.MIN_ROWS * length)
-
-
-MEASURED = """
-import torch
-from attent.attention import attend
-def most():
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
-torch.set_num_threads(1)
-sequence = torch.randn(1, 1, 256, 4)
-attend(sequence, sequence, sequence, return_map=True)[1].entropy()
-sequence = torch.randn(1, 1, 12000, 4)
-weights = attend(sequence, sequence, sequence, implementation="tiled", return_map=True)[1]
-before = most()
-weights.entropy(), weights.received(), weights.top(3), weights.distance(), weights.pooled(16, 16), weights.argmax()
-print(most() - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the most memory a process had is read from /proc")
-def test_the_most_memory_is_far_from_that_of_the_whole() -> None:
-    """12 000² weights would take 576 MB."""
-    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 60e6
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", Additive(3, 3, 7), lambda query, key: query @ key.mT])

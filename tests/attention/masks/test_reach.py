@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attent.attention import attend, prepare
-from attent.attention.backends import block_sparse
+from attent.attention.backends import bands
 from attent.attention.base import Mask
 from attent.attention.masks import Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.scores import Additive
@@ -36,19 +36,6 @@ MASKS: dict[str, Mask] = {
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
-    pairs = prepare(
-        torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask
-    ).call.pairs()
-    reach = mask.key_range(pairs)
-    assert reach is not None
-    allowed = mask.allowed(pairs).expand(B, H, TQ, TK)
-    beyond = (pairs.key_index < reach.begin) | (pairs.key_index >= reach.end)
-    assert not (allowed & beyond).any()
-    assert beyond.any()
-
-
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("score", ["scaled_dot", Additive(4, 4, 5)], ids=["dot", "tanh"])
 @pytest.mark.parametrize("minimum", [1, 40, 2**17])
 def test_tiles_within_the_reach_lose_nothing(
@@ -59,7 +46,7 @@ def test_tiles_within_the_reach_lose_nothing(
     bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
     outcomes = []
     for implementation in ("reference", "tiled"):
-        monkeypatch.setattr(block_sparse, "LEAST", minimum)
+        monkeypatch.setattr(bands, "LEAST", minimum)
         context = attend(
             *tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation
         )
@@ -77,15 +64,6 @@ def test_a_table_has_no_reach_and_either_needs_both() -> None:
     assert (table & Causal()).key_range(pairs) is not None
 
 
-@pytest.mark.parametrize("window", [8, 64])
-def test_the_work_follows_the_pairs_that_attend(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_sparse, "LEAST", 256)
-    call = prepare(*(torch.zeros(1, 1, 2048, 1) for _ in range(3)), mask=Window(window - 1, 0)).call
-    key_bands = block_sparse.bands(call)
-    assert [row for band in key_bands for row in band.rows] == list(range(2048))
-    assert sum(band.pairs for band in key_bands) <= 2.1 * 2048 * window
-
-
 SCATTERED = {
     **{name: MASKS[name] for name in ("blocks", "selected", "selected & causal")},
     "selected | window": Selected(SELECTED) | Window(1, 0),
@@ -93,25 +71,6 @@ SCATTERED = {
     "blocks & selected": Blocks(torch.rand(6, 6, generator=dice) < 0.5, 5) & Selected(SELECTED),
     "by head": PerHead([Window(1, 0), Selected(SELECTED[:, :1]), Causal()]),
 }
-
-
-@pytest.mark.parametrize("mask", SCATTERED.values(), ids=SCATTERED)
-@pytest.mark.parametrize("rows", [[3], [0, 1, 2, 3, 4], list(range(TQ))], ids=["one row", "some rows", "all rows"])
-def test_what_is_not_seen_is_hidden(mask: Mask, rows: list[int]) -> None:
-    call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
-    pairs = call.pairs(torch.tensor(rows))
-    visible = mask.visible_keys(pairs)
-    assert visible is not None
-    assert visible.shape == (TK,)
-    assert not (mask.allowed(pairs) & ~visible).any()
-
-
-def test_of_few_choices_few_keys_are_seen() -> None:
-    call = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call
-    mask = Selected(torch.tensor([[3, 20]] * TQ)) & Causal() | Blocks(torch.eye(6) > 0, 5)
-    visible = mask.visible_keys(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
-    assert visible is not None
-    assert visible.nonzero().flatten().tolist() == [3, 10, 11, 12, 13, 14, 20]
 
 
 @pytest.mark.parametrize("name", [name for name in MASKS if name not in SCATTERED])

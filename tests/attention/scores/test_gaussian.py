@@ -152,10 +152,8 @@ def test_one_outlying_key_by_hand() -> None:
 
 @pytest.mark.parametrize("implementation", ["auto", "tiled"])
 def test_one_key_too_far_for_float64_takes_no_digits_of_the_others(implementation: str) -> None:
-    query, key = (
-        torch.zeros(1, 1, dtype=torch.float64),
-        torch.tensor([[0.0], [1.0], [2.0], [-1e9]], dtype=torch.float64),
-    )
+    query = torch.zeros(1, 1, dtype=torch.float64)
+    key = torch.tensor([[0.0], [1.0], [2.0], [-1e9]], dtype=torch.float64)
     context = attend(query, key, torch.eye(4, dtype=torch.float64), score="gaussian", implementation=implementation)
     expected = torch.exp(-torch.tensor([[0.0, 0.5, 2.0, torch.inf]], dtype=torch.float64))
     torch.testing.assert_close(context, expected / expected.sum())

@@ -1,8 +1,8 @@
 """Dot forms under softmax on a CPU in C++, by tiles of keys.
 
 The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the
-context and gradients so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides,
-and holds no table of scores. A bias of offsets, such as ALiBi's, goes in as a vector for each head.
+context and gradients in the same layout: splitting and merging heads copies nothing. It skips tiles that the
+mask hides, and holds no table of scores. A bias of offsets, such as ALiBi's, is passed as a vector for each head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attent.attention.call import Call, Prepared
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
-CAPABILITIES = frozenset({"bias", "bias gradient", "dropout", "position bias", "soft cap"})
+CAPABILITIES = frozenset({"bias", "dropout", "position bias", "soft cap"})
 
 
 def unsupported(call: Call) -> str | None:

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import mask_info, reference
-from attent.attention.backends import block_sparse, row_tiles, select
-from attent.attention.backends.block_sparse import Band
+from attent.attention.backends import bands, select
+from attent.attention.backends.bands import Band
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
 from attent.attention.mask_info import AdditiveMask, additive_mask
@@ -32,7 +32,7 @@ from attent.ops.eligibility import is_known_true, is_transformed, is_vmap_alone,
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
 
 
-CAPABILITIES = frozenset({"bias", "bias gradient", "gpu"})
+CAPABILITIES = frozenset({"bias", "gpu"})
 
 
 def unsupported(call: Call) -> str | None:
@@ -55,8 +55,8 @@ def unsupported(call: Call) -> str | None:
 def choose(prepared: Prepared) -> select.Variant:
     """Choose "block_sparse", or one of the variants of `ops.sdpa` for all pairs at once."""
     call = prepared.call
-    if (bands := sparse_bands(call)) is not None:
-        return select.Variant("block_sparse", partial(_run_bands, bands=bands))
+    if (parts := sparse_bands(call)) is not None:
+        return select.Variant("block_sparse", partial(_run_bands, parts=parts))
     is_causal = _causality(call) == "pytorch"
     keys = min(call.keys, call.queries) if is_causal else call.keys
     mask_needs_grad = call.bias is not None and call.bias.requires_grad
@@ -109,7 +109,7 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
         key, value = reference.zero_hidden_keys(visible, key, value)
         rows = allowed.any(-1, keepdim=True)
         if not is_known_true(rows.all, call.device):
-            # a fully masked row sees every key and is set to zero afterwards, whatever a kernel would do with it
+            # a fully masked row sees every key and is set to zero afterwards: kernels differ in such rows
             sees_any, allowed = rows, allowed | ~rows
     query, features, scale = _lowered(call, query, key, visible)
     bias = _with_bias(call, allowed)
@@ -127,7 +127,7 @@ def _lowered(call: Call, query: Tensor, key: LoweredSide, visible: Tensor | None
         if call.lowered
         else lower_key(call.score, key.features, call.heads, call.score.center(key.features, visible))
     )
-    return row_tiles.dot_operands(call, call.score.lower_query(query, lowered_key.center), lowered_key)
+    return bands.dot_operands(call, call.score.lower_query(query, lowered_key.center), lowered_key)
 
 
 def _is_slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
@@ -161,7 +161,7 @@ def _causality(call: Call) -> Literal["none", "pytorch", "table"]:
 def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
     if call.bias is None or allowed is None:
         return allowed
-    # fully masked rows were opened before, so a pair hidden here by −∞ has a visible one in its row
+    # fully masked rows were opened before, so every row with a pair hidden by −∞ has a visible one too
     return call.bias.masked_fill(call.bias == -torch.inf, 0.0).masked_fill(~allowed, -torch.inf)
 
 
@@ -179,11 +179,11 @@ def sparse_bands(call: Call) -> list[Band] | None:
     ):
         return None
     # transforms take PyTorch's own
-    bands = None if is_transformed() else block_sparse.worthwhile_bands(call, select.SPARSE, select.MANY)
-    return None if bands is None else [band for band in bands if len(band.keys)]
+    parts = None if is_transformed() else bands.worthwhile_bands(call, select.SPARSE, select.MANY)
+    return None if parts is None else [band for band in parts if len(band.keys)]
 
 
-def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band]) -> Tensor:
+def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, parts: list[Band]) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), band by band; queries in no band see nothing."""
     key, value = call.repeat_kv_side(key), call.repeat_kv(value)
     visible = mask_info.visible_keys_of(call)
@@ -196,7 +196,7 @@ def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, ba
         F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor
         for tensor in (*sides, value)
     ]
-    return _BlockSparse.apply(*padded, _Bands(call, bands, scale))[..., : call.value_width]
+    return _BlockSparse.apply(*padded, _Bands(call, parts, scale))[..., : call.value_width]
 
 
 @dataclass(frozen=True)

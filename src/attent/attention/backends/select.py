@@ -1,13 +1,13 @@
 """The plan of a call, and the table of measured thresholds.
 
-By the thresholds, "auto" passes over backends that could serve but are slower. A backend asked for by name runs
-whatever the thresholds say.
+"auto" uses the thresholds to skip backends that could serve a call but are slower. A backend requested by name ignores
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import block_sparse, row_tiles, varlen
+from attent.attention.backends import bands
 from attent.attention.backends.heuristics import current_row
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
@@ -50,7 +50,7 @@ def _dense_keys(call: Call) -> int | None:
     None for any number.
     """
     if call.dropout or call.soft_cap is not None or call.position is not None:
-        # PyTorch computes a table for dropout, and has neither of the others
+        # PyTorch computes a table for dropout, and has no soft cap and no bias of position
         return None
     row, with_gradients = current_row(), torch.is_grad_enabled()
     limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
@@ -64,25 +64,22 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 
     Args:
         call: the call.
-        capabilities: of "normalizer" (other than softmax), "weighting", "score mod", "soft cap", "position bias",
-            "bias", "bias gradient", "dropout", "gpu".
+        capabilities: of "soft cap", "position bias", "bias", "dropout" and "gpu".
     """
-    if not isinstance(call.normalizer, Softmax) and "normalizer" not in capabilities:
+    if not isinstance(call.normalizer, Softmax):
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
-    if call.score_mod is not None and "score mod" not in capabilities:
+    if call.score_mod is not None:
         return "it has no function of the scores"
     if call.soft_cap is not None and "soft cap" not in capabilities:
         return "it has no soft cap"
     if call.dropout and "dropout" not in capabilities:
         return "its dropout is not a function of (seed, b, h, i, j)"
-    if call.weighting is not None and "weighting" not in capabilities:
-        return "its weights are not multiplied after normalising"
+    if call.weighting is not None:
+        return "its weights are not multiplied after normalization"
     if call.position is not None and "position bias" not in capabilities:
         return f"it has no bias of position, which {type(call.position).__name__} adds"
     if call.bias is not None and "bias" not in capabilities:
         return "it has no bias"
-    if call.bias is not None and call.bias.requires_grad and "bias gradient" not in capabilities:
-        return "it has no gradient for a bias"
     return "it runs on a CPU" if call.device.type != "cpu" and "gpu" not in capabilities else None
 
 
@@ -97,7 +94,7 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     if has_open_sizes(call):
         # sizes that are open now can be held against no threshold
         return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
-    if name == "reference" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
+    if name == "reference" and bands.numbers_per_row(call) * call.queries > bands.WHOLE * bands.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "dense" and call.queries == 1:
         return "a single query does not fill its registers"
@@ -110,7 +107,7 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     if name == "tanh" and call.queries < FEW:
         return f"fewer than {FEW} queries do not repay its exponentials of every key"
     bias_needs_grad = call.bias is not None and call.bias.requires_grad
-    if name == "sdpa" and bias_needs_grad and block_sparse.worthwhile_bands(call, SPARSE, MANY) is not None:
+    if name == "sdpa" and bias_needs_grad and bands.worthwhile_bands(call, SPARSE, MANY) is not None:
         return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
     return None
 
@@ -119,7 +116,7 @@ def _has_few_scattered_pairs(call: Call) -> bool:
     """Return whether a mask that only a table describes hides nearly all of many pairs."""
     if call.queries * call.keys < TABLE or not mask_info.needs_table(call):
         return False
-    return block_sparse.worthwhile_bands(call, SCATTERED, TABLE) is not None
+    return bands.worthwhile_bands(call, SCATTERED, TABLE) is not None
 
 
 class Variant(NamedTuple):
@@ -142,7 +139,7 @@ class Plan:
     backend: str
     # "varlen" if each sequence is computed alone, by a plan of its own
     variant: Variant
-    # why each other backend does not run, if asked for
+    # why each other backend does not run, if requested
     reasons: Mapping[str, str]
 
 
@@ -160,7 +157,7 @@ def plan(
 
     Raises:
         UnknownNameError: there is no such backend.
-        ImplementationError: the backend asked for cannot serve this call.
+        ImplementationError: the requested backend cannot serve this call.
     """
     call = prepared.call
 
@@ -198,7 +195,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
         or torch.compiler.is_compiling()
     ):
         return None
-    numbers, worth = row_tiles.per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
+    numbers, worth = bands.numbers_per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
         return None
     bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call) else None
@@ -217,6 +214,42 @@ def _variant_of_backend(
         def run_sequence(sequence: Prepared) -> Tensor:
             return plan(sequence, backends, implementation).variant.run(*sequence)
 
-        return Variant("varlen", partial(varlen.run, key_counts=key_counts, run_sequence=run_sequence))
+        return Variant("varlen", partial(run_sequences, key_counts=key_counts, run_sequence=run_sequence))
     choose = getattr(backends[backend], "choose", None)
     return Variant("batch", backends[backend].run) if choose is None else choose(prepared)
+
+
+def run_sequences(
+    call: Call,
+    query: Tensor,
+    key: LoweredSide,
+    value: Tensor,
+    *,
+    key_counts: list[int],
+    run_sequence: Callable[[Prepared], Tensor],
+) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), of each sequence alone, with the keys that it needs."""
+    contexts = []
+    sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in key), strict=True)
+    tensors = zip(query.split(1), sides, value.split(1), key_counts, strict=True)
+    for sequence, (queries, (features, bias, center), values, keys) in enumerate(tensors):
+        if not keys:
+            contexts.append(values.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
+            continue
+        side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
+        contexts.append(
+            run_sequence(Prepared(_call_for_sequence(call, sequence, keys), queries, side, values[:, :, :keys]))
+        )
+    return torch.cat(contexts)
+
+
+def _call_for_sequence(call: Call, sequence: int, keys: int) -> Call:
+    assert call.mask is not None
+    bias, start = call.bias, call.start
+    if bias is not None:
+        bias = bias[sequence : sequence + 1] if len(bias) > 1 else bias
+        bias = bias[..., :keys] if bias.shape[3] > 1 else bias
+    if isinstance(start, Tensor):
+        start = int(start[sequence] if len(start) > 1 else start)
+    result = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
+    return replace(result, mask=mask_info.mask_for_sequence(call.mask, sequence, result.pairs()))

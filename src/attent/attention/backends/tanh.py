@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import row_tiles, select, tiled
+from attent.attention.backends import bands, select, tiled
 from attent.attention.base import LoweredSide, TanhScore
 from attent.attention.call import Call, Prepared
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
@@ -47,7 +47,7 @@ def choose(prepared: Prepared) -> select.Variant:
 
 def _run_kernel(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bounds: tuple[Tensor, Tensor]) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), of queries that see every key within bounds."""
-    lowered = row_tiles.lower(call, query, key, value)
+    lowered = bands.lower_sides(call, query, key, value)
     lowered_query, lowered_key = lowered.query.features, lowered.key.features
     v = cast(TanhScore, call.score).output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
     # back to the 16 bits that the values had
@@ -74,7 +74,7 @@ def _fused_unsupported(call: Call) -> str | None:
 def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:
     """Return the first key of each query and the end of its range, int32 (B, H, Tq).
 
-    None where a mask has gaps or does not know. A fully masked query has (Tk, 0).
+    None if the mask has gaps or does not know its ranges. A fully masked query has (Tk, 0).
     """
     shape = (call.batch, call.heads, call.queries)
     if call.mask is None:

@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from attent.attention import reference
-from attent.attention.backends import row_tiles
-from attent.attention.backends.block_sparse import Band, bands
-from attent.attention.backends.row_tiles import Lowered
+from attent.attention.backends import bands
+from attent.attention.backends.bands import Band, Lowered, lower_sides, select_tokens, split_into_bands
 from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
@@ -48,16 +47,16 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
 
     Args:
         prepared: the call and its tensors.
-        score_lowered: computes the scores of two lowered sides in the place of the score's own.
+        score_lowered: computes the scores of two lowered sides instead of the score's own method.
     """
     call = prepared.call
     if call.is_empty:
         return Variant("empty", reference.run)
     per_pair = 1 if score_lowered is not None else measure_numbers_per_pair(prepared)
-    table = row_tiles.WHOLE * row_tiles.TILE
-    # a table of a few tiles is rather computed at once than twice
-    is_small = row_tiles.per_row(call, per_pair) * call.queries <= table
-    parts = bands(call, per_pair, table if is_small or call.score_mod is not None else row_tiles.TILE)
+    table = bands.WHOLE * bands.TILE
+    # computing a table of a few tiles at once is faster than computing each tile twice
+    is_small = bands.numbers_per_row(call, per_pair) * call.queries <= table
+    parts = split_into_bands(call, per_pair, table if is_small or call.score_mod is not None else bands.TILE)
     name = (
         "single_tile"
         if len(parts) == 1
@@ -65,11 +64,11 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
         if any(len(band.keys) < call.keys for band in parts)
         else "row_tiles"
     )
-    return Variant(name, partial(_run, bands=parts, score_lowered=score_lowered))
+    return Variant(name, partial(_run, parts=parts, score_lowered=score_lowered))
 
 
 def _run(
-    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band], score_lowered: ScoreLowered | None
+    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, parts: list[Band], score_lowered: ScoreLowered | None
 ) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), band by band."""
 
@@ -81,13 +80,9 @@ def _run(
         )
         return steps["output"].to(call.dtype)
 
-    lowered, tiles = row_tiles.lower(call, query, key, value), Tiles(call, bands, tile_context)
-    if len(bands) == 1:
-        # a single tile is within bounds with what autograd stores of it
-        return tiles.context(lowered, bands[0])
-    return (
-        tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
-    )
+    lowered, tiles = lower_sides(call, query, key, value), Tiles(call, parts, tile_context)
+    # a single tile is within bounds with what autograd stores of it
+    return tiles.context(lowered, parts[0]) if len(parts) == 1 else tiles.whole_context(lowered)
 
 
 def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> Tensor:
@@ -105,11 +100,8 @@ def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> 
         scores = next(steps[name] for name in ("masked", "modified", "biased", "capped", "scores") if name in steps)
         return statistic(scores)[..., None]
 
-    tiles = Tiles(call, bands(call), tile_statistic)
-    lowered = row_tiles.lower(call, *prepared[1:])
-    return (
-        tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
-    )[..., 0]
+    tiles = Tiles(call, split_into_bands(call), tile_statistic)
+    return tiles.whole_context(lower_sides(call, *prepared[1:]))[..., 0]
 
 
 @dataclass(frozen=True)
@@ -122,8 +114,13 @@ class Tiles:
 
     def context(self, lowered: Lowered, band: Band) -> Tensor:
         """Compute a band's context, (B, H, rows, Dv)."""
-        query, key = row_tiles.some(lowered.query, band.own), row_tiles.some(lowered.key, band.key_slice)
+        query, key = select_tokens(lowered.query, band.own), select_tokens(lowered.key, band.key_slice)
         return self.tile(query, key, lowered.value[:, :, band.key_slice], band)
+
+    def whole_context(self, lowered: Lowered) -> Tensor:
+        """Compute the context, (B, H, Tq, Dv), with gradients if these are enabled."""
+        is_differentiable = torch.is_grad_enabled()
+        return (self.differentiable_context if is_differentiable else self.context_without_gradients)(lowered)
 
     def context_without_gradients(self, lowered: Lowered) -> Tensor:
         """Compute the context, (B, H, Tq, Dv), which autograd does not see."""
@@ -228,8 +225,8 @@ def _sum_tile_gradients(
 def measure_numbers_per_pair(prepared: Prepared) -> int | None:
     """Measure the numbers in memory per pair while a score is computed.
 
-    None if the score says it, or it cannot be measured. Counts what autograd stores for a backward: of three rows minus
-    two, so that tensors made of the keys alone do not count.
+    None if the score declares it, or it cannot be measured. Counts what autograd stores for a backward pass: three rows
+    minus two, so that tensors made of the keys alone do not count.
     """
     call = prepared.call
     if call.score.form is not None or call.queries < 3 or not call.keys:
@@ -254,7 +251,7 @@ def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        scores = call.score.score_lowered(row_tiles.some(query, slice(0, rows)), key)
+        scores = call.score.score_lowered(select_tokens(query, slice(0, rows)), key)
     inputs = {part.untyped_storage().data_ptr() for side in (query, key) for part in side if part is not None}
     del scores
     return sum(numbers for storage, numbers in storages.items() if storage not in inputs)
@@ -276,9 +273,8 @@ def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> lis
         first_node = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
         with _restored_random_state(call.device) as has_drawn, torch.enable_grad():
             with mode:
-                context = tile(
-                    row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row
-                )
+                keys = row.key_slice
+                context = tile(select_tokens(query, row.own), select_tokens(key, keys), value[:, :, keys], row)
             return None if has_drawn() else _leaves(context, first_node, computed)
 
     if call.score_mod is None:
@@ -294,7 +290,7 @@ def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> lis
 
 
 def _stand_ins(captured: list[Tensor]) -> dict[int, Tensor]:
-    """Return leaves in the place of the tensors that were computed of leaves, by their identity."""
+    """Return a leaf to stand in for each tensor that was computed from leaves, by the tensor's id."""
     return {id(tensor): tensor.detach().requires_grad_() for tensor in captured if not tensor.is_leaf}
 
 

@@ -6,7 +6,7 @@ The map of one call is prepared from snapshots of its tensors when it is first r
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -20,7 +20,7 @@ from attent.attention.base import Mask, Normalizer
 from attent.attention.call import Prepared
 from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.attention_map import AttentionMap, ScoreMap, Stage
-from attent.attention.maps.versions import Versions
+from attent.attention.maps.lazy_matrix import Versions
 from attent.attention.masks.causal import Causal
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
@@ -152,10 +152,7 @@ class ConcatenatedMap(AttentionMap):
                 yield replace(tile, rows=slice(tile.rows.start + begin, tile.rows.stop + begin, tile.rows.step))
             begin = end
 
-    def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        return [self._weights(rows) for rows in runs]
-
-    def _weights(self, rows: Tensor) -> Tensor:
+    def _compute_rows(self, rows: Tensor) -> Tensor:
         call, begin = self.call, 0
         weights = torch.zeros(
             call.batch, call.heads, len(rows), call.keys, dtype=call.accumulation_dtype, device=call.device

@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from attent.attention.call import Prepared
 from attent.attention.capture.captured_maps import pad_nested, prepare_scaled_dot_product
-from attent.attention.capture.interventions import change_context, concerned
-from attent.attention.capture.running import running_modules
+from attent.attention.capture.interventions import change_context, concerned, running_modules
 from attent.errors import ArgumentError
 
 Arguments = tuple[Any, ...]
@@ -96,7 +95,7 @@ def change_bmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Te
 
 
 def change_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords, result: Tensor) -> Tensor:
-    """As `change_bmm`, for masked scores."""
+    """Do the same as `change_bmm` for masked scores."""
     if frame.f_code is not F.multi_head_attention_forward.__code__:
         return result
     names = frame.f_locals

@@ -170,7 +170,7 @@ def _reachable_layers(kind: type) -> list[type]:
     while stack:
         reached[layer := stack.pop()] = None
         for value in used_globals(layer).values():
-            # a dict is such as GPTJ_ATTENTION_CLASSES, by implementation; AutoModel's mappings are no dicts, and would
+            # a dict such as FALCON_ATTENTION_CLASSES is by implementation; AutoModel's mappings are no dicts, and would
             # import all models
             values = value.values() if type(value) is dict else (value,)
             stack += [item for item in values if _is_layer(item) and item not in reached]

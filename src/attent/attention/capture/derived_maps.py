@@ -29,7 +29,7 @@ Projection = nn.Linear | Tensor | None
 
 
 class DerivedMaps(Mapping[str, AttentionMap]):
-    """A map for each of some others, by the same path, made when it is first asked for.
+    """A mapping of maps derived from other maps, by the same paths, each computed at the first access.
 
     Args:
         name: what the maps are.

@@ -65,7 +65,7 @@ class intervene(_ModelIntervention):  # noqa: N801 - used like a function: with 
     - `"uniform"`: by the mean of the values that the mask lets the query see (Kovaleva et al. 2019, arXiv:1908.08593);
     - `"mean"`: by the head's mean context over data, of `means` (mean ablation: Wang et al. 2022, arXiv:2211.00593);
     - a function of the weights: it gets some rows of them, (B, n, Tk) in float32 at least, and returns new ones of that
-      shape, each row by itself; values are mixed by them as they are, so that a function normalizes where it wants to.
+      shape, row by row; the values are mixed by these rows as they are, so the function normalizes them if needed.
       It comes before dropout.
 
     It works on what `attent.watch` captures: our modules and models, `nn.MultiheadAttention`, `nn.Transformer`, and any
@@ -188,7 +188,8 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
     """The mean context of each head over the data that a model reads in this context.
 
     It is (H, Dv), by the path of each module. It is a mapping for `attent.intervene(…, means=…)`, in the type of the
-    contexts. Every query position counts alike, padding too: give the model sequences of one length, or one at a time.
+    contexts. Every query position has the same weight, including padding: give the model sequences of one length, or
+    one at a time.
 
     Example:
         >>> with attent.head_means(model) as means:
@@ -234,11 +235,8 @@ class head_means(_ModelIntervention, Mapping[str, Tensor]):  # noqa: N801 - used
     def __len__(self) -> int:
         return len(self._sums)
 
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, value: object) -> bool:
-        return self is value
+    # a mapping that differs from any other, whatever is in it
+    __hash__, __eq__ = object.__hash__, object.__eq__  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
         return f"head_means({', '.join(f'{path}: {tuple(total.shape)}' for path, total in self._sums.items())})"

@@ -7,17 +7,17 @@ its own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from types import FrameType
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from attent.attention import reference
-from attent.attention.backends import row_tiles
-from attent.attention.backends.block_sparse import Band, bands
+from attent.attention.backends.bands import Band, Lowered, lower_sides, split_into_bands
 from attent.attention.backends.tiled import Tiles
 from attent.attention.base import LoweredSide, Pairs
 from attent.attention.call import Call, Prepared
@@ -30,8 +30,6 @@ RowFunction = Callable[[Tensor], Tensor]
 # What becomes of a head: nothing, the mean of the values that it may see, one context (Dv,) for all, or the mix by
 # other weights.
 HeadChange = Literal["zero", "uniform"] | Tensor | RowFunction
-
-
 # A bias so far below the row's largest hides a key: its weight is e⁻¹⁰⁰⁰ of the other's, which is 0 in every type.
 HIDDEN = 1000.0
 
@@ -52,10 +50,25 @@ class Intervention(ABC):
 
     @abstractmethod
     def apply(self, module: nn.Module, context: Tensor, prepare: Callable[[], Prepared]) -> Tensor:
-        """Return the contexts (B, H, Tq, Dv) in the place of the module's own; `prepare` returns its call."""
+        """Return the contexts (B, H, Tq, Dv) that replace the module's own; `prepare` returns its call."""
 
 
 INTERVENTIONS: list[Intervention] = []
+
+
+def running_modules(frame: FrameType | None) -> Iterator[nn.Module]:
+    """Yield the modules whose methods are running, innermost first."""
+    while frame is not None:
+        first = first_argument(frame)
+        if isinstance(first, nn.Module):
+            yield first
+        frame = frame.f_back
+
+
+def first_argument(frame: FrameType) -> object:
+    """Return the first argument of a running function: the module, if it is a module's method."""
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 def is_intervened(modules: Iterable[nn.Module]) -> bool:
@@ -135,15 +148,15 @@ class _HeadMix:
 
     def __init__(self, prepared: Prepared, head: int) -> None:
         self.call, self.head = prepared.call, head
-        query, key, value = row_tiles.lower(*prepared)
-        # parts that differ from head to head are asked for all heads, and the head is taken of the result
+        query, key, value = lower_sides(*prepared)
+        # a part that differs between heads is computed for all of them, and this head selected from the result
         call, is_whole = self.call, _has_parts_of_heads(self.call)
         self.own = 0 if not is_whole else head
         query, key = (side if is_whole else side.map(lambda part: part[:, head : head + 1]) for side in (query, key))
-        self.lowered = row_tiles.Lowered(query, key, value[:, head : head + 1])
+        self.lowered = Lowered(query, key, value[:, head : head + 1])
         bias = call.bias if is_whole or call.bias is None or call.bias.shape[1] == 1 else call.bias[:, head : head + 1]
         heads = call.heads if is_whole else 1
-        # the mask is asked by the whole call
+        # the mask comes from the whole call
         self.part = replace(call, heads=heads, key_heads=heads, bias=bias, mask=None)
 
     def context(self, new_weights: Callable[[Pairs, LoweredSide, LoweredSide], Tensor]) -> Tensor:
@@ -161,14 +174,10 @@ class _HeadMix:
                 weights = weights * keep[:, self.head] / (1.0 - call.dropout)
             return weights[:, None] @ value
 
-        parts = bands(self.part)
+        parts = split_into_bands(self.part)
         tiles = Tiles(replace(self.part, heads=1, key_heads=1, dtype=call.accumulation_dtype), parts, tile)
-        if len(parts) == 1:
-            return tiles.context(self.lowered, parts[0])[:, 0]
-        is_differentiable = torch.is_grad_enabled()
-        return (tiles.differentiable_context if is_differentiable else tiles.context_without_gradients)(self.lowered)[
-            :, 0
-        ]
+        is_single = len(parts) == 1
+        return (tiles.context(self.lowered, parts[0]) if is_single else tiles.whole_context(self.lowered))[:, 0]
 
     def uniform_weights(self, pairs: Pairs, *_: LoweredSide) -> Tensor:
         """Return equal weights on all keys that a row's mask and bias let it see; 0 for a row that sees none."""

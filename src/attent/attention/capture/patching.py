@@ -1,4 +1,4 @@
-"""PyTorch's attention functions, patched while anybody watches or intervenes, and the maps of their calls.
+"""Patches of PyTorch's attention functions while a `watch` or an `intervene` is open, and the maps of their calls.
 
 A patch calls PyTorch's own function unchanged and captures its arguments; the map is computed when it is read, and
 contexts that an intervention changes are put into the result. PyTorch's modes would see the same calls, but a
@@ -30,8 +30,7 @@ from attent.attention.capture.captured_maps import (
     padding_mask,
     prepare_scaled_dot_product,
 )
-from attent.attention.capture.interventions import INTERVENTIONS, concerned
-from attent.attention.capture.running import first_argument, running_modules
+from attent.attention.capture.interventions import INTERVENTIONS, concerned, first_argument, running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
 
@@ -272,7 +271,7 @@ class Patcher:
     def __init__(self, receive: Callable[[CapturedCall], None]) -> None:
         self._receive = receive
         self._patches: dict[str, tuple[Any, Any]] = {}  # the original function and its patch, by the target's name
-        self._active: dict[int, tuple[Any, Any]] = {}  # the same by the original's id, while anybody watches
+        self._active: dict[int, tuple[Any, Any]] = {}  # the same by the original's id, while patched
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
         self._users = 0
 

@@ -1,6 +1,6 @@
 """watch(): capture the attention maps of a model without changing the model.
 
-Our attention modules report their maps here; PyTorch's functions are patched while anybody watches.
+Our attention modules report their maps here; PyTorch's functions are patched while a model is watched.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from attent.attention.capture.derived_maps import (
     output_projection,
     rollout_maps,
 )
+from attent.attention.capture.interventions import running_modules
 from attent.attention.capture.patching import LOCK, CapturedCall, Patcher
-from attent.attention.capture.running import running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.contributions import HeadOutputs
 from attent.errors import ArgumentError, UnseenError
@@ -115,11 +115,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         self._pending.clear()
         return self._named
 
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, value: object) -> bool:
-        return self is value
+    # a mapping that differs from any other, whatever is in it
+    __hash__, __eq__ = object.__hash__, object.__eq__  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
         return f"watch({', '.join(f'{path}: {weights.shape}' for path, weights in self._maps.items())})"
@@ -155,7 +152,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         return maps[0] if len(maps) == 1 else ConcatenatedMap(maps)
 
     def norms(self, projections: Mapping[str, Projection] | None = None) -> DerivedMaps:
-        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖, in the place of the weights.
+        """Return the norms of what keys add to outputs, ‖αᵢⱼ f(xⱼ)‖, as maps in place of the weights.
 
         f(x) = (x W^V + b^V) W^O of a head. A large weight on a value of small norm adds little: Kobayashi et al. 2020,
         §2.3 (arXiv:2004.10102). Maps by the same paths, with the same rows, statistics and views; a norm is at least 0,
@@ -269,7 +266,7 @@ def _call_name(path: str, call: int) -> str:
 
 
 def is_watched() -> bool:
-    """Return whether anybody watches this thread; attention modules ask before they make a map.
+    """Return whether a model is watched in this thread; attention modules make a map only then.
 
     False while a model is being compiled.
     """
@@ -307,7 +304,7 @@ def report(
 
 
 def _add_map_to_watchers(call: CapturedCall) -> None:
-    """Add the map of a call; it is made only if anybody watches the module that called."""
+    """Add the map of a call to every watch of the calling module; without one, no map is made."""
     watchers = _watchers_of_thread()
     modules = list(call.modules) if len(watchers) > 1 else call.modules
     weights = None

@@ -15,9 +15,8 @@ from attent.attention.call import Call, Prepared
 from attent.attention.maps import statistics
 from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.contributions import HeadOutputs
-from attent.attention.maps.lazy_matrix import LazyMatrix
+from attent.attention.maps.lazy_matrix import LazyMatrix, Versions, copy_call
 from attent.attention.maps.statistics import Span
-from attent.attention.maps.versions import Versions, copy_call
 from attent.errors import ArgumentError, UnknownNameError
 from attent.ops.eligibility import without_autocast
 
@@ -49,7 +48,7 @@ class AttentionMap(LazyMatrix):
         >>> weights.entropy()  # of each query, (B, H, Tq), in nats
     """
 
-    # what the weights are multiplied by, and what becomes of it; known of what `watch` saw
+    # the values that the weights multiply, and their projection; known for maps from `watch`
     outputs: HeadOutputs | None = None
 
     @classmethod
@@ -93,7 +92,7 @@ class AttentionMap(LazyMatrix):
         return copied
 
     def norms(self) -> AttentionMap:
-        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to the output of a query, in the place of the weights.
+        """Return the norms ‖αᵢⱼ f(xⱼ)‖ of what each key adds to a query's output, as a map in place of the weights.
 
         See `watch.norms`.
 
@@ -268,7 +267,7 @@ class LabelledMap:
         rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece
             t), not with the token that it reads (the piece before).
         columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
-        gradients: the weights times the gradients of the run's output by them, if these were asked for.
+        gradients: the weights times the gradients of the run's output with respect to them, if requested.
     """
 
     weights: AttentionMap

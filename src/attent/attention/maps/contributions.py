@@ -22,7 +22,7 @@ from attent.errors import ArgumentError, ShapeError
 
 @dataclass
 class HeadOutputs:
-    """The values of a call, and what becomes of its contexts.
+    """The values of a call, and the projection of its contexts.
 
     Args:
         value: returns the values, which reshape to (B, G, Tk, Dv), without a graph; raises StaleMapError if they were
@@ -92,7 +92,7 @@ class Contribution(Weighting):
 
     @cached_property
     def values(self) -> Tensor:
-        """The values of every head, (B, H, Tk, Dv); zeros at keys that nobody sees if these hold NaN or infinities."""
+        """The values of every head, (B, H, Tk, Dv); zeros at keys that no query sees if they hold NaN or infinities."""
         call, value = self.call, self.value()
         if value.shape[:-1].numel() not in (
             call.batch * call.key_heads * call.keys,

@@ -2,27 +2,102 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from types import EllipsisType
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attent.attention import mask_info, reference
-from attent.attention.backends import row_tiles
+from attent.attention.backends import bands
 from attent.attention.backends.tanh import fused_scores
-from attent.attention.base import LoweredSide, Score, TanhScore
+from attent.attention.base import LoweredSide, Mask, Normalizer, Score, TanhScore
 from attent.attention.call import Call, lower_key
-from attent.attention.maps.versions import Versions
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, StaleMapError
 from attent.ops.eligibility import is_known_true, without_autocast
 
 Index = int | slice | Tensor | list[int] | EllipsisType
 
+T = TypeVar("T")
+
+
+class Versions:
+    """The tensors of a call and their version counters.
+
+    PyTorch counts every change in place, through any view of the tensor, except changes through `.data` and changes of
+    tensors made in inference mode.
+    """
+
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide) -> None:
+        tensors = [] if torch.compiler.is_compiling() else call_tensors(call, query, key)
+        # a leaf has no graph to keep alive; for other tensors, a detached view shares the counter
+        self._versions = [
+            (name, tensor if tensor.is_leaf else tensor.detach(), tensor._version)
+            for name, tensor in tensors
+            if not tensor.is_inference()
+        ]
+
+    def check(self) -> None:
+        """Raise StaleMapError if a tensor was changed since."""
+        for name, tensor, version in self._versions:
+            if tensor._version != version:
+                raise StaleMapError(
+                    f"{name} was changed in place after this map was made, so its weights can no longer be computed; "
+                    "take map.keep() before the change, or attend again"
+                )
+
+
+def call_tensors(call: Call, query: Tensor, key: LoweredSide) -> Iterator[tuple[str, Tensor]]:
+    """Yield every tensor that the weights of a call depend on, with its name for errors."""
+    yield "query", query
+    yield from (("key", part) for part in key if part is not None)
+    for name, part in (("score", call.score), ("position", call.position)):
+        if part is not None:
+            yield from (
+                (f"{name}'s {own}", tensor) for own, tensor in (*part.named_parameters(), *part.named_buffers())
+            )
+    for name, part in (("mask", call.mask), ("normalizer", call.normalizer), ("weighting", call.weighting)):
+        yield from ((name, tensor) for tensor in _part_tensors(part))
+    yield from (
+        (name, tensor)
+        for name, tensor in (("bias", call.bias), ("query_start", call.start))
+        if isinstance(tensor, Tensor)
+    )
+
+
+def copy_call(call: Call, query: Tensor, key: LoweredSide) -> tuple[Call, Tensor, LoweredSide]:
+    """Return the same with every tensor copied and detached."""
+    copies: dict[int, object] = {}
+    for _, tensor in call_tensors(call, query, key):
+        own = tensor.detach().clone()
+        copies[id(tensor)] = nn.Parameter(own, requires_grad=False) if isinstance(tensor, nn.Parameter) else own
+
+    def copy_of(part: T) -> T:
+        return copy.deepcopy(part, copies)
+
+    parts = {
+        name: copy_of(getattr(call, name))
+        for name in ("score", "normalizer", "mask", "bias", "position", "start", "weighting")
+    }
+    return replace(call, **parts), copy_of(query), copy_of(key)
+
+
+def _part_tensors(part: object) -> Iterator[Tensor]:
+    """Yield the tensors of a mask, a normalizer or a weighting, and of the masks that a mask combines."""
+    for value in vars(part).values() if hasattr(part, "__dict__") else ():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, Tensor):
+                yield item
+            elif isinstance(item, Mask | Normalizer):
+                yield from _part_tensors(item)
+
 
 class LazyMatrix:
-    """A step of a call's formula as a lazy matrix (B, H, Tq, Tk): rows that nobody reads cost nothing.
+    """A step of a call's formula as a lazy matrix (B, H, Tq, Tk): only the rows that are read are computed.
 
     It holds the queries and keys of the call, no copies, and raises StaleMapError if they were changed in place since.
 
@@ -64,7 +139,7 @@ class LazyMatrix:
         Raises:
             StaleMapError: a tensor of the call was changed in place since.
         """
-        return self._of([rows])[0]
+        return self._read_runs([rows])[0]
 
     def dense(self) -> Tensor:
         """Return the whole matrix, in its shape: memory Tq · Tk.
@@ -73,7 +148,7 @@ class LazyMatrix:
             StaleMapError: a tensor of the call was changed in place since.
         """
         runs = [torch.arange(run.start, run.stop, device=self.call.device) for run in row_runs(self.call)]
-        return self.call.restore_axes(torch.cat(self._of(runs or [self._all()[:0]]), 2))
+        return self.call.restore_axes(torch.cat(self._read_runs(runs or [self._all()[:0]]), 2))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         """Return the numbers at an index, computing only the rows that it names.
@@ -103,7 +178,7 @@ class LazyMatrix:
     def key_side(self) -> LoweredSide:
         """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed.
 
-        Stored if they carry no graph.
+        Cached if they carry no graph.
         """
         self._versions.check()
         has_graph = torch.is_grad_enabled() and any(
@@ -115,12 +190,15 @@ class LazyMatrix:
             self._lowered = _lower_keys(self.call, self.key)
         return self._lowered
 
-    def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
+    def _read_runs(self, runs: Iterable[Tensor]) -> list[Tensor]:
         with (
             torch.set_grad_enabled(torch.is_grad_enabled() and not self._is_detached),
             without_autocast(self.call.device),
         ):
-            return [self.step(self.steps(rows)) for rows in runs]
+            return [self._compute_rows(rows) for rows in runs]
+
+    def _compute_rows(self, rows: Tensor) -> Tensor:
+        return self.step(self.steps(rows))
 
     def _all(self) -> Tensor:
         return torch.arange(self.call.queries, device=self.call.device)
@@ -167,11 +245,11 @@ class LazyMatrix:
 def row_runs(call: Call) -> list[range]:
     """Return the rows of all heads, in runs that fit a tile."""
     # dot and tanh forms hold no more than the scores
-    return row_tiles.tiles(call, None if call.score.form is None else 1)
+    return bands.row_tiles(call, None if call.score.form is None else 1)
 
 
 def _lower_keys(call: Call, key: LoweredSide) -> LoweredSide:
-    """Lower the keys as `row_tiles.lower` does, but compute which keys are visible only where that matters."""
+    """Lower the keys as `bands.lower_sides` does, but compute which keys are visible only where that matters."""
     side = reference.exact_keys(call, key)
     can_hide = call.mask is not None or call.bias is not None
     # a finite sum means that all numbers are finite, and then hidden keys cannot leak

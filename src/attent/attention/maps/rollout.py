@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -102,15 +102,12 @@ class RolloutMap(AttentionMap):
         for begin in range(0, len(rows) if heads else 0, step):
             run = rows[begin : begin + step]
             pairs = self.call.pairs(torch.tensor([*run], device=self.call.device))
-            weights = self._shares(pairs.query_index)[batches]
+            weights = self._compute_rows(pairs.query_index)[batches]
             yield tiles.Tile(
                 batches, slice(0, 1), slice(run.start, run.stop, run.step), slice(None), pairs, weights, None, None
             )
 
-    def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        return [self._shares(rows) for rows in runs]
-
-    def _shares(self, rows: Tensor) -> Tensor:
+    def _compute_rows(self, rows: Tensor) -> Tensor:
         """Return rows, (B, 1, len(rows), T)."""
         shares = rollout(self._maps, rows)
         return (shares if shares.dim() == 3 else shares[None])[:, None]

@@ -340,7 +340,7 @@ class HeadStatistics:
     """Means over queries, summed while the rows of a map arrive; a query that sees nothing counts in no mean.
 
     - entropy: −Σⱼ αᵢⱼ log αᵢⱼ, in nats;
-    - distance: Σⱼ αᵢⱼ |p(i) − j|, in tokens, where query i stands at key p(i);
+    - distance: Σⱼ αᵢⱼ |p(i) − j|, in tokens, where p(i) is the position of query i among the keys;
     - first, previous, same: the weight on key 0, on key p(i) − 1 and on key p(i).
 
     Args:

@@ -19,22 +19,22 @@ class Around(Mask):
     the sequence. `window` is the same around the position of the query.
 
     Args:
-        centres: p, the key position that each query attends to, in tokens from 0, whole or not, (B|1, Tq). A mask
+        centers: p, the key position that each query attends to, in tokens from 0, whole or not, (B|1, Tq). A mask
             passes no gradient to them.
         distance: D, in tokens, ≥ 0.
 
     Raises:
-        ShapeError: `centres` has other axes.
+        ShapeError: `centers` has other axes.
         ArgumentError: the distance is negative.
     """
 
-    centres: Tensor
+    centers: Tensor
     distance: int
     aliases: ClassVar[tuple[str, ...]] = ("local_m",)
 
     def __post_init__(self) -> None:
-        if self.centres.dim() != 2:
-            raise ShapeError(f"centres must be (B|1, Tq), got {tuple(self.centres.shape)}")
+        if self.centers.dim() != 2:
+            raise ShapeError(f"centers must be (B|1, Tq), got {tuple(self.centers.shape)}")
         if self.distance < 0:
             raise ArgumentError(f"distance must be ≥ 0, got {self.distance}")
 
@@ -50,16 +50,16 @@ class Around(Mask):
 
     def for_sequence(self, sequence: int) -> Mask | None:
         """Return the mask of one sequence's centers, which costs 1/B of `allowed`."""
-        return Around(self.centres[sequence : sequence + 1] if len(self.centres) > 1 else self.centres, self.distance)
+        return Around(self.centers[sequence : sequence + 1] if len(self.centers) > 1 else self.centers, self.distance)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Check that each query has a center."""
-        if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
-            raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
+        if self.centers.shape[0] not in (1, batch) or self.centers.shape[1] != queries:
+            raise ShapeError(f"centers must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centers.shape)}")
 
     def _first_and_last_key(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Return the first and the last key, whole numbers (B|1, 1, Tq, 1)."""
-        centres = self.centres.detach()[:, None, pairs.query_index, None]
-        if not centres.is_floating_point():
-            return centres - self.distance, centres + self.distance
-        return (centres - self.distance).ceil().long(), (centres + self.distance).floor().long()
+        centers = self.centers.detach()[:, None, pairs.query_index, None]
+        if not centers.is_floating_point():
+            return centers - self.distance, centers + self.distance
+        return (centers - self.distance).ceil().long(), (centers + self.distance).floor().long()

@@ -20,30 +20,30 @@ class GaussianWindow(Weighting):
     the centers.
 
     Args:
-        centres: p, the key position that each query attends to, in tokens from 0, (B|1, Tq).
+        centers: p, the key position that each query attends to, in tokens from 0, (B|1, Tq).
         sigma: σ, in tokens, > 0.
 
     Raises:
-        ShapeError: `centres` has other axes.
+        ShapeError: `centers` has other axes.
         ArgumentError: sigma is not positive.
     """
 
-    centres: Tensor
+    centers: Tensor
     sigma: float
     aliases: ClassVar[tuple[str, ...]] = ("local_p",)
 
     def __post_init__(self) -> None:
-        if self.centres.dim() != 2:
-            raise ShapeError(f"centres must be (B|1, Tq), got {tuple(self.centres.shape)}")
+        if self.centers.dim() != 2:
+            raise ShapeError(f"centers must be (B|1, Tq), got {tuple(self.centers.shape)}")
         if not self.sigma > 0:
             raise ArgumentError(f"sigma must be > 0, got {self.sigma!r}")
 
     def factors(self, pairs: Pairs) -> Tensor:
         """Return the factors, (B|1, 1, Tq, Tk)."""
-        distances = pairs.key_index - self.centres[:, None, pairs.query_index, None]
+        distances = pairs.key_index - self.centers[:, None, pairs.query_index, None]
         return torch.exp(-0.5 * (distances / self.sigma).square())
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Raise ShapeError unless there is a center for each query."""
-        if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
-            raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
+        if self.centers.shape[0] not in (1, batch) or self.centers.shape[1] != queries:
+            raise ShapeError(f"centers must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centers.shape)}")

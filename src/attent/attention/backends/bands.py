@@ -1,4 +1,7 @@
-"""Bands of queries and the keys that they see, from a mask's key ranges: the cost follows the pairs that attend."""
+"""Lowered sides, and the pairs of a call in tiles of rows, or in bands of queries with the keys that they see.
+
+Bands come from a mask's key ranges: the cost follows the pairs that attend.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,85 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention import mask_info
-from attent.attention.backends import row_tiles
-from attent.attention.call import Call
+from attent.attention import mask_info, reference
+from attent.attention.base import DotScore, LoweredSide, Score
+from attent.attention.call import Call, lower_key
+from attent.ops.eligibility import is_known_true
 
-# Below so many numbers a tile costs less than one more tile would; and the pairs that a tile may hold for each visible
+# Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the
+# size in tiles up to which a table is computed at once, since tiles are computed twice.
+TILE, WHOLE = 2**20, 4
+# A tile of fewer numbers costs less than one more tile would; and the pairs that a tile may hold for each visible
 # one.
 LEAST, WASTE = 2**17, 1.5
-# From so many rows on it is worth asking a mask for bands of any size.
+# The fewest rows for which bands of any size are worth computing.
 ROWS = 256
 # Rows whose keys are gathered together where a mask scatters them; worth it if less than this share of the band's pairs
 # is left.
 GATHERED_ROWS, GATHERED = 64, 0.6
+
+
+class Lowered(NamedTuple):
+    """Both sides lowered in the accumulation type.
+
+    Keys are repeated for every head; those that no query sees are zero.
+    """
+
+    query: LoweredSide
+    key: LoweredSide
+    value: Tensor
+
+
+def numbers_per_row(call: Call, numbers_per_pair: int | None = None) -> int:
+    """Count the numbers in memory per row of scores, over all sequences and heads."""
+    return max(call.batch * call.heads * call.keys * (numbers_per_pair or call.score.per_pair(call.query_width)), 1)
+
+
+def row_tiles(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[range]:
+    """Split the rows into ranges that stay within a tile's size."""
+    step = max((tile_size or TILE) // numbers_per_row(call, numbers_per_pair), 1)
+    return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
+
+
+def lower_sides(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
+    """Lower both sides once, for all rows.
+
+    Keys that no query sees are set to zero before, so that their numbers reach no gradient of the score's parameters.
+    """
+    lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
+    has_center = not call.lowered and type(call.score).center is not Score.center
+    # a finite sum means that all numbers are finite, and then hidden keys cannot leak
+    is_finite = is_known_true(
+        lambda: torch.isfinite(lowered_key.features.detach().sum() + value.detach().sum()), call.device
+    )
+    visible_keys = mask_info.visible_keys_of(call) if has_center or not is_finite else None
+    if visible_keys is not None:
+        lowered_key, value = reference.zero_hidden_keys(visible_keys, lowered_key, value)
+    if not call.lowered:
+        lowered_key = lower_key(
+            call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys)
+        )
+    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
+
+
+def dot_operands(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
+    """Return features of two lowered sides of a dot form, and the scale.
+
+    The product times the scale is the score under softmax. The key's bias becomes one more feature, against a constant
+    in the query: so it has a gradient and fits the fused kernel. The query's bias shifts whole rows, which changes no
+    weight.
+    """
+    assert isinstance(call.score, DotScore)
+    scale = call.score.scale(query.features.shape[-1])
+    if key.bias is None:
+        return query.features, key.features, scale
+    constant = query.features.new_full((*query.features.shape[:-1], 1), 1.0 / scale)
+    return torch.cat((query.features, constant), -1), torch.cat((key.features, key.bias[..., None]), -1), scale
+
+
+def select_tokens(side: LoweredSide, tokens: Tensor | slice) -> LoweredSide:
+    """Select some queries or keys of a side."""
+    return LoweredSide(side.features[:, :, tokens], None if side.bias is None else side.bias[:, :, tokens], side.center)
 
 
 class Band(NamedTuple):
@@ -59,7 +129,7 @@ class Band(NamedTuple):
             total[:, :, self.key_slice] += gradient
 
 
-def bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[Band]:
+def split_into_bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[Band]:
     """Split all rows into bands within a tile's size whose rows see most of the band's keys.
 
     What a row sees is known where the mask knows its key ranges.
@@ -69,11 +139,11 @@ def bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None
         numbers_per_pair: the numbers in memory per pair; by default the score's own count.
         tile_size: the numbers that a tile may hold.
     """
-    tile_size = tile_size or row_tiles.TILE
+    tile_size = tile_size or TILE
     reach = _key_ranges_of_rows(call)
     if reach is None:
-        return [Band(rows, range(call.keys)) for rows in row_tiles.tiles(call, numbers_per_pair, tile_size)]
-    parts = _contiguous_bands(*reach, row_tiles.per_row(call, numbers_per_pair) // call.keys, tile_size)
+        return [Band(rows, range(call.keys)) for rows in row_tiles(call, numbers_per_pair, tile_size)]
+    parts = _contiguous_bands(*reach, numbers_per_row(call, numbers_per_pair) // call.keys, tile_size)
     assert call.mask is not None
     is_scattered = call.mask.visible_keys(call.pairs(torch.arange(min(1, call.queries)))) is not None
     return [part for band in parts for part in _gather_visible_keys(call, band)] if is_scattered else parts
@@ -87,9 +157,9 @@ def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band]
         max_share: the largest share of the pairs that bands may leave.
         min_pairs: the least number of pairs, of all sequences and heads.
     """
-    if call.mask is None or call.queries < ROWS or row_tiles.per_row(call, 1) * call.queries < min_pairs:
+    if call.mask is None or call.queries < ROWS or numbers_per_row(call, 1) * call.queries < min_pairs:
         return None
-    parts = bands(call, 1, sys.maxsize)
+    parts = split_into_bands(call, 1, sys.maxsize)
     return parts if sum(band.pairs for band in parts) < max_share * call.queries * call.keys else None
 
 
@@ -144,7 +214,7 @@ def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     """
     if (
         call.mask is None
-        or row_tiles.per_row(call, 1) * call.queries <= LEAST
+        or numbers_per_row(call, 1) * call.queries <= LEAST
         or call.device.type != "cpu"
         or torch.compiler.is_compiling()
     ):

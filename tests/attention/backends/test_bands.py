@@ -6,11 +6,47 @@ import pytest
 import torch
 
 from attent.attention import mask_info, prepare
-from attent.attention.backends import block_sparse, row_tiles
-from attent.attention.backends.block_sparse import Band
-from attent.attention.base import Mask
+from attent.attention.backends import bands
+from attent.attention.backends.bands import Band
+from attent.attention.base import LoweredSide, Mask
 from attent.attention.call import Call
 from attent.attention.masks import Blocks, Causal, Documents, Padding, Selected, Window
+from attent.attention.scores import Additive, Gated, Gaussian
+
+QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
+
+
+@pytest.mark.parametrize(
+    ("score", "numbers"),
+    [
+        ("dot", 1),
+        (Additive(4, 4, 13), 13),
+        (Gated(4, 4), 4),
+        (Gated(4, 4, inner=Additive(4, 4, 13)), 13),
+        (lambda query, key: query @ key.mT, 4),
+    ],
+)
+def test_a_row_takes_what_its_score_computes_with(score, numbers: int) -> None:
+    assert bands.numbers_per_row(prepare(QUERY, KEY, VALUE, score=score).call) == 2 * 3 * 7 * numbers
+
+
+@pytest.mark.parametrize(("tile", "lengths"), [(1, [1] * 5), (42, [1] * 5), (84, [2, 2, 1]), (130, [3, 2]), (210, [5])])
+def test_tiles_hold_as_many_rows_as_fit(monkeypatch: pytest.MonkeyPatch, tile: int, lengths: list[int]) -> None:
+    monkeypatch.setattr(bands, "TILE", tile)
+    row_ranges = bands.row_tiles(prepare(QUERY, KEY, VALUE).call)
+    assert [len(part) for part in row_ranges] == lengths
+    assert [row for part in row_ranges for row in part] == [0, 1, 2, 3, 4]
+
+
+def test_hidden_keys_do_not_move_the_centre() -> None:
+    score, query, key = Gaussian(), torch.randn(2, 3, 5, 4) + 1e4, torch.randn(2, 3, 7, 4) + 1e4
+    call, *tensors = prepare(query, key, VALUE, score=score, lengths=torch.tensor([5, 2]))
+    lowered = bands.lower_sides(call, *tensors)
+    for index, length in enumerate((5, 2)):
+        actual = score.score_lowered(
+            LoweredSide(*(part[index] for part in lowered.query)), LoweredSide(*(part[index] for part in lowered.key))
+        )[..., :length]
+        torch.testing.assert_close(actual, score(query[index], key[index, :, :length]), rtol=1e-3, atol=1e-3)
 
 
 def make_call(mask: Mask | None, length: int = 64, heads: int = 1) -> Call:
@@ -19,9 +55,9 @@ def make_call(mask: Mask | None, length: int = 64, heads: int = 1) -> Call:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_sparse, "LEAST", 1)
-    monkeypatch.setattr(block_sparse, "ROWS", 64)
-    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 8)
+    monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "ROWS", 64)
+    monkeypatch.setattr(bands, "GATHERED_ROWS", 8)
 
 
 def keys(band: Band) -> list[int]:
@@ -39,7 +75,7 @@ MASKS += [
 @pytest.mark.parametrize("tile", [1, 100, 1000, sys.maxsize])
 def test_every_row_comes_once_and_every_pair_that_attends_too(mask: Mask | None, tile: int) -> None:
     call = make_call(mask)
-    key_bands = block_sparse.bands(call, 1, tile)
+    key_bands = bands.split_into_bands(call, 1, tile)
     assert [row for band in key_bands for row in band.rows] == list(range(64))
     visible = (
         torch.ones(64, 64, dtype=torch.bool) if mask is None else mask.allowed(call.pairs()).expand(1, 1, 64, 64)[0, 0]
@@ -51,15 +87,15 @@ def test_every_row_comes_once_and_every_pair_that_attends_too(mask: Mask | None,
 
 
 def test_a_window_leaves_bands_of_few_keys() -> None:
-    key_bands = block_sparse.bands(make_call(Window(3, 0), 4096), 1, sys.maxsize)
-    assert sum(band.pairs for band in key_bands) <= 2 * block_sparse.WASTE * 4096 * 4
+    key_bands = bands.split_into_bands(make_call(Window(3, 0), 4096), 1, sys.maxsize)
+    assert sum(band.pairs for band in key_bands) <= 2 * bands.WASTE * 4096 * 4
 
 
 def test_scattered_keys_are_gathered() -> None:
     # each block sees the first block and one far away
     table = torch.zeros(8, 8, dtype=torch.bool)
     table[:, 0] = table[:, 7] = True
-    key_bands = block_sparse.bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
+    key_bands = bands.split_into_bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
     assert all(keys(band) == [*range(8), *range(56, 64)] for band in key_bands)
     sample, gradient = key_bands[0], torch.randn(1, 1, 16, 3)
     total = torch.zeros(1, 1, 64, 3)
@@ -72,30 +108,23 @@ def test_scattered_keys_are_gathered() -> None:
 def test_what_is_mostly_seen_is_not_gathered() -> None:
     table = torch.ones(8, 8, dtype=torch.bool)
     table[:, 3] = False
-    assert all(isinstance(band.keys, range) for band in block_sparse.bands(make_call(Blocks(table, 8)), 1, sys.maxsize))
+    key_bands = bands.split_into_bands(make_call(Blocks(table, 8)), 1, sys.maxsize)
+    assert all(isinstance(band.keys, range) for band in key_bands)
 
 
 def test_a_row_that_sees_nothing_asks_for_no_keys() -> None:
-    key_bands = block_sparse.bands(make_call(Padding(torch.tensor([0]))), 1, sys.maxsize)
+    key_bands = bands.split_into_bands(make_call(Padding(torch.tensor([0]))), 1, sys.maxsize)
     assert {len(band.keys) for band in key_bands} == {0}
 
 
 def test_sparse_only_where_enough_is_hidden_of_many() -> None:
-    assert block_sparse.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64) is not None
-    assert block_sparse.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
-    assert block_sparse.worthwhile_bands(make_call(Window(40, 0)), 0.5, 1) is None
-    assert block_sparse.worthwhile_bands(make_call(None), 0.5, 1) is None
-    assert block_sparse.worthwhile_bands(make_call(Window(3, 0), 63), 0.5, 1) is None
+    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64) is not None
+    assert bands.worthwhile_bands(make_call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
+    assert bands.worthwhile_bands(make_call(Window(40, 0)), 0.5, 1) is None
+    assert bands.worthwhile_bands(make_call(None), 0.5, 1) is None
+    assert bands.worthwhile_bands(make_call(Window(3, 0), 63), 0.5, 1) is None
     # all heads count
-    assert block_sparse.worthwhile_bands(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
-
-
-def test_rows_go_by_a_tiles_size_without_a_reach() -> None:
-    call = make_call(None, heads=2)
-    assert [len(band.rows) for band in block_sparse.bands(call, 3, 2 * 64 * 3 * 20)] == [20, 20, 20, 4]
-    assert [len(band.rows) for band in block_sparse.bands(call, 3, 2 * 64 * 3 * 20)] == [
-        len(part) for part in row_tiles.tiles(call, 3, 2 * 64 * 3 * 20)
-    ]
+    assert bands.worthwhile_bands(make_call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
 
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:

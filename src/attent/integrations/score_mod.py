@@ -1,7 +1,8 @@
-"""A score_mod's dataflow: does it add a term of head and offset alone to the score, soft-capped or not?
+"""A score_mod as attend's own parts, if it is a soft cap and a term by head and offset: cap, bias and key ranges.
 
-The function runs once, on the score and the indices of one pair, while every operator of PyTorch that it calls is seen
-with its arguments. What is not known for certain counts as a dependence, so that "yes" is certain and "no" is not.
+Its dataflow tells. The function runs once, on the score and the indices of one pair, while every operator of PyTorch
+that it calls is seen with its arguments. What is not known for certain counts as a dependence, so that "yes" is certain
+and "no" is not.
 """
 
 from __future__ import annotations
@@ -9,19 +10,95 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attent.ops.pair_functions import IndexByTensors
+from attent.attention.base import Pairs, Position
+from attent.integrations.block_mask import KeyRanges
+from attent.ops.eligibility import can_run_custom_function
+from attent.ops.pair_functions import IndexByTensors, for_all_offsets
 
 aten = torch.ops.aten
 SUMS = {aten.add.Tensor, aten.sub.Tensor}
 FILLS = {aten.masked_fill.Scalar, aten.masked_fill.Tensor}
 COMPARISONS = {aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor}
+
+
+class OffsetBias(Position):
+    """A bias that is a function of head and offset, the key's index less the query's.
+
+    Args:
+        bias: of the offsets 1 − Tq to Tk − 1 in order, (H|1, Tq + Tk − 1).
+        queries: Tq.
+    """
+
+    biases: ClassVar[bool] = True
+
+    def __init__(self, bias: Tensor, queries: int) -> None:
+        super().__init__()
+        self.vector, self.first = bias, 1 - queries
+
+    def bias_by_offset(self, offsets: Tensor) -> Tensor:
+        """Return the bias of these offsets, (H|1, n)."""
+        return self.vector[:, offsets - self.first]
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        """Return the bias of these pairs, (1, H, Tq, Tk)."""
+        query, key = pairs.broadcast_positions()
+        return self.bias_by_offset((key - query)[0, 0]).expand(pairs.heads, -1, -1)[None]
+
+
+class Parts(NamedTuple):
+    """A score_mod as arguments of attend."""
+
+    soft_cap: float | None
+    position: OffsetBias | None
+    mask: KeyRanges | None
+
+
+def parts_of(score_mod: Callable[..., Tensor], heads: int, queries: int, keys: int, dtype: torch.dtype) -> Parts | None:
+    """Return the parts that a score_mod on the CPU is made of; None unless it certainly is.
+
+    Args:
+        score_mod: a function of the score and the indices in the batch, of the head, the query and the key.
+        heads: H.
+        queries: Tq.
+        keys: Tk.
+        dtype: of the scores.
+    """
+    if not (heads and queries and keys) or not can_run_custom_function():
+        return None
+    score = trace(score_mod, dtype)
+    if score is None:
+        return None
+    # of a score of zero the term is left
+    offsets = torch.arange(1 - queries, keys)
+    bias = for_all_offsets(score_mod, torch.arange(heads), offsets, torch.zeros((), dtype=dtype)).to(dtype)
+    is_hidden = bias.detach() == -torch.inf
+    if not bool((bias.detach().isfinite() | is_hidden).all()):
+        return None
+    mask = None
+    if bool(is_hidden.any()):
+        mask = _key_ranges(~is_hidden, offsets, queries, keys)
+        if mask is None:
+            return None
+        bias = bias.masked_fill(is_hidden, 0.0)
+    has_bias = bias.requires_grad or bool(bias.any())
+    return Parts(score.soft_cap, OffsetBias(bias, queries) if has_bias else None, mask)
+
+
+def _key_ranges(is_visible: Tensor, offsets: Tensor, queries: int, keys: int) -> KeyRanges | None:
+    """Return the keys of visible offsets, (H|1, offsets), as a range for each query; None if they have gaps."""
+    first = torch.where(is_visible, offsets, keys).amin(-1, keepdim=True)
+    end = torch.where(is_visible, offsets + 1, 1 - queries).amax(-1, keepdim=True)
+    if not torch.equal(is_visible.sum(-1, keepdim=True), (end - first).clamp(min=0)):
+        return None
+    query = torch.arange(queries)
+    return KeyRanges(*((query + bound).clamp(0, keys)[None] for bound in (first, end)))
 
 
 class Known(Enum):
@@ -80,7 +157,7 @@ def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | N
         with torch.compiler.set_stance("force_eager"), torch.enable_grad(), IndexByTensors(), dataflow:
             result = score_mod(score, batch, head, query, key)
     except Exception:
-        # whoever computes the function says what is wrong with it
+        # the error comes again, with its message, where the function is computed
         return None
     kind = dataflow.kind(result)
     if not isinstance(kind, ScorePath) or not kind.is_whole or not dataflow.is_certain:
