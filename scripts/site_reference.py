@@ -172,7 +172,7 @@ def settings() -> Iterator[str]:
     from attent.models.settings import SETTINGS
     from attent.search.settings import GenerationSettings, SearchSettings
     from attent.tasks.settings import RunSettings
-    from attent.tasks.stories.settings import StoriesSettings
+    from attent.tasks.stories.corpus import StoriesSettings
 
     yield "# Every setting"
     yield (

@@ -11,8 +11,7 @@ import torch
 from attent.alignment.aligner import align
 from attent.alignment.error_rate import Agreement, agreement
 from attent.runs.config import read_config
-from attent.tasks.dates.corpus import HELD_OUT_DATES, dates, gold_links, tokenize_dates
-from attent.tasks.dates.settings import DatesSettings
+from attent.tasks.dates.corpus import HELD_OUT_DATES, DatesSettings, dates, gold_links, tokenize_dates
 from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Pair
 from attent.views.build_scene import build_scene

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from attent.layers.patches import patch_grid, patches
 from attent.runs.config import read_config
-from attent.tasks.classification.classifier import Classifier, load
+from attent.tasks.classification.classifier import Classifier, load, scene_of_example
 from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.classification.inputs import PictureInputs
 from attent.tasks.classification.pictures import Pictures
-from attent.tasks.classification.scene import scene_of_example
 from attent.tasks.classification.settings import ImagesSettings
 from attent.views.patch_overlay import cls_weights
 from gallery.drawing import sheet

@@ -8,8 +8,8 @@ import pytest
 
 from attent.cli.app import run as command
 from attent.tasks.evaluation import training_texts
-from attent.tasks.fill_mask.evaluation import MaskedLMReport, MaskedLMScore, masked_lm_lines
 from attent.tasks.fill_mask.fill_mask import load
+from attent.tasks.fill_mask.task import MaskedLMReport, MaskedLMScore, masked_lm_lines
 
 
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, ShapeError
-from attent.nonparametric.entries import common_kind, numeric_values, read_entries, to_list
+from attent.nonparametric.matching import common_kind, numeric_values, read_entries, to_list
 
 
 @pytest.mark.parametrize(

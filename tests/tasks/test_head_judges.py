@@ -12,9 +12,9 @@ from attent.models.transformer import Transformer
 from attent.tasks.classification.classifier import Classifier
 from attent.tasks.classification.evaluation import ClassJudge, evaluate_classifier
 from attent.tasks.classification.inputs import Inputs, TextInputs
-from attent.tasks.fill_mask.evaluation import BlankJudge, evaluate_masked_lm
 from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.text_generation.evaluation import NextTokenJudge, evaluate_language_model
+from attent.tasks.fill_mask.task import BlankJudge, evaluate_masked_lm
+from attent.tasks.text_generation.task import NextTokenJudge, evaluate_language_model
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.tasks.translation.evaluation import BleuJudge, bleu
 from attent.tasks.translation.translator import Translator

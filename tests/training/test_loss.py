@@ -15,7 +15,7 @@ from attent.models.build import build
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.tasks.classification.examples import LabelledBatch
+from attent.tasks.classification.inputs import LabelledBatch
 from attent.tasks.classification.task import classification_cross_entropy
 from attent.tasks.fill_mask.examples import MaskedLines
 from attent.tasks.fill_mask.task import masked_lm_cross_entropy, masked_lm_scores

@@ -13,8 +13,17 @@ import numpy as np
 
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.comparison import trainings
-from attent.comparison.confidence import BLEU_OF_WORDS, EXACT_MATCH, RESAMPLES, Measure, estimate
-from attent.comparison.results import Figure, ModelComparison, Point, Series
+from attent.comparison.results import (
+    BLEU_OF_WORDS,
+    EXACT_MATCH,
+    RESAMPLES,
+    Figure,
+    Measure,
+    ModelComparison,
+    Point,
+    Series,
+    estimate,
+)
 from attent.comparison.trainings import MODELS, TITLES, Options, Say, TrainingPlan
 from attent.errors import ArgumentError
 from attent.runs.durable import write_text

@@ -11,9 +11,19 @@ from attent.attention.normalizers import NORMALIZERS
 from attent.attention.scores import SCORES
 from attent.benchmark.report import Column, Report, ResultTable, machine_info
 from attent.comparison import trainings
-from attent.comparison.confidence import BLEU, EXACT_MATCH, RESAMPLES, Estimate, Measure, estimate
 from attent.comparison.length import JUDGING_CAPTIONS, JUDGING_DATES, OUTCOME_COLUMNS, mean_outcome, seeds_title
-from attent.comparison.results import Figure, ModelComparison, Point, Series
+from attent.comparison.results import (
+    BLEU,
+    EXACT_MATCH,
+    RESAMPLES,
+    Estimate,
+    Figure,
+    Measure,
+    ModelComparison,
+    Point,
+    Series,
+    estimate,
+)
 from attent.comparison.trainings import Options, Say, TrainingPlan
 from attent.errors import ArgumentError
 from attent.tasks.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES

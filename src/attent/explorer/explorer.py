@@ -29,7 +29,7 @@ from attent.explorer.requests import (
 from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.search.settings import SearchSettings
-from attent.tasks.classification.scene import scene_of_example
+from attent.tasks.classification.classifier import scene_of_example
 from attent.tasks.classification.task import ClassificationTask
 from attent.tasks.fill_mask.task import MaskedLMTask
 from attent.tasks.text_generation.stepwise import StepwiseGeneration

@@ -26,7 +26,7 @@ from attent.models.transformer_layers import Embedding
 from attent.runs.folder import Run
 from attent.search.search import Hypothesis, length_penalty
 from attent.search.settings import SearchSettings
-from attent.tasks.dates.checks import InputCheck
+from attent.tasks.dates.generated import InputCheck
 from attent.tasks.translation.alignment import token_texts
 from attent.tasks.translation.engine import Engine
 from attent.text.batches import BatchSize, Sequences

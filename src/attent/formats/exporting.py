@@ -21,7 +21,7 @@ from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import read, read_tokenizers
 from attent.search.settings import SearchSettings
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.checks import input_check
+from attent.tasks.dates.generated import input_check
 from attent.tasks.translation.engine import Engine
 from attent.tasks.translation.evaluation import bleu, chrf
 from attent.tasks.translation.task import TranslationTask

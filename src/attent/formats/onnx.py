@@ -28,7 +28,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import read_config, version_of
 from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import Run, read
-from attent.tasks.dates.checks import InputCheck
+from attent.tasks.dates.generated import InputCheck
 from attent.tasks.text_generation.task import TextGenerationTask
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import read_lines

@@ -22,8 +22,16 @@ from attent.attention.base import Score
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, ShapeError, check_known, refuse
-from attent.nonparametric.entries import Entries, common_kind, numeric_values, read_database, to_hashable
-from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
+from attent.nonparametric.matching import (
+    Entries,
+    Equal,
+    StringScore,
+    TrigramCosine,
+    common_kind,
+    numeric_values,
+    read_database,
+    to_hashable,
+)
 from attent.views.labels import cut, pad, width
 from attent.views.panel import Panel
 

@@ -5,18 +5,250 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention.base import KeyRange, Mask, Pairs, Score
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, ShapeError
+
+# The largest number below which float64 represents all whole numbers.
+MAX_EXACT_INTEGER = 2**53
+EntryKind = Literal["numbers", "dates", "vectors", "strings", "things"]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Queries or keys of one kind.
+
+    Args:
+        name: "queries" or "keys", for messages.
+        items: the entries, hashable; a vector is a tuple.
+        kind: their kind; None if there are none.
+    """
+
+    name: str
+    items: tuple[Any, ...]
+    kind: EntryKind | None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def features(self) -> Tensor:
+        """Return numbers, vectors, and dates as days, as (n, D), in float64.
+
+        Raises:
+            ArgumentError: an entry is not a finite number.
+            ShapeError: vectors of different widths.
+        """
+        items: list[Any] = [_days(item) if isinstance(item, date) else item for item in self.items]
+        rows = [item if isinstance(item, tuple) else (item,) for item in items]
+        for index, row in enumerate(rows):
+            if len(row) != len(rows[0]):
+                raise ShapeError(
+                    f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} "
+                    "later"
+                )
+            if not all(map(_is_finite, row)):
+                raise ArgumentError(
+                    f"{self.name} must be finite numbers to have a distance, got {self.items[index]!r} as "
+                    f"{self.name}[{index}]"
+                )
+        return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), len(rows[0]) if rows else 1)
+
+
+def read_entries(name: str, data: Any) -> Entries:
+    """Read queries or keys: a single one, a sequence, an array or a tensor.
+
+    Raises:
+        ArgumentError: they are of several kinds, or cannot be compared.
+    """
+    items = tuple(_item(name, item) for item in to_list(name, data))
+    kinds: dict[EntryKind, Any] = {}
+    for item in items:
+        kinds.setdefault(_kind(item), item)
+    if set(kinds) == {"dates", "things"}:
+        return Entries(name, items, "things")
+    if len(kinds) > 1:
+        (kind, item), (other_kind, other_item) = list(kinds.items())[:2]
+        raise ArgumentError(
+            f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}"
+        )
+    return Entries(name, items, next(iter(kinds), None))
+
+
+def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tuple[Entries, Entries, list[Any]]:
+    """Read the arguments of a lookup: queries, keys, and a value for each key.
+
+    Raises:
+        ArgumentError: values are missing, or given beside a dict; or entries that `read_entries` refuses.
+        ShapeError: not as many values as keys.
+    """
+    is_series = values is None and getattr(keys, "ndim", None) == 1 and hasattr(keys, "items")
+    if isinstance(keys, Mapping) or is_series:
+        if values is not None:
+            raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
+        items = list(keys.items())
+        keys, values = [key for key, _ in items], [value for _, value in items]
+    elif values is None:
+        raise ArgumentError("values are missing: give a dict or a pandas Series, or keys and values")
+    else:
+        keys, values = to_list("keys", keys), to_list("values", values)
+    if inverse:
+        keys, values = values, keys
+    query_entries, key_entries = read_entries("queries", queries), read_entries("keys", keys)
+    is_scalar = isinstance(queries, Real) or getattr(queries, "ndim", None) == 0
+    if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar:
+        # a single vector, given as its numbers
+        query_entries = read_entries("queries", [queries])
+    if len(values) != len(key_entries):
+        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
+    return query_entries, key_entries, values
+
+
+def to_list(name: str, data: Any) -> list[Any]:
+    """Return the entries as a list.
+
+    A number, a string or another thing that is no sequence, such as a date, is a single entry.
+    """
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    elif getattr(data, "ndim", None) == 2 and hasattr(data, "to_numpy"):
+        # a DataFrame, which would otherwise be the names of its columns
+        data = data.to_numpy()
+    data = _to_python(data)
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        return [data]
+    if isinstance(data, Mapping):
+        raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
+    return list(data)
+
+
+def common_kind(queries: Entries, keys: Entries) -> EntryKind | None:
+    """Return the kind that queries and keys share.
+
+    Raises:
+        ArgumentError: they are of different kinds.
+    """
+    if {queries.kind, keys.kind} == {"dates", "things"}:
+        return "things"
+    if queries.kind is not None and keys.kind is not None and queries.kind != keys.kind:
+        query, key = (f"{entries.kind} such as {entries.items[0]!r}" for entries in (queries, keys))
+        raise ArgumentError(f"queries and keys must be of one kind, got {query} and {key}")
+    return queries.kind or keys.kind
+
+
+def numeric_values(values: Sequence[Any]) -> Tensor | None:
+    """Return values as (n, …) in float64 if all are numbers, or arrays of one shape; None otherwise.
+
+    Whole numbers that float64 does not represent count as names, which a mean would change.
+
+    Raises:
+        ArgumentError: a number that is not finite, which would spoil every mean.
+    """
+    if not values:
+        return torch.zeros(0, dtype=torch.float64)
+    numeric = (Real, Tensor, np.ndarray, list, tuple)
+    if any(isinstance(value, bool) or not isinstance(value, numeric) for value in values):
+        return None
+    if any(
+        isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER and _is_finite(value) and int(float(value)) != value
+        for value in values
+    ):
+        return None
+    try:
+        numbers = torch.from_numpy(np.array([_to_python(value) for value in values], dtype=np.float64))
+    except (TypeError, ValueError):
+        return None
+    except OverflowError:
+        raise ArgumentError(
+            "values must be finite numbers of double precision to have a mean, got one that is too large"
+        ) from None
+    is_finite = torch.isfinite(numbers.reshape(len(numbers), -1)).all(1).tolist()
+    if not all(is_finite):
+        index = is_finite.index(False)
+        raise ArgumentError(f"values must be finite numbers to have a mean, got {values[index]!r} as values[{index}]")
+    return numbers
+
+
+def to_hashable(value: Any) -> Any:
+    """Return a value in hashable form: lists and arrays as tuples.
+
+    Raises:
+        ArgumentError: it cannot be hashed.
+    """
+    value = _to_python(value)
+    if isinstance(value, list):
+        value = tuple(map(to_hashable, value))
+    if not _is_hashable(value):
+        raise ArgumentError(f"values must be numbers, arrays, strings or other hashable things, got {value!r}")
+    return value
+
+
+def _to_python(data: Any) -> Any:
+    if isinstance(data, np.ndarray | np.datetime64) and data.dtype.kind == "M":
+        # of nanoseconds, as pandas has them, numpy makes whole numbers
+        microseconds = data.astype("datetime64[us]") if np.datetime_data(data.dtype)[0] == "ns" else data
+        data = microseconds if bool(np.all((microseconds == data) | np.isnat(data))) else data
+    return data.tolist() if hasattr(data, "tolist") else data
+
+
+def _is_finite(number: Real | int) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _is_hashable(item: Any) -> bool:
+    try:
+        hash(item)
+    except TypeError:
+        return False
+    return True
+
+
+def _item(name: str, item: Any) -> Any:
+    item = _to_python(item)
+    if isinstance(item, list):
+        item = tuple(item)
+    if item is None or not _is_hashable(item):
+        raise ArgumentError(f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}")
+    return item
+
+
+def _days(item: date) -> float:
+    """Return the days from the beginning of the year 1; a time is a fraction, in UTC if it has a time zone."""
+    # pandas' NaT, a time that is missing
+    if item != item:
+        return math.nan
+    if not isinstance(item, datetime):
+        return float(item.toordinal())
+    if item.tzinfo is not None:
+        item = item.astimezone(UTC)
+    midnight = item.replace(hour=0, minute=0, second=0, microsecond=0)
+    return item.toordinal() + (item - midnight) / timedelta(days=1)
+
+
+def _kind(item: Any) -> EntryKind:
+    def is_number(part: Any) -> bool:
+        return isinstance(part, Real) and not isinstance(part, bool)
+
+    if isinstance(item, str):
+        return "strings"
+    if isinstance(item, date):
+        return "dates"
+    if is_number(item):
+        return "numbers"
+    return "vectors" if isinstance(item, tuple) and item and all(map(is_number, item)) else "things"
 
 
 @dataclass(frozen=True, eq=False)

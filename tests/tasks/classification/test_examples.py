@@ -5,15 +5,18 @@ import pytest
 import torch
 
 from attent.tasks.classification.arrays import VectorSequences
-from attent.tasks.classification.examples import (
+from attent.tasks.classification.inputs import (
+    Inputs,
     LabelledExamples,
+    PictureInputs,
     PictureRows,
+    TextInputs,
     TextRows,
+    VectorInputs,
     VectorRows,
     open_examples,
     save_examples,
 )
-from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.tasks.classification.pictures import Augmentation, Pictures
 from attent.tasks.classification.settings import ImagesSettings
 from attent.text.batches import BatchSize, Sequences

@@ -5,9 +5,8 @@ import torch
 
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
-from attent.tasks.classification.classifier import Classifier
+from attent.tasks.classification.classifier import Classifier, scene_of_example
 from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
-from attent.tasks.classification.scene import scene_of_example
 from attent.text.tokenizer import CharTokenizer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attent.tasks.dates import DatesSettings, dates
-from attent.tasks.dates.checks import is_date, why_no_date
+from attent.tasks.dates.generated import is_date, why_no_date
 
 
 def test_no_text_of_the_corpus_is_refused() -> None:

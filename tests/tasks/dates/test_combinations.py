@@ -5,9 +5,8 @@ from random import Random
 import pytest
 
 from attent.errors import ArgumentError
-from attent.tasks.dates.combinations import hold_out, words
+from attent.tasks.dates.corpus import DEMO, hold_out, words
 from attent.tasks.dates.patterns import DAY, LITERAL, MONTH, YEAR, DatePattern, date_patterns, moment
-from attent.tasks.dates.settings import DEMO
 
 # in fourteen months every month meets every day of the week
 DAYS = [date(2025, 1, 1) + timedelta(days=days) for days in range(3 * 365)]

@@ -13,9 +13,7 @@ from babel import Locale
 
 from attent.errors import ArgumentError
 from attent.tasks.dates import HELD_OUT_COMBINATIONS, HELD_OUT_DATES, DatesSettings, dates
-from attent.tasks.dates.combinations import words
-from attent.tasks.dates.corpus import FIELDS, gold_links, target_words
-from attent.tasks.dates.settings import DEMO
+from attent.tasks.dates.corpus import DEMO, FIELDS, gold_links, target_words, words
 from attent.text.text import Pair, TranslationCorpus
 from attent.text.tokenizer import UNK, CharTokenizer
 

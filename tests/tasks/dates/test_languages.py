@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError
+from attent.tasks.dates.corpus import DatesSettings
 from attent.tasks.dates.languages import DateLanguages, date_languages
-from attent.tasks.dates.patterns import date_patterns
-from attent.tasks.dates.readings import keys
-from attent.tasks.dates.settings import DatesSettings
+from attent.tasks.dates.patterns import date_patterns, texts_with_readings
 
 FEW = {"training_pairs": 200, "validation_pairs": 20, "held_out_pairs": 30, "held_out_dates": 30}
 
@@ -31,7 +30,7 @@ def test_no_text_is_in_two_parts(languages: DateLanguages) -> None:
 
 def test_no_other_language_writes_the_same(languages: DateLanguages) -> None:
     def written(locale: str) -> set[str]:
-        return {text for pattern in date_patterns(locale) for text, _ in keys(pattern)}
+        return {text for pattern in date_patterns(locale) for text, _ in texts_with_readings(pattern)}
 
     # the year stands for every other
     texts = {

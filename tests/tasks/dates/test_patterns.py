@@ -7,8 +7,17 @@ from babel.dates import format_date, format_skeleton
 
 from attent.errors import ArgumentError, UnknownNameError
 from attent.tasks.dates import patterns
-from attent.tasks.dates.patterns import ALL_DATES, ZEROS, DatePattern, date_patterns, digits, in_digits, moment, sample
-from attent.tasks.dates.settings import FULL
+from attent.tasks.dates.corpus import FULL
+from attent.tasks.dates.patterns import (
+    ALL_DATES,
+    ZEROS,
+    DatePattern,
+    date_patterns,
+    digits,
+    in_digits,
+    moment,
+    sample_moments,
+)
 
 STYLES = ("full", "long", "medium", "short")
 # every month and every day of the week, both lengths of the day, both ends of the years
@@ -83,7 +92,7 @@ def test_a_sample_shows_every_word(locale: str) -> None:
     for pattern in date_patterns(locale):
         for field, table in pattern.parts:
             if field in (patterns.MONTH, patterns.WEEKDAY):
-                assert {table[when[field]] for when in sample(pattern)} == set(table)
+                assert {table[when[field]] for when in sample_moments(pattern)} == set(table)
 
 
 def test_by_hand() -> None:

@@ -3,8 +3,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from attent.tasks.dates.patterns import date_patterns, moment
-from attent.tasks.dates.readings import Reading, ambiguous, key, means_one_date
+from attent.tasks.dates.patterns import Reading, ambiguous_texts, date_patterns, leap_year_text, means_one_date, moment
 
 # day first and month first, the same names of days, neighbouring languages, numbers in names, digits of their own
 LOCALES = ("en", "en_GB", "es", "hr", "cs", "pl", "vi", "ko", "fa", "ar_EG", "mt")
@@ -13,7 +12,7 @@ LOCALES = ("en", "en_GB", "es", "hr", "cs", "pl", "vi", "ko", "fa", "ar_EG", "mt
 @pytest.mark.parametrize("year", [2023, 2024])
 def test_a_text_means_one_date_exactly_if_no_other_date_is_written_so(year: int) -> None:
     patterns = [pattern for locale in LOCALES for pattern in date_patterns(locale)]
-    table = ambiguous(patterns)
+    table = ambiguous_texts(patterns)
     written: dict[str, set[date]] = defaultdict(set)
     answers: dict[str, set[bool]] = defaultdict(set)
     day = date(year, 1, 1)
@@ -22,16 +21,16 @@ def test_a_text_means_one_date_exactly_if_no_other_date_is_written_so(year: int)
             for native in (False, True) if pattern.native_parts else (False,):
                 text = pattern.text(moment(day), native=native)
                 written[text].add(day)
-                answers[text].add(means_one_date(key(pattern, moment(day), native=native), year, table))
+                answers[text].add(means_one_date(leap_year_text(pattern, moment(day), native=native), year, table))
         day += timedelta(days=1)
     assert all(answers[text] == {len(days) == 1} for text, days in written.items())
     assert {len(days) for days in written.values()} == {1, 2}
 
 
 def means(locales: tuple[str, ...], locale: str, name: str, day: date) -> bool:
-    table = ambiguous(pattern for item in locales for pattern in date_patterns(item))
+    table = ambiguous_texts(pattern for item in locales for pattern in date_patterns(item))
     pattern = next(pattern for pattern in date_patterns(locale) if name in pattern.names)
-    return means_one_date(key(pattern, moment(day), native=False), day.year, table)
+    return means_one_date(leap_year_text(pattern, moment(day), native=False), day.year, table)
 
 
 def test_by_hand() -> None:

@@ -4,7 +4,7 @@ import pydantic
 import pytest
 from babel import Locale, localedata
 
-from attent.tasks.dates.settings import DEMO, FULL, DatesSettings
+from attent.tasks.dates.corpus import DEMO, FULL, DatesSettings
 
 
 def scripts(locales: tuple[str, ...]) -> set[str]:

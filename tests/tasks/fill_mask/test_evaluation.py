@@ -6,8 +6,8 @@ import torch
 
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
-from attent.tasks.fill_mask.evaluation import ScoreSum, evaluate_masked_lm
 from attent.tasks.fill_mask.fill_mask import FillMask
+from attent.tasks.fill_mask.task import ScoreSum, evaluate_masked_lm
 from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import SPECIALS
 from attent.text.tokenizers import learn

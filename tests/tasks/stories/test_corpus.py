@@ -8,10 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.corpus import Stories, Story, stories
-from attent.tasks.stories.questions import KINDS
-from attent.tasks.stories.settings import StoriesSettings
-from attent.tasks.stories.world import DROPS, MOVES, TAKES, is_held_out
+from attent.tasks.stories.corpus import Stories, StoriesSettings, Story, stories
+from attent.tasks.stories.world import DROPS, KINDS, MOVES, TAKES, is_held_out
 
 FEW = StoriesSettings(training_stories=60, held_out_stories=30)
 SENTENCE = re.compile(rf"(\w+) (?:({'|'.join(MOVES)})|({'|'.join(TAKES)})|({'|'.join(DROPS)})) the (\w+)\.")

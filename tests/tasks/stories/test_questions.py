@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from attent.tasks.stories.questions import KINDS, Question, ask
-from attent.tasks.stories.world import World
+from attent.tasks.stories.world import KINDS, Question, World, ask
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attent.tasks.text_generation.evaluation import evaluate_language_model
+from attent.tasks.text_generation.task import evaluate_language_model
 from attent.tasks.text_generation.text_generator import TextGenerator
 from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import BOS, EOS

@@ -93,9 +93,9 @@ def _json(name: str, pairs: Sequence[tuple[str, float]]) -> str:
 
 def _draw(classifier: Classifier, name: str, data: Data, prediction: Prediction, file: Path) -> None:
     from attent.layers.patches import patch_grid
+    from attent.tasks.classification.classifier import scene_of_example
     from attent.tasks.classification.inputs import PictureInputs
     from attent.tasks.classification.pictures import Pictures
-    from attent.tasks.classification.scene import scene_of_example
     from attent.views.pages.page import ENDINGS, page
     from attent.views.patch_overlay import cls_panel, draw_overlay
     from attent.views.picture import picture

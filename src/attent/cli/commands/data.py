@@ -41,8 +41,8 @@ def date_languages(
     """Dates in the formats of Unicode CLDR, labelled with their language: train.tsv, valid.tsv and test.tsv."""
     from pydantic import ValidationError
 
+    from attent.tasks.dates.corpus import DatesSettings
     from attent.tasks.dates.languages import date_languages as make
-    from attent.tasks.dates.settings import DatesSettings
 
     locale_names = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
     values = {"locales": locale_names, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed}

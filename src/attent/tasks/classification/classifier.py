@@ -14,18 +14,32 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, DataError, RunError, check_index
+from attent.layers.patches import patch_grid
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.packed import use_dtype
 from attent.tasks.classification.arrays import VectorSequences, check_finite, check_pixels
 from attent.tasks.classification.corpus import UNITS, Data
-from attent.tasks.classification.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
-from attent.tasks.classification.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
+from attent.tasks.classification.inputs import (
+    INPUTS,
+    Inputs,
+    LabelledExamples,
+    PictureInputs,
+    PictureRows,
+    Rows,
+    TextInputs,
+    TextRows,
+    VectorInputs,
+    VectorRows,
+)
 from attent.tasks.classification.pictures import Pictures, read_pixels
 from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import Tokenizer
+from attent.views.build_scene import build_scene
+from attent.views.scene import Picture, Scene
+from attent.views.scene_labels import CLS
 from attent.views.walk_run import ForwardPass
 
 # Examples of a batch.
@@ -316,3 +330,34 @@ def _pad_vectors(examples: Any, size_if_empty: int) -> VectorSequences:
 def _describe(examples: Any) -> str:
     shape = getattr(examples, "shape", None)
     return f"{type(examples).__name__} {tuple(shape)}" if shape is not None else repr(examples)[:60]
+
+
+def scene_of_example(
+    classifier: Classifier, examples: Any, row: int = 0, *, title: str = "", gradients: bool = False
+) -> Scene:
+    """Build the scene of a classifier that reads one example; a picture comes with its patches.
+
+    Args:
+        classifier: the run.
+        examples: as its `classify` takes them.
+        row: which of them, from 0.
+        title: of the scene.
+        gradients: whether to show the weights times the gradients of the output by them too.
+
+    Raises:
+        ArgumentError, DataError: as the run's `maps`.
+    """
+    data = classifier.data(examples)
+    maps, derived = classifier.maps_and_gradients(data, row, gradients=gradients)
+    match classifier.inputs.inputs:
+        case PictureInputs() as inputs:
+            assert isinstance(data, Pictures)
+            picture = Picture(data.pixels[row], patch_grid(inputs.height, inputs.width, inputs.patch), "tokens")
+            return build_scene(maps, title=title, picture=picture, gradients=derived)
+        case TextInputs():
+            assert classifier.tokenizer is not None and isinstance(data, tuple)
+            return build_scene(maps, (CLS, *classifier.tokenizer.pieces(data[row])), title=title, gradients=derived)
+        case _:
+            return build_scene(
+                maps, (CLS, *map(str, range(next(iter(maps.values())).shape[-1] - 1))), title=title, gradients=derived
+            )

@@ -12,8 +12,16 @@ import numpy as np
 
 from attent.errors import ArgumentError, DataError
 from attent.tasks.classification.arrays import VectorSequences, read_npz
-from attent.tasks.classification.examples import PictureRows, Rows, TextRows, VectorRows
-from attent.tasks.classification.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
+from attent.tasks.classification.inputs import (
+    Inputs,
+    PictureInputs,
+    PictureRows,
+    Rows,
+    TextInputs,
+    TextRows,
+    VectorInputs,
+    VectorRows,
+)
 from attent.tasks.classification.pictures import Pictures, load_digits, picture_files, read_folder
 from attent.tasks.classification.settings import DIGITS, ImagesSettings, LabelledSettings
 from attent.text.batches import Sequences

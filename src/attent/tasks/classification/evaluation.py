@@ -24,8 +24,7 @@ from attent.tasks.classification.corpus import (
     labelled_text_corpus,
     read_examples,
 )
-from attent.tasks.classification.examples import LabelledExamples
-from attent.tasks.classification.inputs import PictureInputs
+from attent.tasks.classification.inputs import LabelledExamples, PictureInputs
 from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
 from attent.tasks.evaluation import Evaluation, Say
 from attent.text.batches import BatchSize

@@ -14,7 +14,7 @@ from attent.errors import ArgumentError
 from attent.models.encoder import EncoderModel
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.runs.config import RunConfig
-from attent.tasks.classification.classifier import Classifier, load
+from attent.tasks.classification.classifier import Classifier, load, scene_of_example
 from attent.tasks.classification.corpus import (
     LabelledCorpus,
     count_examples,
@@ -31,9 +31,16 @@ from attent.tasks.classification.evaluation import (
     held_out_examples,
     labelled_examples,
 )
-from attent.tasks.classification.examples import LabelledBatch, LabelledExamples, Rows, open_examples, save_examples
-from attent.tasks.classification.inputs import INPUTS, Inputs, TextInputs
-from attent.tasks.classification.scene import scene_of_example
+from attent.tasks.classification.inputs import (
+    INPUTS,
+    Inputs,
+    LabelledBatch,
+    LabelledExamples,
+    Rows,
+    TextInputs,
+    open_examples,
+    save_examples,
+)
 from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
 from attent.tasks.evaluation import Evaluation, Results, Say
 from attent.tasks.suggestions import Tables, count_lines, suggest_labelled, suggest_pictures, suggest_vectors

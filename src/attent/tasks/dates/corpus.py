@@ -10,26 +10,172 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import cache
+from itertools import groupby
 from random import Random
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.alignment.aligner import TokenizedPair
-from attent.errors import ArgumentError
-from attent.tasks.dates.combinations import hold_out, shuffled
-from attent.tasks.dates.patterns import ALL_DATES, DatePattern, Span, date_patterns, moment
-from attent.tasks.dates.readings import ambiguous, key, keys, means_one_date
-from attent.tasks.dates.settings import DatesSettings
+from attent.errors import ArgumentError, did_you_mean
+from attent.tasks.dates.patterns import (
+    ALL_DATES,
+    DatePattern,
+    Span,
+    ambiguous_texts,
+    date_patterns,
+    leap_year_text,
+    means_one_date,
+    moment,
+    sample_moments,
+    texts_with_readings,
+)
 from attent.text.text import Gold, Pair, TranslationCorpus, add_tag
 from attent.text.tokenizer import Tokenizer
 
 HELD_OUT_DATES, HELD_OUT_COMBINATIONS = "held-out dates", "held-out combinations"
-
+# Fields of a target YYYY-MM-DD.
 TARGET_YEAR, TARGET_MONTH, TARGET_DAY = range(4), range(5, 7), range(8, 10)
 FIELDS = (TARGET_YEAR, TARGET_MONTH, TARGET_DAY)
 TRIES_PER_PAIR = 50
+# Characters that join letters of a word.
+JOINERS = "\u200c\u200d"
 
 Draw = Callable[[], float]
 Item = TypeVar("Item")
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+# fmt: off
+DEMO = ("en", "de", "fr", "es", "it", "pt", "ru", "el", "ar_EG", "fa", "mr", "ja", "ko", "zh")
+FULL = (
+    *DEMO, "en_GB", "es_MX", "pt_PT", "fr_CA", "zh_Hant", "nl", "sv", "da", "nb", "fi", "is", "et", "lv", "lt", "pl",
+    "cs", "sk",
+    "hu", "ro", "hr", "sl", "sq", "ca", "eu", "gl", "tr", "az", "vi", "id", "ms", "sw", "uk", "bg", "sr", "mk", "kk",
+    "he", "ur",
+    "hi", "bn", "ne", "ta", "te", "th", "ka", "hy", "my", "am",
+)
+# fmt: on
+
+
+class DatesSettings(BaseModel, extra="forbid", frozen=True):
+    """Settings of the dates corpus; the defaults make the small corpus that a laptop learns in minutes."""
+
+    locales: Literal["demo", "full"] | tuple[str, ...] = Field(
+        "demo",
+        description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted',
+    )
+    training_pairs: int = Field(60_000, ge=1, le=100_000_000, description="pairs to train on")
+    validation_pairs: int = Field(
+        1_000, ge=1, description="pairs to validate on, each with a date of its own found nowhere else"
+    )
+    held_out_dates: int = Field(
+        2_000, ge=1, description="dates kept for the two test sets, found neither in training nor in validation"
+    )
+    held_out_pairs: int = Field(1_000, ge=1, description="pairs in each test set")
+    held_out_combinations: int = Field(12, ge=0, description="(locale, pattern) combinations kept for testing")
+    untagged: Share = Field(
+        0.15, description="share of the pairs written without locale tag, where the text alone says which date it is"
+    )
+    native_digits: Share = Field(
+        0.5, description="share of the pairs in the locale's own digits, where those are not the Latin ones"
+    )
+    seed: int = Field(0, ge=0, description="the same settings and seed give the same pairs")
+
+    @field_validator("locales")
+    @classmethod
+    def _known_locales(cls, locales: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if isinstance(locales, str):
+            return locales
+        if not locales or len(set(locales)) != len(locales):
+            raise ArgumentError(f"locales must be distinct and at least one, got {list(locales)}")
+        import babel
+        from babel import localedata
+
+        identifiers = localedata.locale_identifiers()
+        for locale in locales:
+            if locale not in identifiers:
+                raise ArgumentError(
+                    f"unknown locale {locale!r}{did_you_mean(locale, identifiers)} "
+                    f"(Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
+                )
+        return locales
+
+    @model_validator(mode="after")
+    def _dates_left_to_train_on(self) -> DatesSettings:
+        held_out = self.held_out_dates + self.validation_pairs
+        if held_out >= len(ALL_DATES):
+            raise ArgumentError(
+                f"held_out_dates + validation_pairs must be below the {len(ALL_DATES)} dates there are, got {held_out}"
+            )
+        return self
+
+    @property
+    def locale_names(self) -> tuple[str, ...]:
+        """The Babel names of the locales that `locales` stands for."""
+        return {"demo": DEMO, "full": FULL}[self.locales] if isinstance(self.locales, str) else self.locales
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text (letters, their marks and joiners) and its other characters except digits."""
+    result: set[str] = set()
+    for is_word, characters in groupby(text, _in_word):
+        part = "".join(characters)
+        result.update([part] if is_word else (character for character in part if not character.isdecimal()))
+    return result
+
+
+def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Random) -> list[DatePattern]:
+    """Choose (locale, pattern) combinations for tests, spread over the locales.
+
+    A combination can be held out if it spells its month, and the patterns of its locale that remain in training write
+    all of its words and all of its marks between words: a model has been trained on all parts, in the same form, but
+    never in this combination.
+
+    Args:
+        patterns: the patterns of each locale.
+        count: of combinations.
+        draw: the random generator.
+
+    Raises:
+        ArgumentError: so many cannot be held out while all their words stay in training.
+    """
+    candidates = {
+        locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()
+    }
+    order = shuffled(list(patterns), draw)
+    chosen: dict[str, list[DatePattern]] = {locale: [] for locale in order}
+    total = 0
+    while total < count and any(candidates.values()):
+        for locale in order:
+            while total < count and candidates[locale]:
+                extended = [*chosen[locale], candidates[locale].pop()]
+                if _is_covered(extended, patterns[locale]):
+                    chosen[locale], total = extended, total + 1
+                    break
+    if total < count:
+        raise ArgumentError(f"held_out_combinations must be at most {total} for these locales, got {count}")
+    return [pattern for of_locale in chosen.values() for pattern in of_locale]
+
+
+def _is_covered(held_out: Sequence[DatePattern], patterns: Sequence[DatePattern]) -> bool:
+    """Return whether the texts that remain in training have every word of the held-out ones."""
+    texts, all_texts = (
+        {pattern.text(when) for pattern in some for when in sample_moments(pattern)} for some in (held_out, patterns)
+    )
+    # a text that another pattern writes too does not remain either
+    held_out_words, training_words = (set().union(*map(words, part)) for part in (texts, all_texts - texts))
+    return held_out_words <= training_words
+
+
+@cache
+def _in_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LM" or character in JOINERS
+
+
+def shuffled(items: Sequence[Item], draw: Random) -> list[Item]:
+    """Shuffle items in an order that is the same for the same seed in every version of Python."""
+    weights = [draw.random() for _ in items]
+    return [items[index] for index in sorted(range(len(items)), key=weights.__getitem__)]
 
 
 def dates(settings: DatesSettings) -> TranslationCorpus:
@@ -66,11 +212,8 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
         settings.held_out_pairs, lambda: writer.training_pair(draw, training_patterns, test_days)
     )
     draw = random_stream(settings, HELD_OUT_COMBINATIONS).random
-    new_combinations = (
-        _distinct_pairs(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days))
-        if held_out
-        else ()
-    )
+    count = settings.held_out_pairs if held_out else 0
+    new_combinations = _distinct_pairs(count, lambda: writer.test_pair(draw, held_out, test_days))
     return TranslationCorpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: new_combinations})
 
 
@@ -88,11 +231,11 @@ class _PairWriter:
         self, settings: DatesSettings, patterns: Mapping[str, Sequence[DatePattern]], held_out: Sequence[DatePattern]
     ) -> None:
         self._settings = settings
-        self._ambiguous = {locale: ambiguous(of_locale) for locale, of_locale in patterns.items()}
-        self._ambiguous_untagged = ambiguous(pattern for of_locale in patterns.values() for pattern in of_locale)
+        self._ambiguous = {locale: ambiguous_texts(of_locale) for locale, of_locale in patterns.items()}
+        self._ambiguous_untagged = ambiguous_texts(pattern for of_locale in patterns.values() for pattern in of_locale)
         self._held_out: dict[str, set[str]] = {locale: set() for locale in patterns}
         for pattern in held_out:
-            self._held_out[pattern.locale].update(text for text, _ in keys(pattern))
+            self._held_out[pattern.locale].update(text for text, _ in texts_with_readings(pattern))
         self._held_out_untagged = set().union(*self._held_out.values())
 
     def training_pair(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> Pair:
@@ -119,26 +262,20 @@ class _PairWriter:
     def _draw(
         self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]
     ) -> tuple[DatePattern, date, bool, str]:
-        """Draw a combination, a date, the kind of digits, and the key of an unambiguous text."""
+        """Draw a combination, a date, the kind of digits, and the unambiguous text in the leap year."""
         for _ in range(TRIES_PER_PAIR):
             pattern, day = choose(draw, patterns), date.fromordinal(choose(draw, days))
             native = pattern.native_parts is not None and draw() < self._settings.native_digits
-            text = key(pattern, moment(day), native=native)
+            text = leap_year_text(pattern, moment(day), native=native)
             if means_one_date(text, day.year, self._ambiguous[pattern.locale]):
                 return pattern, day, native, text
         raise ArgumentError("too few texts of these locales say which date they mean")
 
 
 def _pair(pattern: DatePattern, day: date, native: bool, tag: str | None) -> Pair:
-    written = pattern.write(moment(day), native=native)
-    if tag is None:
-        return Pair(written.text, day.isoformat(), _links(written.year, written.month, written.day, before=0))
-    source = add_tag(tag, written.text)
-    return Pair(
-        source,
-        day.isoformat(),
-        _links(written.year, written.month, written.day, before=len(source) - len(written.text)),
-    )
+    text, *spans = pattern.write(moment(day), native=native)
+    source = text if tag is None else add_tag(tag, text)
+    return Pair(source, day.isoformat(), _links(*spans, before=len(source) - len(text)))
 
 
 @cache

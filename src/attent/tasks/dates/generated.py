@@ -1,21 +1,25 @@
-"""Corpora that are generated from their settings, such as dates: all that generic commands ask of them.
-
-A new kind of generated corpus is one more entry of `GENERATED`.
-"""
+"""The corpus of dates as commands ask for it: generated again from a run's config, and checks of its texts."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attent.alignment.aligner import TokenizedPair
 from attent.errors import ArgumentError, RunError
+from attent.tasks.dates.corpus import DatesSettings, dates, gold_links, tokenize_dates
+from attent.tasks.dates.patterns import FIRST_YEAR, LAST_YEAR
+from attent.text.text import Gold, Pair
+from attent.text.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from attent.alignment.aligner import TokenizedPair
-    from attent.text.text import Gold, Pair
-    from attent.text.tokenizer import Tokenizer
+# The tables of a config's corpus settings whose corpus is generated.
+GENERATED = ("dates",)
+InputCheck = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
@@ -25,22 +29,17 @@ class GeneratedCorpus:
     Args:
         validation: pairs to choose a layer and a head on.
         held_out: test sets by name.
-        tokenize: encodes a pair (source, target) by two tokenizers, with the units that gold links are between.
-        gold_links: the gold links of a pair.
     """
 
     validation: Sequence[Pair]
     held_out: Mapping[str, Sequence[Pair]]
-    tokenize: Callable[[str, str, tuple[Tokenizer, Tokenizer]], TokenizedPair]
-    gold_links: Callable[[Pair], Gold]
 
     def with_gold(
         self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]
     ) -> tuple[list[TokenizedPair], list[Gold]]:
         """Return the encoded pairs and the gold links of each."""
-        return [self.tokenize(pair.source, pair.target, tokenizers) for pair in pairs], [
-            self.gold_links(pair) for pair in pairs
-        ]
+        encoded = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
+        return encoded, [gold_links(pair) for pair in pairs]
 
 
 def generated_name(corpus: Mapping[str, Any]) -> str | None:
@@ -63,16 +62,27 @@ def regenerate(run: Path, corpus: Mapping[str, Any]) -> GeneratedCorpus:
         ArgumentError: the corpus was read from files.
         RunError: its settings are damaged.
     """
-    name = generated_name(corpus)
-    if name is None:
+    if generated_name(corpus) is None:
         raise ArgumentError(
             f"{run} was not trained on a corpus that can be made again, such as dates; --source FILE --target FILE "
             "names one"
         )
     try:
-        return GENERATED[name](corpus[name])
+        generated = dates(DatesSettings.model_validate(corpus["dates"]))
     except ValueError as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    return GeneratedCorpus(generated.validation, generated.held_out)
+
+
+def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
+    """Return the check of texts that a run with this corpus translates; None if it takes any text.
+
+    A check returns a reason or None.
+
+    Args:
+        corpus: the tables of the corpus settings by name (`RunConfig.corpus`).
+    """
+    return why_no_date if "dates" in corpus else None
 
 
 def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | None:
@@ -82,17 +92,24 @@ def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | Non
     """
     if "dates" not in corpus:
         return None
-    from attent.tasks.dates.checks import is_date
-
     return lambda translation: None if is_date(translation) else f"the answer {translation!r} is no date"
 
 
-def _dates(settings: Mapping[str, Any]) -> GeneratedCorpus:
-    from attent.tasks.dates import DatesSettings, dates
-    from attent.tasks.dates.corpus import gold_links, tokenize_dates
+def why_no_date(text: str) -> str | None:
+    """Return a reason if a text is no date of the corpus, else None.
 
-    corpus = dates(DatesSettings.model_validate(settings))
-    return GeneratedCorpus(corpus.validation, corpus.held_out, tokenize_dates, gold_links)
+    A date has a year of four digits of any script.
+    """
+    for is_number, characters in groupby(text, key=lambda character: unicodedata.decimal(character, None) is not None):
+        digits = [unicodedata.decimal(character) for character in characters] if is_number else []
+        if len(digits) == 4 and FIRST_YEAR <= int("".join(map(str, digits))) <= LAST_YEAR:
+            return None
+    return f"{text!r} holds no year from {FIRST_YEAR} to {LAST_YEAR} in four digits"
 
 
-GENERATED: dict[str, Callable[[Mapping[str, Any]], GeneratedCorpus]] = {"dates": _dates}
+def is_date(translation: str) -> bool:
+    """Return whether a translation is a day of the calendar as ISO 8601 writes it, such as 2026-03-03."""
+    try:
+        return date.fromisoformat(translation).isoformat() == translation
+    except ValueError:
+        return False

@@ -8,10 +8,8 @@ from datetime import date
 from pathlib import Path
 
 from attent.errors import ArgumentError
-from attent.tasks.dates.corpus import TRIES_PER_PAIR, choose, distinct, random_stream, split_days
-from attent.tasks.dates.patterns import DatePattern, date_patterns, moment
-from attent.tasks.dates.readings import key, keys
-from attent.tasks.dates.settings import DatesSettings
+from attent.tasks.dates.corpus import TRIES_PER_PAIR, DatesSettings, choose, distinct, random_stream, split_days
+from attent.tasks.dates.patterns import DatePattern, date_patterns, leap_year_text, moment, texts_with_readings
 from attent.text.readers import LabelledText
 
 # Names of the files in a folder.
@@ -107,11 +105,11 @@ def _unique_texts(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, f
     language_of: dict[str, str | None] = {}
     for language, of_language in patterns.items():
         for pattern in of_language:
-            for text, _ in keys(pattern):
+            for text, _ in texts_with_readings(pattern):
                 if language_of.setdefault(text, language) != language:
                     language_of[text] = None
     own = {
-        pattern: frozenset(text for text, _ in keys(pattern) if language_of[text] is not None)
+        pattern: frozenset(text for text, _ in texts_with_readings(pattern) if language_of[text] is not None)
         for of_language in patterns.values()
         for pattern in of_language
     }
@@ -130,6 +128,6 @@ def _draw(
     for _ in range(TRIES_PER_PAIR):
         pattern, day = choose(draw, patterns[language]), date.fromordinal(choose(draw, days))
         native = pattern.native_parts is not None and draw() < native_share
-        if key(pattern, moment(day), native=native) in own[pattern]:
+        if leap_year_text(pattern, moment(day), native=native) in own[pattern]:
             return LabelledText(pattern.text(moment(day), native=native), language)
     raise ArgumentError(f"too few texts are {language}'s own")

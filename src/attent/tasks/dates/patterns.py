@@ -6,7 +6,8 @@ Source: Unicode CLDR through Babel: the four standard styles and the skeletons o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from calendar import monthrange
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
@@ -24,6 +25,9 @@ ALL_DATES = range(date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).to
 LITERAL, YEAR, MONTH, DAY, WEEKDAY = range(5)
 FIELDS = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY, "E": WEEKDAY, "c": WEEKDAY}
 LEAP_YEAR, FIRST_MONDAY = 2000, 3
+NO_WEEKDAY = 7
+# Month and day from 0, of a leap year.
+DAYS = tuple((month, day) for month in range(12) for day in range(monthrange(LEAP_YEAR, month + 1)[1]))
 
 # The zeros of CLDR's numbering systems that Babel's locales write by default: the ten digits are consecutive
 # characters. Babel names a locale's system (`Locale.default_numbering_system`), but prints dates in Latin digits.
@@ -58,6 +62,17 @@ class Moment(NamedTuple):
     month: int
     day: int
     weekday: int
+
+
+class Reading(NamedTuple):
+    """A day that a text can mean: month and day from 0, the day of the week from Monday = 0, or NO_WEEKDAY."""
+
+    month: int
+    day: int
+    weekday: int
+
+
+Ambiguous = Mapping[str, frozenset[Reading]]
 
 
 class WrittenDate(NamedTuple):
@@ -120,10 +135,9 @@ class DatePattern:
         return all(any(c.isalpha() for c in name) and not any(c.isdecimal() for c in name) for name in names)
 
     def _parts(self, native: bool) -> tuple[Part, ...]:
-        if not native:
-            return self.parts
-        assert self.native_parts is not None
-        return self.native_parts
+        parts = self.native_parts if native else self.parts
+        assert parts is not None
+        return parts
 
 
 def date_patterns(locale: str) -> list[DatePattern]:
@@ -150,7 +164,7 @@ def date_patterns(locale: str) -> list[DatePattern]:
         candidate = DatePattern(
             locale, pattern, (name,), parts, None if system == LATIN else _with_digits(parts, system)
         )
-        texts = tuple(candidate.text(when) for when in sample(candidate))
+        texts = tuple(candidate.text(when) for when in sample_moments(candidate))
         previous = patterns.get(texts)
         patterns[texts] = candidate if previous is None else replace(previous, names=(*previous.names, name))
     if not patterns:
@@ -158,7 +172,7 @@ def date_patterns(locale: str) -> list[DatePattern]:
     return list(patterns.values())
 
 
-def sample(pattern: DatePattern) -> list[Moment]:
+def sample_moments(pattern: DatePattern) -> list[Moment]:
     """Return moments that cover all words of a pattern: every month, day of the week and number of digits of the day.
 
     The day of the week is independent of the date, since only the words matter.
@@ -243,3 +257,58 @@ def digits(system: str) -> str:
 def in_digits(number: str, system: str) -> str:
     """Convert a number from Latin digits to those of a system."""
     return number.translate(dict(zip(map(ord, digits(LATIN)), digits(system), strict=True)))
+
+
+def leap_year_text(pattern: DatePattern, when: Moment, *, native: bool) -> str:
+    """Write a date with the leap year 2000 in place of its own year."""
+    return pattern.text(when._replace(year=LEAP_YEAR - FIRST_YEAR), native=native)
+
+
+def texts_with_readings(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
+    """Write all texts of a pattern in one leap year, in each kind of digits, with their readings.
+
+    The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the
+    same year are equal exactly if they are equal with any other year, and the texts of one leap year, with every day of
+    the week, suffice to find the dates that a text can mean.
+    """
+    weekdays = range(7) if pattern.has_weekday else (NO_WEEKDAY,)
+    for native in (False, True) if pattern.native_parts else (False,):
+        for month, day in DAYS:
+            for weekday in weekdays:
+                when = Moment(0, LEAP_YEAR - FIRST_YEAR, month, day, weekday % NO_WEEKDAY)
+                yield pattern.text(when, native=native), Reading(month, day, weekday)
+
+
+def ambiguous_texts(patterns: Iterable[DatePattern]) -> Ambiguous:
+    """Return the texts that the patterns write for different days, with these days."""
+    first: dict[str, Reading] = {}
+    readings_of: dict[str, set[Reading]] = {}
+    for pattern in patterns:
+        for text, reading in texts_with_readings(pattern):
+            previous = first.setdefault(text, reading)
+            if previous != reading:
+                readings_of.setdefault(text, {previous}).add(reading)
+    return {
+        text: frozenset(readings)
+        for text, readings in readings_of.items()
+        if len({reading[:2] for reading in readings}) > 1
+    }
+
+
+def means_one_date(text: str, year: int, table: Ambiguous) -> bool:
+    """Return whether a text means a single date in its year.
+
+    Args:
+        text: the text with the year 2000 in place of its own, see `leap_year_text`.
+        year: its own year, in which some days do not exist and the days of the week are fixed.
+        table: the ambiguous texts of all patterns that could write it.
+    """
+    return len({reading[:2] for reading in table.get(text, ()) if _exists(reading, year)}) <= 1
+
+
+def _exists(reading: Reading, year: int) -> bool:
+    try:
+        day = date(year, reading.month + 1, reading.day + 1)
+    except ValueError:
+        return False
+    return reading.weekday in (NO_WEEKDAY, day.weekday())

@@ -1,7 +1,6 @@
 """Generated stories with questions whose supporting sentences are known."""
 
-from attent.tasks.stories.corpus import Stories, Story, stories
-from attent.tasks.stories.questions import KINDS
-from attent.tasks.stories.settings import StoriesSettings
+from attent.tasks.stories.corpus import Stories, StoriesSettings, Story, stories
+from attent.tasks.stories.world import KINDS
 
 __all__ = ["KINDS", "Stories", "StoriesSettings", "Story", "stories"]

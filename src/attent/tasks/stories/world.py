@@ -1,10 +1,10 @@
-"""A small world of people, places and things, and the sentences that say what happens in it."""
+"""A small world of people, places and things: the sentences about it, and questions with their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 PEOPLE = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo")
 PLACES = ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
@@ -134,3 +134,82 @@ def happen(draw: Draw, sentences: int) -> World:
 def _reachable(world: World, thing: str, current: str | None) -> bool:
     """Return whether a thing may lie where a person is: its place is unknown, or the same."""
     return thing not in world.stays or world.stays[thing][-1].location == current
+
+
+QuestionKind = Literal["one", "two", "three", "yes-no", "count", "list"]
+KINDS: tuple[QuestionKind, ...] = get_args(QuestionKind)
+NUMBERS = ("none", "one", "two", "three")
+
+
+class Question(NamedTuple):
+    """A question about a story.
+
+    Args:
+        text: of the question.
+        answer: in one or more words.
+        support: the sentences from which the answer follows, counted from 0.
+    """
+
+    text: str
+    answer: str
+    support: frozenset[int]
+
+
+def ask(kind: QuestionKind, world: World, draw: Draw) -> Question | None:
+    """Ask a question of this kind about a world; None if nothing in it can be asked."""
+    questions = [*QUESTIONS[kind](world)]
+    if not questions:
+        return None
+    # every answer as often as the others, where several can be asked for
+    answer = choose(draw, sorted({question.answer for question in questions}))
+    return choose(draw, [question for question in questions if question.answer == answer])
+
+
+def _one(world: World) -> Iterator[Question]:
+    for person, (location, when) in world.place_of.items():
+        yield Question(f"Where is {person}?", location, frozenset((when,)))
+
+
+def _two(world: World) -> Iterator[Question]:
+    for thing, stays in world.stays.items():
+        yield Question(f"Where is the {thing}?", stays[-1].location, stays[-1].support)
+
+
+def _three(world: World) -> Iterator[Question]:
+    for thing, stays in world.stays.items():
+        locations = [stay.location for stay in stays]
+        if len(stays) > 1 and locations.count(locations[-1]) == 1:
+            support = stays[-2].support | stays[-1].support
+            if len(support) == 3:
+                yield Question(f"Where was the {thing} before the {locations[-1]}?", locations[-2], support)
+
+
+def _yes_no(world: World) -> Iterator[Question]:
+    for person, (location, when) in world.place_of.items():
+        support = frozenset((when,))
+        yield Question(f"Is {person} in the {location}?", "yes", support)
+        # places that the story names, so that a word that is missing does not give the answer
+        for elsewhere in sorted({name for names in world.places_of.values() for name in names} - {location}):
+            yield Question(f"Is {person} in the {elsewhere}?", "no", support)
+
+
+def _count(world: World) -> Iterator[Question]:
+    for person, sentences in world.handling.items():
+        yield Question(f"How many things does {person} hold?", NUMBERS[len(world.holds(person))], frozenset(sentences))
+
+
+def _list(world: World) -> Iterator[Question]:
+    for person, sentences in world.handling.items():
+        yield Question(
+            f"What does {person} hold?", " and ".join(world.holds(person)) or "nothing", frozenset(sentences)
+        )
+
+
+QUESTIONS: dict[QuestionKind, Callable[[World], Iterator[Question]]] = {
+    "one": _one,
+    "two": _two,
+    "three": _three,
+    "yes-no": _yes_no,
+    "count": _count,
+    "list": _list,
+}

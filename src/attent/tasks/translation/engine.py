@@ -12,7 +12,7 @@ import numpy as np
 from attent.errors import ArgumentError
 from attent.search.search import Hypothesis, SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
-from attent.tasks.dates.checks import InputCheck
+from attent.tasks.dates.generated import InputCheck
 from attent.text.batches import KEY_MULTIPLE, BatchSize, cut_batches
 from attent.text.tokenizer import Tokenizer, prompt_of, respell
 

@@ -22,7 +22,7 @@ from attent.search.score import BATCH as SCORED
 from attent.search.score import PairScore, score_pairs
 from attent.search.search import Hypothesis, SourceText, TokenSampler, search, uniforms
 from attent.search.settings import SearchSettings
-from attent.tasks.dates.checks import InputCheck, input_check
+from attent.tasks.dates.generated import InputCheck, input_check
 from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.tasks.translation.engine import Engine
