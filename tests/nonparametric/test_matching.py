@@ -1,8 +1,8 @@
-from __future__ import annotations
-
 import math
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,9 +10,34 @@ from attent.attention import attend, prepare
 from attent.attention.backends import bands
 from attent.attention.base import Pairs
 from attent.errors import ArgumentError
-from attent.nonparametric.matching import Equal, StringScore, TrigramCosine
+from attent.nonparametric.matching import Equal, StringScore, TrigramCosine, numeric_values, read_entries
 
 TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "items"),
+    [
+        (3, "numbers", (3,)),
+        ("ab", "strings", ("ab",)),
+        (np.float32(0.5), "numbers", (0.5,)),
+        (torch.tensor([[1.0, 2.0]]), "vectors", ((1.0, 2.0),)),
+        ([(1, 2), [3, 4]], "vectors", ((1, 2), (3, 4))),
+        ([True, ("a",)], "things", (True, ("a",))),
+        ((letter for letter in "ab"), "strings", ("a", "b")),
+        ([], None, ()),
+    ],
+)
+def test_kinds(value: Any, kind: str | None, items: tuple[Any, ...]) -> None:
+    result = read_entries("keys", value)
+    assert (result.kind, result.items) == (kind, items)
+
+
+def test_values_that_have_a_mean() -> None:
+    assert numeric_values([1, np.float64(2)]).tolist() == [1.0, 2.0]
+    assert numeric_values([[1, 2], torch.tensor([3, 4])]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    for values in (["a"], [True], [[1, 2], [3]], [["a"]], [None], [2**53 + 1]):
+        assert numeric_values(values) is None
 
 
 def cosine(first: str, second: str) -> float:
@@ -46,10 +71,6 @@ def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(output, expected)
 
 
-def test_no_strings() -> None:
-    assert TrigramCosine([], 1.0)(torch.zeros(1, 1, 0, 1), torch.zeros(1, 1, 0, 1)).shape == (1, 1, 0, 0)
-
-
 def test_what_a_function_says() -> None:
     numbers = torch.arange(3.0)[None, None, :, None]
     score = StringScore(["a", "bb", "ccc"], lambda query, key: len(query) - len(key), 2.0)
@@ -64,11 +85,6 @@ def test_a_query_sees_its_equals() -> None:
     assert mask.has_match.tolist() == [True, False, True]
     assert Equal.of([1, float("nan")], [1.0, float("nan")]).draw(2, 2) == "■·\n··"
     assert repr(mask) == "Equal(3 queries, 3 keys)"
-
-
-def test_no_keys_and_no_queries() -> None:
-    assert Equal.of(["a"], []).has_match.tolist() == [False]
-    assert Equal.of([], ["a"]).has_match.tolist() == []
 
 
 def test_nothing_is_seen_beyond_its_reach() -> None:

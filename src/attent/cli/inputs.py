@@ -18,7 +18,7 @@ from attent.text.readers import TextPair, display_name, read_lines, split_pair
 
 if TYPE_CHECKING:
     from attent.tasks.classification.classifier import Classifier
-    from attent.tasks.classification.corpus import Data
+    from attent.tasks.classification.inputs import Data
 
 # A single word that ends as files of text do.
 FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|docx|odt|srt|html|[a-z]{2})", re.IGNORECASE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from attent.comparison.results import Figure, ModelComparison, Point, Series
 from attent.comparison.trainings import Say, claim
 from attent.errors import ArgumentError, check_known
 from attent.runs.config import check_code, read_config
-from attent.search.settings import SearchSettings
+from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.translation.evaluation import PAIRED_RESAMPLES, TOKENIZERS, PairedScore, paired_bootstrap
 from attent.tasks.translation.task import TranslationTask
 from attent.tasks.translation.translator import load
@@ -25,7 +25,6 @@ WORD = re.compile(r"[\u2e80-\U0010ffff]|[^\W\d_\u2e80-\U0010ffff]+")
 # Translations of which fewer words occur in the references are hardly in their language; of captions in two languages
 # it is a tenth.
 FEW_WORDS = 0.2
-GREEDY = SearchSettings()
 METRICS = {"BLEU": "bleu", "chrF2": "chrf"}
 
 
@@ -63,57 +62,62 @@ def compare(
         DataError: a file cannot be read.
         RunError: a run cannot be read, or does not translate.
     """
-    names = [str(run) for run in runs]
-    if len({run.resolve() for run in runs}) != len(runs) or len(runs) < 2:
-        raise ArgumentError(f"a comparison needs two or more different runs, got {', '.join(names) or 'none'}")
-    languages: dict[str, str] = {}
-    for run, name in zip(runs, names, strict=True):
-        TranslationTask().check_config(run, config := read_config(run))
-        check_code(run, config, trust_code=trust_code)
-        if config.source_language and config.target_language:
-            languages.setdefault(config.languages, name)
-    if len(languages) > 1:
-        translates = " and ".join(f"{name} translates {pair}" for pair, name in languages.items())
-        raise ArgumentError(f"a comparison needs runs of the same languages: {translates}")
+    _check_runs(runs, trust_code=trust_code)
     check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
     sources, references = read_with_references(source, target)
     claim(out, "runs")
     translations: dict[str, list[str]] = {}
     warnings: list[str] = []
-    for run, name in zip(runs, names, strict=True):
+    for run in runs:
         translator = load(run, device, trust_code=trust_code)
-        say(f"translating {len(sources):,} lines of {source} by {name}")
-        translations[name] = translator.translate(sources, settings)
-        if (share := share_of_words(translations[name], references)) < FEW_WORDS:
+        say(f"translating {len(sources):,} lines of {source} by {run}")
+        translations[str(run)] = translator.translate(sources, settings)
+        if (share := share_of_words(translations[str(run)], references)) < FEW_WORDS:
             warnings.append(
-                f"warning: {share:.0%} of the words that {name} writes are in {target}: was it trained on these two "
+                f"warning: {share:.0%} of the words that {run} writes are in {target}: was it trained on these two "
                 "languages?"
             )
             say(warnings[-1])
     scores, signatures = paired_bootstrap(translations, references, tokenize, lowercase=lowercase)
     search = "greedy" if settings.beam == 1 else f"beam {settings.beam}"
-    notes = [
-        f"Differences (Δ) are from the first run, {names[0]}. ± is half a 95 % interval, and p the share of "
-        "differences as large that the choice of lines alone would give: sacreBLEU's paired bootstrap of "
+    table = ResultTable(f"{len(sources):,} lines of {source.name}, {search}", _columns(), _rows(scores))
+    report = Report("Runs", machine_info(), [table], [*_notes(str(runs[0]), signatures), *warnings])
+    return ModelComparison("runs", report, [_figure(source.name, scores["BLEU"])])
+
+
+def _check_runs(runs: Sequence[Path], *, trust_code: bool) -> None:
+    """Check that two or more different runs translate the same languages; errors as of `compare`."""
+    if len({run.resolve() for run in runs}) != len(runs) or len(runs) < 2:
+        names = ", ".join(map(str, runs)) or "none"
+        raise ArgumentError(f"a comparison needs two or more different runs, got {names}")
+    languages: dict[str, Path] = {}
+    for run in runs:
+        TranslationTask().check_config(run, config := read_config(run))
+        check_code(run, config, trust_code=trust_code)
+        if config.source_language and config.target_language:
+            languages.setdefault(config.languages, run)
+    if len(languages) > 1:
+        translates = " and ".join(f"{run} translates {pair}" for pair, run in languages.items())
+        raise ArgumentError(f"a comparison needs runs of the same languages: {translates}")
+
+
+def _notes(first: str, signatures: Mapping[str, str]) -> list[str]:
+    return [
+        f"Differences (Δ) are from the first run, {first}. ± is half a 95 % interval, and p the share of differences "
+        "as large that the choice of lines alone would give: sacreBLEU's paired bootstrap of "
         f"{PAIRED_RESAMPLES:,} resamples (Koehn 2004). Below 0.05 one run is commonly called better than the other on "
         "text like this; another seed of the same training may differ as much.",
         f"BLEU: {signatures['BLEU']}. chrF2: {signatures['chrF2']}.",
-        *warnings,
     ]
-    table = ResultTable(f"{len(sources):,} lines of {source.name}, {search}", _columns(), _rows(scores))
+
+
+def _figure(file: str, scores: Mapping[str, PairedScore]) -> Figure:
     points = [
         Point(name, score.score, score.score - score.half_interval, score.score + score.half_interval)
-        for name, score in scores["BLEU"].items()
+        for name, score in scores.items()
     ]
-    figure = Figure(
-        "runs",
-        f"BLEU of runs on {source.name}, with 95 % intervals",
-        "run",
-        "BLEU",
-        [Series("BLEU", points)],
-        kind="dots",
-    )
-    return ModelComparison("runs", Report("Runs", machine_info(), [table], notes), [figure])
+    title = f"BLEU of runs on {file}, with 95 % intervals"
+    return Figure("runs", title, "run", "BLEU", [Series("BLEU", points)], kind="dots")
 
 
 def share_of_words(translations: Sequence[str], references: Sequence[str]) -> float:

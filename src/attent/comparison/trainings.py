@@ -220,7 +220,7 @@ def _settings(corpus: Mapping[str, Any], model: Mapping[str, Any], **training: A
 
 
 def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None) -> None:
-    """Make a folder this experiment's, or continue in one that is.
+    """Claim a folder for this experiment, or continue in one that belongs to it.
 
     Args:
         folder: of the comparison.
@@ -246,7 +246,7 @@ def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None)
             raise ArgumentError(f"{folder} holds a comparison on other data: name another folder with --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ArgumentError(f"{folder} holds something else than a comparison: name another folder with --out")
+        raise ArgumentError(f"{folder} is not empty and holds no comparison: name another folder with --out")
     with said_clearly(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_text(mark, json.dumps({"comparison": experiment} | ({"files": digests} if digests else {})) + "\n")
@@ -278,7 +278,7 @@ def train(
     bound = (
         f"at most about {total:.0f} minutes"
         if None not in limits
-        else "by updates alone, so that how long it takes is not known"
+        else "limited by updates alone, so the duration is unknown"
     )
     finished = len(plans) - len(unfinished)
     say(
@@ -338,7 +338,7 @@ def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str],
         try:
             saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise RunError(f"{path} is damaged: remove it, and it is made again") from error
+            raise RunError(f"{path} is damaged: remove it, and it will be created again") from error
         if saved.get("weights") == weights and saved.get("sources") == list(texts):
             return Translations(saved["translations"], saved["seconds"])
     say(f"translating {len(texts):,} texts of {name} by {plan.name}")

@@ -1,4 +1,4 @@
-"""Matching queries and keys: a mask of equal ones, and scores of similar strings."""
+"""Reading queries, keys and values, and matching them: a mask of equal ones, and scores of similar strings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from torch.nn import functional as F
 from attent.attention.base import KeyRange, Mask, Pairs, Score
 from attent.errors import ArgumentError, ShapeError
 
-# The largest number below which float64 represents all whole numbers.
-MAX_EXACT_INTEGER = 2**53
 EntryKind = Literal["numbers", "dates", "vectors", "strings", "things"]
 
 
@@ -53,10 +51,7 @@ class Entries:
         rows = [item if isinstance(item, tuple) else (item,) for item in items]
         for index, row in enumerate(rows):
             if len(row) != len(rows[0]):
-                raise ShapeError(
-                    f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} "
-                    "later"
-                )
+                raise ShapeError(f"{self.name} must be vectors of one width, got {len(rows[0])} and {len(row)} numbers")
             if not all(map(_is_finite, row)):
                 raise ArgumentError(
                     f"{self.name} must be finite numbers to have a distance, got {self.items[index]!r} as "
@@ -71,7 +66,8 @@ def read_entries(name: str, data: Any) -> Entries:
     Raises:
         ArgumentError: they are of several kinds, or cannot be compared.
     """
-    items = tuple(_item(name, item) for item in to_list(name, data))
+    converted = map(_to_python, to_list(name, data))
+    items = tuple(_checked_hashable(name, tuple(item) if isinstance(item, list) else item) for item in converted)
     kinds: dict[EntryKind, Any] = {}
     for item in items:
         kinds.setdefault(_kind(item), item)
@@ -138,9 +134,10 @@ def common_kind(queries: Entries, keys: Entries) -> EntryKind | None:
     Raises:
         ArgumentError: they are of different kinds.
     """
-    if {queries.kind, keys.kind} == {"dates", "things"}:
+    kinds = {queries.kind, keys.kind} - {None}
+    if kinds == {"dates", "things"}:
         return "things"
-    if queries.kind is not None and keys.kind is not None and queries.kind != keys.kind:
+    if len(kinds) > 1:
         query, key = (f"{entries.kind} such as {entries.items[0]!r}" for entries in (queries, keys))
         raise ArgumentError(f"queries and keys must be of one kind, got {query} and {key}")
     return queries.kind or keys.kind
@@ -157,12 +154,7 @@ def numeric_values(values: Sequence[Any]) -> Tensor | None:
     if not values:
         return torch.zeros(0, dtype=torch.float64)
     numeric = (Real, Tensor, np.ndarray, list, tuple)
-    if any(isinstance(value, bool) or not isinstance(value, numeric) for value in values):
-        return None
-    if any(
-        isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER and _is_finite(value) and int(float(value)) != value
-        for value in values
-    ):
+    if any(isinstance(value, bool) or not isinstance(value, numeric) or _is_rounded(value) for value in values):
         return None
     try:
         numbers = torch.from_numpy(np.array([_to_python(value) for value in values], dtype=np.float64))
@@ -188,9 +180,7 @@ def to_hashable(value: Any) -> Any:
     value = _to_python(value)
     if isinstance(value, list):
         value = tuple(map(to_hashable, value))
-    if not _is_hashable(value):
-        raise ArgumentError(f"values must be numbers, arrays, strings or other hashable things, got {value!r}")
-    return value
+    return _checked_hashable("values", value)
 
 
 def _to_python(data: Any) -> Any:
@@ -201,6 +191,11 @@ def _to_python(data: Any) -> Any:
     return data.tolist() if hasattr(data, "tolist") else data
 
 
+def _is_rounded(value: Any) -> bool:
+    """Return whether a value is a whole number that float64 does not represent."""
+    return isinstance(value, int) and _is_finite(value) and int(float(value)) != value
+
+
 def _is_finite(number: Real | int) -> bool:
     try:
         return math.isfinite(number)
@@ -208,20 +203,16 @@ def _is_finite(number: Real | int) -> bool:
         return False
 
 
-def _is_hashable(item: Any) -> bool:
+def _checked_hashable(name: str, item: Any) -> Any:
+    """Return an entry or a value that can be hashed; None is no entry."""
     try:
+        if item is None and name != "values":
+            raise TypeError
         hash(item)
     except TypeError:
-        return False
-    return True
-
-
-def _item(name: str, item: Any) -> Any:
-    item = _to_python(item)
-    if isinstance(item, list):
-        item = tuple(item)
-    if item is None or not _is_hashable(item):
-        raise ArgumentError(f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}")
+        raise ArgumentError(
+            f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}"
+        ) from None
     return item
 
 
@@ -239,16 +230,14 @@ def _days(item: date) -> float:
 
 
 def _kind(item: Any) -> EntryKind:
-    def is_number(part: Any) -> bool:
-        return isinstance(part, Real) and not isinstance(part, bool)
-
     if isinstance(item, str):
         return "strings"
     if isinstance(item, date):
         return "dates"
-    if is_number(item):
-        return "numbers"
-    return "vectors" if isinstance(item, tuple) and item and all(map(is_number, item)) else "things"
+    parts = item if isinstance(item, tuple) else (item,)
+    if parts and all(isinstance(part, Real) and not isinstance(part, bool) for part in parts):
+        return "vectors" if isinstance(item, tuple) else "numbers"
+    return "things"
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,10 +351,6 @@ class TrigramCosine(Score):
         shift = torch.repeat_interleave(offsets - (lengths.cumsum(0) - lengths), lengths)
         index = torch.arange(len(shift)) + shift
         return self._trigram_ids[index], self._weights[index], lengths
-
-    def extra_repr(self) -> str:
-        """Return the temperature."""
-        return f"temperature={self.temperature}"
 
 
 class StringScore(Score):

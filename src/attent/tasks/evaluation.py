@@ -1,14 +1,16 @@
-"""Results of evaluations, and the n-grams of a run's training text, which language models are compared with."""
+"""Evaluators and their results, and the n-grams of a run's training text, which language models are compared with."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from attent.errors import ArgumentError, DataError
 from attent.runs.config import read_config
+from attent.search.settings import GREEDY, SearchSettings
 from attent.text.corpus import line_corpus
 from attent.text.ngrams import Trigrams
 from attent.text.readers import STANDARD_INPUT, read_lines
@@ -48,6 +50,50 @@ class Evaluation:
 
     table: Mapping[str, Any]
     lines: list[str]
+
+
+class Evaluator(ABC):
+    """Evaluates a model during training and after it.
+
+    Attributes:
+        search: how a model that translates does.
+        rows: examples of a validation that takes about as long as to train on as many; 0 if it takes much less.
+        reads_sentences: whether its training compares with those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
+    """
+
+    search: SearchSettings = GREEDY
+    rows: int = 0
+    reads_sentences: bool = False
+
+    @abstractmethod
+    def validate(self, say: Say) -> dict[str, float]:
+        """Return scores on the validation data by name; the first one judges training unless settings name another.
+
+        Args:
+            say: shows a line to the user, such as an example of the model's output.
+        """
+
+    @abstractmethod
+    def results(self, last: Mapping[str, float]) -> Results:
+        """Return the results for the run folder's config.
+
+        Args:
+            last: the scores of the last validation.
+        """
+
+
+class TextScore(Protocol):
+    """The score of a text, or of a translation given its source."""
+
+    @property
+    def log_probability(self) -> float:
+        """In nats."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens, the end included."""
+        ...
 
 
 def result_lines(results: Results) -> list[str]:
@@ -103,7 +149,7 @@ def count_trigrams(run: Path, against: str | Path | None, tokenizer: Tokenizer, 
 def training_texts(run: Path, tokenizer: Tokenizer, say: Say) -> Iterator[list[int]] | None:
     """Return the encoded texts of a run's training, without validation and long texts.
 
-    None, with a message, if a file is gone.
+    None, with a message, if a file is missing.
     """
     table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
     missing = [

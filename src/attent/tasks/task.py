@@ -1,7 +1,6 @@
 """The interface of a task: what training and the commands ask of it.
 
-A task is a folder of attent/tasks with a file task.py, which has a subclass of `Task`. Tasks are found by reading the
-folder attent/tasks.
+A task is a folder of attent/tasks with a file task.py, which has a subclass of `Task`; the folder is read to find it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
@@ -24,7 +24,7 @@ from attent.errors import ArgumentError, RunError, check_known
 from attent.runs.config import CONFIG, RunConfig, read_config
 from attent.runs.folder import Run, read, read_files, read_tokenizers
 from attent.search.settings import GREEDY, SearchSettings
-from attent.tasks.evaluation import Evaluation, Results, Say, result_lines
+from attent.tasks.evaluation import Evaluation, Evaluator, Results, Say, TextScore, result_lines
 from attent.tasks.suggestions import Tables, count_lines, suggest
 from attent.text.batches import Examples
 from attent.text.tokenizer import Tokenizer
@@ -40,36 +40,22 @@ DEFAULT_TASK = "translate"
 class TaskSettings(Protocol):
     """The settings of a run; see `attent.tasks.settings.RunSettings`."""
 
-    @property
-    def training(self) -> TrainingSettings:
-        """The settings of training."""
-        ...
-
     def __getattr__(self, name: str) -> Any:
-        """Return the settings of the corpus in this table."""
-        ...
+        """Return the settings of training, or of the corpus in this table."""
 
 
 class TaskRun(Protocol):
     """A run folder, loaded when its tool is asked for; see `attent.tasks.loading.StoredRun`."""
 
-    @property
-    def path(self) -> Path:
-        """The folder."""
-        ...
-
-    @property
-    def config(self) -> RunConfig:
-        """The run's config."""
-        ...
+    path: Path
+    config: RunConfig
 
     @property
     def tool(self) -> Any:
         """The translator, language model or whatever else `attent.load` returns."""
-        ...
 
     def refuse(self) -> NoReturn:
-        """Refuse what the run cannot do."""
+        """Raise the error for a command that does not suit the run."""
         ...
 
     def validate(self, say: Say, search: SearchSettings = GREEDY) -> Results:
@@ -105,13 +91,8 @@ class Vocabularies:
         Raises:
             RunError: a file is missing or damaged.
         """
-        return cls(
-            config.tokenizers,
-            read_tokenizers(path, config),
-            read_files(path, config),
-            config.sizes,
-            spacing=config.spacing,
-        )
+        tokenizers, files = read_tokenizers(path, config), read_files(path, config)
+        return cls(config.tokenizers, tokenizers, files, config.sizes, spacing=config.spacing)
 
 
 class TaskCorpus(Protocol):
@@ -127,41 +108,8 @@ class TaskCorpus(Protocol):
         ...
 
     def share(self, examples: Any) -> Path:
-        """Save the result of `Task.encode` to a folder, for `Task.open_shared`.
-
-        The folder lives as long as the corpus.
-        """
+        """Save the result of `Task.encode` to a folder that lives as long as the corpus, for `Task.open_shared`."""
         ...
-
-
-class Evaluator(ABC):
-    """Evaluates a model during training and after it.
-
-    Attributes:
-        search: how a model that translates does.
-        rows: examples of a validation that takes about as long as to train on as many; 0 if it takes much less.
-        reads_sentences: whether its training compares with those of `attent.tasks.suggestions.CAPTION_TRAININGS`.
-    """
-
-    search: SearchSettings = GREEDY
-    rows: int = 0
-    reads_sentences: bool = False
-
-    @abstractmethod
-    def validate(self, say: Say) -> dict[str, float]:
-        """Return scores on the validation data by name; the first one judges training unless settings name another.
-
-        Args:
-            say: shows a line to the user, such as an example of the model's output.
-        """
-
-    @abstractmethod
-    def results(self, last: Mapping[str, float]) -> Results:
-        """Return the results for the run folder's config.
-
-        Args:
-            last: the scores of the last validation.
-        """
 
 
 C = TypeVar("C", bound=TaskCorpus)
@@ -254,20 +202,6 @@ class Learning(ABC, Generic[C]):
     @abstractmethod
     def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: TaskSettings) -> Evaluator:
         """Return the evaluator of a model; called before training, with the model on its device."""
-
-
-class TextScore(Protocol):
-    """The score of a text, or of a translation given its source."""
-
-    @property
-    def log_probability(self) -> float:
-        """In nats."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens, the end included."""
-        ...
 
 
 class Inference:
@@ -402,14 +336,12 @@ class Task(Learning[C], Inference):
         """
         self.check_config(path, read_config(path))
         run = read(path, trust_code)
-        tokenizers = [*run.tokenizers.values()]
-        if run.config.sizes is not None and tokenizers:
-            expected = self.sizes(run.config, tokenizers)
-            if run.config.sizes != expected:
-                raise RunError(
-                    f"{Path(path) / CONFIG} is damaged: its sizes must be {expected[0]} and {expected[1]}, as its "
-                    f"tokenizers say, got {run.config.sizes[0]} and {run.config.sizes[1]}"
-                )
+        tokenizers, sizes = [*run.tokenizers.values()], run.config.sizes
+        if sizes is not None and tokenizers and sizes != (expected := self.sizes(run.config, tokenizers)):
+            raise RunError(
+                f"{Path(path) / CONFIG} is damaged: its sizes must be {expected[0]} and {expected[1]}, as its "
+                f"tokenizers say, got {sizes[0]} and {sizes[1]}"
+            )
         return run
 
     def metric(self, name: str | None) -> str:
@@ -423,7 +355,7 @@ class Task(Learning[C], Inference):
 
 
 def refusal(path: Path | str, config: RunConfig) -> RunError:
-    """Return the error of a run that is asked for what it does not do; it names what the run does."""
+    """Return the error for a command that does not suit a run; the message names the command that does."""
     task = task_of_run(path, config)
     return RunError(f"{path} {task.does}: {task.command.format(run=path)}")
 
@@ -432,10 +364,9 @@ def refusal(path: Path | str, config: RunConfig) -> RunError:
 def tasks() -> dict[str, Task[Any]]:
     """Return every task by name: the default first, and those that always read text before the others."""
     by_name: dict[str, Task[Any]] = {}
-    for folder in sorted(module.name for module in iter_modules(attent.tasks.__path__) if module.ispkg):
-        package = import_module(f"attent.tasks.{folder}")
-        if "task" in {module.name for module in iter_modules(package.__path__)}:
-            module = import_module(f"attent.tasks.{folder}.task")
+    for folder in iter_modules(attent.tasks.__path__, "attent.tasks."):
+        if folder.ispkg and find_spec(f"{folder.name}.task"):
+            module = import_module(f"{folder.name}.task")
             for _, kind in inspect.getmembers(module, inspect.isclass):
                 if issubclass(kind, Task) and kind.__module__ == module.__name__:
                     by_name[kind.name] = kind()
@@ -460,7 +391,7 @@ def task_of_run(path: Path | str, config: RunConfig) -> Task[Any]:
         RunError: it is unknown.
     """
     if config.task not in tasks():
-        raise RunError(f"{path} cannot be loaded: nothing is known of the task {config.task!r}")
+        raise RunError(f"{path} cannot be loaded: its task {config.task!r} is unknown")
     return tasks()[config.task]
 
 

@@ -19,7 +19,7 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
         (("length", "--models", "rnn"), "attent: unknown model 'rnn'"),
         (("scores", "--scores", ""), "attent: names of what to compare are joined by commas, got ''"),
         (("scores", "--scores", "local"), "attent: unknown score 'local'"),
-        (("length", "--out", tmp_path), f"attent: {tmp_path} holds something else than a comparison"),
+        (("length", "--out", tmp_path), f"attent: {tmp_path} is not empty and holds no comparison"),
         (("scores", "--minutes", "0"), "attent: --minutes must be > 0, got 0"),
         (("how",), "attent: No such command 'how'"),
     ):

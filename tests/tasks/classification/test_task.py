@@ -31,16 +31,9 @@ dropout = 0.1
 
 
 def make_settings(table: str, **training: object) -> RunSettings:
-    base_settings = {
-        "updates": 8,
-        "batch_pairs": 8,
-        "precision": "float32",
-        "threads": 1,
-        "learning_rate": 1e-2,
-        "warmup": 2,
-    }
-    message = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (base_settings | training).items())
-    return parse(f'task = "classify"\n{table}\n{MODEL}\n[training]\n{message}', "small.toml")
+    given = {"updates": 8, "batch_pairs": 8, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "warmup": 2}
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (given | training).items())
+    return parse(f'task = "classify"\n{table}\n{MODEL}\n[training]\n{lines}', "small.toml")
 
 
 def pictures(folder: Path) -> str:
@@ -54,10 +47,7 @@ def pictures(folder: Path) -> str:
 
 
 def texts(folder: Path) -> str:
-    lines = [
-        f"{number} {'quick' if number % 2 else 'slow'} steps\t{'fast' if number % 2 else 'late'}"
-        for number in range(60)
-    ]
+    lines = [f"{n} {'quick' if n % 2 else 'slow'} steps\t{'fast' if n % 2 else 'late'}" for n in range(60)]
     (folder / "a.tsv").write_text("\n".join([*lines, "no label"]) + "\n")
     return f'[labelled]\ntrain = {json.dumps(str(folder / "a.tsv"))}\ntokenizer = "word"\n'
 
@@ -84,10 +74,8 @@ def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     follow(make_settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
     assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
     assert " nats/example " in stream.getvalue()
-    assert [item.label for item in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == [
-        "fast",
-        "late",
-    ]
+    predictions = load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])
+    assert [prediction.label for prediction in predictions] == ["fast", "late"]
 
 
 def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +93,8 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
     # in the middle of an epoch, whose pictures vary as they would have
     whole = make_settings(corpus(tmp_path), updates=8, save_every=2, keep_best=0)
     follow(whole, tmp_path / "whole", progress=quiet())
-    follow(
-        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
-        tmp_path / "run",
-        progress=quiet(),
-    )
+    part = whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})})
+    follow(part, tmp_path / "run", progress=quiet())
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -121,15 +106,10 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     whole = file.read_text()
     file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
     log = (tmp_path / "run/log.jsonl").read_bytes()
-    with pytest.raises(
-        DataError,
-        match=r"the corpus of .*run has changed, so the run would train on its own test data: train a new run",
-    ):
+    with pytest.raises(DataError, match=r"the corpus of .*run has changed, so the run would train on its own test data"):
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
-    with pytest.raises(
-        DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"
-    ):
+    with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled"):
         ClassificationTask().evaluate(StoredRun(tmp_path / "run"), print)
     file.write_text(whole)
     resume(tmp_path / "run", {"updates": 4}, progress=quiet())
@@ -154,9 +134,8 @@ def test_validation_leaves_out_what_training_leaves_out(
     table = texts(tmp_path) + "maximum_length = 4\n"
     long = [f"{number} slow and slow steps\tlate" for number in range(60, 100)]
     if has_file:
-        (tmp_path / "valid.tsv").write_text(
-            "\n".join(["some quick steps\tfast", "some slow steps\tlate", long[0]]) + "\n"
-        )
+        lines = ["some quick steps\tfast", "some slow steps\tlate", long[0]]
+        (tmp_path / "valid.tsv").write_text("\n".join(lines) + "\n")
         table += f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
     else:
         (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text() + "\n".join(long) + "\n")
@@ -164,9 +143,7 @@ def test_validation_leaves_out_what_training_leaves_out(
     results = follow(make_settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
     if has_file:
         assert results["validation"]["examples"] == 2
-        assert (
-            "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
-        )
+        assert "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum" in stream.getvalue()
     else:
         assert "  40 dropped: longer than the maximum length " in stream.getvalue()
     messages: list[str] = []
@@ -182,10 +159,8 @@ def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
     classifier = load(tmp_path / "run")
     sample = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
     loss, confusion = evaluate_classifier(classifier, sample)
-    chances = [
-        dict(zip(item.labels, item.probabilities, strict=True))
-        for item in classifier.classify(corpus.data.data, best=2)
-    ]
+    predictions = classifier.classify(corpus.data.data, best=2)
+    chances = [dict(zip(item.labels, item.probabilities, strict=True)) for item in predictions]
     right = [chances[row][corpus.data.inputs.labels[corpus.data.classes[row]]] for row in corpus.data.test]
     assert loss == pytest.approx(-np.log(right).mean(), abs=1e-5)
     assert confusion.counts.sum() == len(corpus.data.test) == 12
@@ -198,34 +173,21 @@ def test_settings_say_what_they_need(tmp_path: Path) -> None:
     assert make_settings(texts(tmp_path)).model.input == "tokens"
     with pytest.raises(ArgumentError, match=r"needs something to learn from: \[images\] or \[labelled\]"):
         make_settings("")
-    with pytest.raises(
-        ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got \[text\]"
-    ):
+    with pytest.raises(ArgumentError, match=r"a run that classifies learns from \[images\] or \[labelled\], got"):
         make_settings('[text]\ntrain = "a.tsv"')
     with pytest.raises(ArgumentError, match="both be the corpus"):
         make_settings(pictures(tmp_path) + texts(tmp_path))
 
 
-def test_another_tasks_command_names_the_right_one(tmp_path: Path) -> None:
+def test_a_run_is_neither_loaded_by_another_task_nor_the_start_of_other_classes(tmp_path: Path) -> None:
     follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
     with pytest.raises(RunError, match=r"run classifies: attent classify .*run FILE"):
         translator(tmp_path / "run")
-
-
-def test_a_start_from_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
-    follow(make_settings(pictures(tmp_path), updates=1), tmp_path / "run", progress=quiet())
+    # a start from a run of other classes is refused
     np.savez(tmp_path / "a.npz", images=np.random.rand(20, 4, 6), y=np.arange(20) % 3)
-    with pytest.raises(ArgumentError, match="the run tells 2 classes"):
-        follow(
-            make_settings(pictures_as_they_are(tmp_path)),
-            tmp_path / "other",
-            init_from=tmp_path / "run",
-            progress=quiet(),
-        )
-
-
-def pictures_as_they_are(folder: Path) -> str:
-    return f"[images]\nsource = {json.dumps(str(folder / 'a.npz'))}\npatch = 2\n"
+    with pytest.raises(ArgumentError, match="the run has 2 classes"):
+        table = f"[images]\nsource = {json.dumps(str(tmp_path / 'a.npz'))}\npatch = 2\n"
+        follow(make_settings(table), tmp_path / "other", init_from=tmp_path / "run", progress=quiet())
 
 
 @pytest.mark.parametrize("limit", ['position = "learned"\nmaximum_length = 29', 'score = "location"'])
@@ -241,16 +203,10 @@ def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tm
     )
     training = '[training]\nupdates = 3\nbatch_pairs = 32\nprecision = "float32"\nthreads = 1'
     stream = io.StringIO()
-    results = follow(
-        parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml"),
-        tmp_path / "run",
-        progress=Progress(stream),
-    )
+    settings = parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml")
+    results = follow(settings, tmp_path / "run", progress=Progress(stream))
     for part in ("train", "validation"):
-        message = (
-            f"{part}: 1 dropped: longer than the {maximum} tokens, vectors or patches that this model can read (line 2)"
-        )
-        assert message in stream.getvalue()
+        assert f"{part}: 1 dropped: longer than the {maximum} tokens, vectors or patches" in stream.getvalue()
     assert results["validation"]["examples"] == 3
     classifier = load(tmp_path / "run")
     fits, long = " ".join("x" * maximum), " ".join("x" * (maximum + 1))

@@ -1,13 +1,12 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
 from attent.tasks.fill_mask.fill_mask import FillMask
-from attent.tasks.fill_mask.task import ScoreSum, evaluate_masked_lm
+from attent.tasks.fill_mask.task import evaluate_masked_lm
 from attent.text.ngrams import Trigrams
 from attent.text.tokenizer import SPECIALS
 from attent.text.tokenizers import learn
@@ -21,14 +20,6 @@ def filler() -> FillMask:
     tokenizer = learn("word", TEXT)
     settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, position="learned", maximum_length=9)
     return FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
-
-
-def test_a_tally_is_of_all_its_parts() -> None:
-    tally, logs = ScoreSum(), np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]))
-    tally.add(logs[:1] + 3, np.array([0]))
-    tally.add(logs[1:], np.array([1]))
-    assert tally.result().accuracy == 50
-    assert tally.result().perplexity == pytest.approx(1 / math.sqrt(0.5 * 0.2))
 
 
 def test_every_known_word_is_a_blank_in_turn(filler: FillMask) -> None:

@@ -17,7 +17,7 @@ from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from attent.tasks.classification.classifier import Classifier, Prediction
-    from attent.tasks.classification.corpus import Data
+    from attent.tasks.classification.inputs import Data
 
 
 def classify(

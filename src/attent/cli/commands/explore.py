@@ -20,7 +20,7 @@ from attent.setting import Bound, Flag, Help
 
 if TYPE_CHECKING:
     from attent.explorer.loaded_run import LoadedRun
-    from attent.tasks.classification.corpus import Data
+    from attent.tasks.classification.inputs import Data
 
 HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
 # Seconds that Ctrl-C waits for a running computation.

@@ -152,7 +152,7 @@ def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) ->
     """Read an array of an archive of `size` bytes, comparing sizes before taking memory."""
     info = archive.getinfo(name + ENDING)
     if info.file_size > max_unpacked(min(info.compress_size, size)):
-        raise DataError(f"{display_name} unpacks to {info.file_size:,} bytes, which numbers of its size never do")
+        raise DataError(f"{display_name} unpacks to {info.file_size:,} bytes, more than an array of its size can")
     with archive.open(info) as member:
         version = read_magic(member)
         try:

@@ -19,23 +19,21 @@ from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.packed import use_dtype
 from attent.tasks.classification.arrays import VectorSequences, check_finite, check_pixels
-from attent.tasks.classification.corpus import UNITS, Data
+from attent.tasks.classification.corpus import UNITS
 from attent.tasks.classification.inputs import (
     INPUTS,
+    Data,
     Inputs,
     LabelledExamples,
     PictureInputs,
-    PictureRows,
-    Rows,
     TextInputs,
-    TextRows,
     VectorInputs,
-    VectorRows,
+    encode_rows,
 )
 from attent.tasks.classification.pictures import Pictures, read_pixels
 from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
-from attent.text.batches import BatchSize, Sequences
+from attent.text.batches import BatchSize
 from attent.text.tokenizer import Tokenizer
 from attent.views.build_scene import build_scene
 from attent.views.scene import Picture, Scene
@@ -93,7 +91,7 @@ class Classifier(FromRun):
                 f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others"
             )
         if len(inputs.labels) != classes:
-            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {classes} classes")
+            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model has {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.input_kind = inputs.inputs.kind
         self.device = next(model.parameters()).device
@@ -183,7 +181,7 @@ class Classifier(FromRun):
         Raises:
             ArgumentError, DataError: as `maps`.
         """
-        rows = self._input_rows(self.data(examples))
+        rows = encode_rows(self.data(examples), self.inputs, self.tokenizer)
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
@@ -224,9 +222,8 @@ class Classifier(FromRun):
             classes: of each example, (N,); 0 by default.
             chosen: indices of the examples to take, (M,); all by default.
         """
-        return LabelledExamples(
-            self._input_rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen
-        )
+        rows = encode_rows(data, self.inputs, self.tokenizer)
+        return LabelledExamples(rows, np.zeros(len(data), np.int64) if classes is None else classes, chosen)
 
     def too_long(self, examples: LabelledExamples) -> np.ndarray:
         """Return the indices of the examples that are longer than the model can read."""
@@ -247,15 +244,6 @@ class Classifier(FromRun):
     def _check_length(self, row: int, length: int) -> None:
         if self.longest is not None and length > self.longest:
             raise DataError(f"example {row} has a length of {length}, more than the {self.longest} {UNITS}")
-
-    def _input_rows(self, data: Data) -> Rows:
-        match data, self.inputs.inputs:
-            case Pictures(), PictureInputs() as inputs:
-                return PictureRows(data, inputs)
-            case VectorSequences(), VectorInputs() as inputs:
-                return VectorRows(data, inputs)
-        assert self.tokenizer is not None and isinstance(data, tuple)
-        return TextRows(Sequences([self.tokenizer.encode(text) for text in data]))
 
 
 def load(

@@ -13,27 +13,21 @@ import numpy as np
 from attent.errors import ArgumentError, DataError
 from attent.tasks.classification.arrays import VectorSequences, read_npz
 from attent.tasks.classification.inputs import (
+    Data,
     Inputs,
     PictureInputs,
-    PictureRows,
-    Rows,
     TextInputs,
-    TextRows,
     VectorInputs,
-    VectorRows,
 )
 from attent.tasks.classification.pictures import Pictures, load_digits, picture_files, read_folder
 from attent.tasks.classification.settings import DIGITS, ImagesSettings, LabelledSettings
-from attent.text.batches import Sequences
 from attent.text.corpus import MAX_VALIDATION, drop_shared_texts, split_by_class
 from attent.text.readers import OVER_LONG, LabelledText, display_name, read_labelled
 from attent.text.text import LineTally, ReadReport
-from attent.text.tokenizer import Tokenizer
 
 UNITS = "tokens, vectors or patches that this model can read"
 # Settings of pictures whose size and colours are what they are.
 OF_FINISHED_PICTURES = {"patch", "shift", "turn", "scale", "flip"}
-Data = Pictures | VectorSequences | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -168,31 +162,6 @@ def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
     )
 
 
-def encode_rows(
-    corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None
-) -> Rows:
-    """Prepare the examples of a corpus for a model.
-
-    Args:
-        corpus: of examples.
-        inputs: of the run, which may have started with another corpus.
-        tokenizers: of the run: that of texts.
-        settings: of the augmentation, if any.
-
-    Raises:
-        ArgumentError: the run has other classes, or inputs of another kind.
-    """
-    check_inputs(inputs, corpus.inputs)
-    match corpus.data, inputs.inputs:
-        case Pictures() as pictures, PictureInputs() as reader:
-            return PictureRows(pictures, reader, None if settings is None else settings.augmentation)
-        case VectorSequences() as sequences, VectorInputs() as reader:
-            return VectorRows(sequences, reader)
-        case tuple() as texts, _:
-            return TextRows(Sequences([tokenizers[0].encode(text) for text in texts]))
-    raise AssertionError(corpus.inputs)
-
-
 def drop_long(
     corpus: LabelledCorpus,
     lengths: np.ndarray,
@@ -271,8 +240,7 @@ def check_inputs(run: Inputs, corpus: Inputs) -> None:
     """
     if run.labels != corpus.labels:
         raise ArgumentError(
-            f"the run tells {_describe_classes(run.labels)}, and these examples are of "
-            f"{_describe_classes(corpus.labels)}"
+            f"the run has {_describe_classes(run.labels)}, and these examples have {_describe_classes(corpus.labels)}"
         )
     match run.inputs, corpus.inputs:
         case VectorInputs(size=expected), VectorInputs(size=actual) if expected != actual:

@@ -67,12 +67,8 @@ class Confusion:
         """Return the most frequent mistakes: actual class, predicted class and count."""
         wrong = self.counts * ~np.eye(len(self.labels), dtype=bool)
         order = np.argsort(-wrong, axis=None, kind="stable")[:count]
-        cells = (
-            (row, column)
-            for row, column in (divmod(int(index), len(self.labels)) for index in order)
-            if wrong[row, column]
-        )
-        return [(self.labels[row], self.labels[column], int(wrong[row, column])) for row, column in cells]
+        cells = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        return [(self.labels[row], self.labels[column], int(n)) for row, column in cells if (n := wrong[row, column])]
 
     def table(self) -> list[str]:
         """Return the matrix as lines of text: a row for each actual class, a column for each predicted one."""
@@ -133,7 +129,7 @@ def classification_report(loss: float, confusion: Confusion) -> Evaluation:
         f"accuracy  {confusion.accuracy:6.2f} %",
         f"macro F1  {confusion.macro_f1:6.2f} %",
         f"loss      {loss:6.3f} nats per example, {values['examples']:,} examples",
-        "a row for each class that it was, a column for each that was told:",
+        "rows: true class, columns: predicted class",
         *confusion.table(),
     ]
     return Evaluation(values, lines)
@@ -179,7 +175,7 @@ def _drop_long(
         return examples
     say(describe_dropped(examples.selected[long], classifier.longest, line_numbers))
     if len(long) == len(examples):
-        raise DataError("no example is left to be judged on")
+        raise DataError("no example is left to evaluate")
     return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.selected, long))
 
 
@@ -195,9 +191,9 @@ def _held_out(run: Path, classifier: Classifier, say: Say) -> tuple[LabelledExam
     except (KeyError, ValidationError) as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
     if not len(corpus.test) and not len(corpus.validation):
-        raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
+        raise ArgumentError(f"{run} has no held-out examples: evaluate it on others with --images or --labelled")
     if corpus.inputs.labels != classifier.labels:
-        raise DataError(f"the corpus of {run} has other labels than it had")
+        raise DataError(f"the corpus of {run} has different labels than in training")
     if config.digests.get("held out") not in (None, corpus.held_out_digest):
         raise DataError(
             f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or "

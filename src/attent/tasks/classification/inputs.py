@@ -1,4 +1,4 @@
-"""Preprocessing of examples to the inputs of a model; stored with the run as inputs.json."""
+"""Preprocessing of examples to the inputs of a model, stored with the run as inputs.json; and batches of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from attent.tasks.classification.arrays import VectorSequences
 from attent.tasks.classification.pictures import Augmentation, Colours, Pictures, to_unit_range
 from attent.tasks.classification.settings import ImagesSettings
 from attent.text.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch, round_up
+from attent.text.tokenizer import Tokenizer
 
 INPUTS = "inputs.json"
 MAX_PATCHES = 64
@@ -25,6 +26,8 @@ MAX_PATCHES = 64
 MAX_SIDE = 2**14
 # Numbers that are averaged at a time.
 BLOCK_SIZE = 2**18
+# Names of arrays in the folder of `save_examples`.
+CLASSES, ROWS = "classes", "chosen"
 
 
 class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
@@ -197,10 +200,6 @@ def _moments(
     return tuple((first + mean).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
 
 
-# Names of arrays in the folder of `save_examples`.
-CLASSES, ROWS = "classes", "chosen"
-
-
 @dataclass(frozen=True)
 class LabelledBatch(TensorBatch):
     """Examples with their classes.
@@ -289,6 +288,27 @@ class PictureRows:
 # The rows of a corpus: their lengths in tokens or vectors, (N,); `read`, the model's input of some, (B, T) or (B, T,
 # D), augmented unless the epoch is None; and `arrays`, by name, for another process.
 Rows = TextRows | VectorRows | PictureRows
+Data = Pictures | VectorSequences | tuple[str, ...]
+
+
+def encode_rows(
+    data: Data, inputs: Inputs, tokenizer: Tokenizer | None, augmentation: Augmentation | None = None
+) -> Rows:
+    """Prepare examples of the kind that a run reads for its model.
+
+    Args:
+        data: the examples.
+        inputs: of the run.
+        tokenizer: of the run, for texts.
+        augmentation: of pictures, if any.
+    """
+    match data, inputs.inputs:
+        case Pictures(), PictureInputs() as reader:
+            return PictureRows(data, reader, augmentation)
+        case VectorSequences(), VectorInputs() as reader:
+            return VectorRows(data, reader)
+    assert tokenizer is not None and isinstance(data, tuple)
+    return TextRows(Sequences([tokenizer.encode(text) for text in data]))
 
 
 class LabelledExamples(Examples[LabelledBatch]):

@@ -189,7 +189,7 @@ def read_pixels(
             size_text, first_size = (f"{height} x {width}" for width, height in (image.size, images[0].size))
             raise ArgumentError(
                 f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: --size says "
-                "what all are brought to"
+                "which size to resize all of them to"
             )
         images.append(resize(image, size))
     colours = colours or ("grey" if all(image.mode == "L" for image in images) else "rgb")

@@ -17,15 +17,16 @@ from attent.runs.config import RunConfig
 from attent.tasks.classification.classifier import Classifier, load, scene_of_example
 from attent.tasks.classification.corpus import (
     LabelledCorpus,
+    check_inputs,
     count_examples,
     drop_long,
     drop_unreadable,
-    encode_rows,
     image_corpus,
     labelled_text_corpus,
 )
 from attent.tasks.classification.evaluation import (
     ClassJudge,
+    Confusion,
     classification_report,
     evaluate_classifier,
     held_out_examples,
@@ -38,6 +39,7 @@ from attent.tasks.classification.inputs import (
     LabelledExamples,
     Rows,
     TextInputs,
+    encode_rows,
     open_examples,
     save_examples,
 )
@@ -171,15 +173,11 @@ class ClassificationTask(Task[ClassificationCorpus]):
             corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length, "validation", report=report)
         corpus.data = drop_unreadable(corpus.data, rows.lengths, model.longest)
         held_out = {"validation": corpus.data.validation, "test": corpus.data.test}
-        parts = {
-            name: LabelledExamples(rows, corpus.data.classes, chosen)
-            for name, chosen in held_out.items()
-            if len(chosen)
-        }
+        classes = corpus.data.classes
+        parts = {name: LabelledExamples(rows, classes, chosen) for name, chosen in held_out.items() if len(chosen)}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return ClassificationEvaluator(
-            Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size
-        )
+        classifier = Classifier(model, inputs, next(iter(vocabularies.tokenizers), None))
+        return ClassificationEvaluator(classifier, parts, size)
 
     def sizes(self, config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
         return tokenizers[0].size, tokenizers[0].size if config.sizes is None else config.sizes[1]
@@ -201,7 +199,7 @@ class ClassificationTask(Task[ClassificationCorpus]):
         """
         classifier: Classifier = run.tool
         if images is not None and labelled is not None:
-            raise ArgumentError("--images and --labelled are of two runs")
+            raise ArgumentError("give either --images or --labelled")
         if images is None and labelled is None:
             examples = held_out_examples(run.path, classifier, say)
         else:
@@ -235,32 +233,28 @@ class ClassificationEvaluator(Evaluator):
     def validate(self, say: Say) -> dict[str, float]:
         if "validation" not in self._parts:
             return {}
-        loss, matrix = evaluate_classifier(self._classifier, self._parts["validation"], self._size)
+        scores, matrix = self._scores("validation")
         for actual, predicted, count in matrix.top_confusions(MAX_SHOWN):
             say(f"  {actual} taken for {predicted}: {count}")
-        return {"loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
+        return scores
 
     def results(self, last: Mapping[str, float]) -> Results:
-        results: Results = (
-            {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
-        )
-        if "test" in self._parts:
-            loss, matrix = evaluate_classifier(self._classifier, self._parts["test"], self._size)
-            examples = int(matrix.counts.sum())
-            results["test"] = {
-                "examples": examples,
-                "loss": loss,
-                "accuracy": matrix.accuracy,
-                "macro F1": matrix.macro_f1,
-            }
-        return results
+        scores = {"validation": last, "test": self._scores("test")[0] if "test" in self._parts else {}}
+        return {part: {"examples": len(examples), **scores[part]} for part, examples in self._parts.items()}
+
+    def _scores(self, part: str) -> tuple[dict[str, float], Confusion]:
+        loss, matrix = evaluate_classifier(self._classifier, self._parts[part], self._size)
+        return {"loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}, matrix
 
 
 def _read(corpus: ClassificationCorpus, vocabularies: Vocabularies, images: ImagesSettings | None) -> Rows:
     """Encode a corpus; texts only once."""
     if corpus.tokens is not None:
         return corpus.tokens
-    rows = encode_rows(corpus.data, Inputs.read(vocabularies.files[INPUTS]), vocabularies.tokenizers, images)
+    inputs = Inputs.read(vocabularies.files[INPUTS])
+    check_inputs(inputs, corpus.data.inputs)
+    augmentation = None if images is None else images.augmentation
+    rows = encode_rows(corpus.data.data, inputs, next(iter(vocabularies.tokenizers), None), augmentation)
     if corpus.texts is not None:
         corpus.tokens = rows
     return rows

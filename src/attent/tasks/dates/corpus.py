@@ -160,7 +160,7 @@ def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Ra
 def _is_covered(held_out: Sequence[DatePattern], patterns: Sequence[DatePattern]) -> bool:
     """Return whether the texts that remain in training have every word of the held-out ones."""
     texts, all_texts = (
-        {pattern.text(when) for pattern in some for when in sample_moments(pattern)} for some in (held_out, patterns)
+        {pattern.text(when) for pattern in group for when in sample_moments(pattern)} for group in (held_out, patterns)
     )
     # a text that another pattern writes too does not remain either
     held_out_words, training_words = (set().union(*map(words, part)) for part in (texts, all_texts - texts))

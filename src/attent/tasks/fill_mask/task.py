@@ -70,29 +70,6 @@ class MaskedLMReport:
     scores: dict[str, MaskedLMScore]
 
 
-class ScoreSum:
-    """Sums up the scores of batches."""
-
-    def __init__(self) -> None:
-        self.correct, self.nats, self.count = 0, 0.0, 0
-
-    def add(self, logits: np.ndarray, labels: np.ndarray) -> None:
-        """Add a batch.
-
-        Args:
-            logits: of every word for each mask, (N, V).
-            labels: the right words, (N,).
-        """
-        is_correct, nats = _judged(logits, labels)
-        self.nats += float(nats.sum())
-        self.correct += int(is_correct.sum())
-        self.count += len(labels)
-
-    def result(self) -> MaskedLMScore:
-        """Return the score of all batches."""
-        return MaskedLMScore(100 * self.correct / self.count, math.exp(self.nats / self.count))
-
-
 def evaluate_masked_lm(
     filler: FillMask, lines: Sequence[str], trigrams: Trigrams | None = None
 ) -> MaskedLMReport | None:
@@ -111,39 +88,26 @@ def evaluate_masked_lm(
     encoded = [filler.tokenizer.encode(line) for line in lines]
     longest = filler.longest or math.inf
     readable = [line for line in encoded if 0 < len(line) <= longest]
-    sums = {name: ScoreSum() for name in ("model", *(() if trigrams is None else BASELINES))}
-    for batch in _batches(filler, readable):
-        sums["model"].add(batch.logits, batch.labels)
-        for name, logits in (_baseline_logits(trigrams, batch.masks) if trigrams else {}).items():
-            sums[name].add(logits, batch.labels)
-    blanks = sums["model"].count
+    blanks = sum(len(known_words(line)) for line in readable)
     if not blanks:
         return None
+    sums = {name: np.zeros(2) for name in ("model", *(() if trigrams is None else BASELINES))}
+    for batch in _batches(filler, readable):
+        baselines = {} if trigrams is None else _baseline_logits(trigrams, batch.masks)
+        for name, logits in ({"model": batch.logits} | baselines).items():
+            sums[name] += [part.sum() for part in _judged(logits, batch.labels)]
+    totals = {name: total.tolist() for name, total in sums.items()}
+    scores = {
+        name: MaskedLMScore(100 * correct / blanks, math.exp(nats / blanks)) for name, (correct, nats) in totals.items()
+    }
     unknown = sum(map(len, readable)) - blanks
     long = sum(len(line) > longest for line in encoded)
-    return MaskedLMReport(len(readable), blanks, unknown, long, {name: score.result() for name, score in sums.items()})
+    return MaskedLMReport(len(readable), blanks, unknown, long, scores)
 
 
 def known_words(tokens: Sequence[int]) -> list[int]:
     """Return the indices of the tokens of a line that are words of the vocabulary."""
     return [index for index, token in enumerate(tokens) if token >= SPECIALS]
-
-
-def line_sums(filler: FillMask, lines: Sequence[list[int]]) -> np.ndarray:
-    """Mask every known word of encoded lines as `evaluate_masked_lm` does, and return sums of each line, (N, 3).
-
-    Args:
-        filler: the model.
-        lines: none longer than it can read.
-
-    Returns:
-        The number of words that are guessed, the cross entropy of the right words in nats, and the number of words.
-    """
-    sums = np.zeros((len(lines), 3))
-    for batch in _batches(filler, lines):
-        judged = _judged(batch.logits, batch.labels)
-        np.add.at(sums, batch.rows, np.stack((*judged, np.ones(len(batch.rows))), 1))
-    return sums
 
 
 class _Batch(NamedTuple):
@@ -172,9 +136,14 @@ def _batches(filler: FillMask, lines: Sequence[list[int]]) -> Iterator[_Batch]:
     for begin in range(0, len(masked), BATCH):
         rows = [row for row, _ in masked[begin : begin + BATCH]]
         masks = [(lines[row], index) for row, index in masked[begin : begin + BATCH]]
-        yield _Batch(
-            rows, masks, np.array([line[index] - SPECIALS for line, index in masks]), _model_logits(filler, masks)
-        )
+        inputs = [_with_mask(filler, line, index) for line, index in masks]
+        with torch.inference_mode():
+            logits = filler.logits(inputs, range(len(masks)), [index for _, index in masks]).double().cpu().numpy()
+        yield _Batch(rows, masks, np.array([line[index] - SPECIALS for line, index in masks]), logits)
+
+
+def _with_mask(filler: FillMask, line: list[int], index: int) -> list[int]:
+    return [*line[:index], filler.tokenizer.size, *line[index + 1 :]]
 
 
 def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -182,12 +151,6 @@ def _judged(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndar
     maxima = logits.max(-1, keepdims=True)
     log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
     return logits.argmax(-1) == labels, log_sums - logits[np.arange(len(labels)), labels]
-
-
-def _model_logits(filler: FillMask, masks: Sequence[tuple[list[int], int]]) -> np.ndarray:
-    lines = [[*line[:index], filler.tokenizer.size, *line[index + 1 :]] for line, index in masks]
-    with torch.inference_mode():
-        return filler.logits(lines, range(len(masks)), [index for _, index in masks]).double().cpu().numpy()
 
 
 def _baseline_logits(trigrams: Trigrams, masks: Sequence[tuple[list[int], int]]) -> dict[str, np.ndarray]:
@@ -230,7 +193,11 @@ class BlankJudge(HeadJudge):
         return len(self._tokens)
 
     def statistics(self) -> np.ndarray:
-        return line_sums(self.fill_mask, self._tokens)[:, [0 if self.metric is ACCURACY else 1, 2]]
+        sums = np.zeros((len(self), 2))
+        for batch in _batches(self.fill_mask, self._tokens):
+            judged = _judged(batch.logits, batch.labels)[0 if self.metric is ACCURACY else 1]
+            np.add.at(sums, batch.rows, np.stack((judged, np.ones(len(judged))), 1))
+        return sums
 
     @torch.no_grad()
     def maps(self, example: int) -> Mapping[str, AttentionMap]:
@@ -238,9 +205,7 @@ class BlankJudge(HeadJudge):
         tokens, indices = self._tokens[example], known_words(self._tokens[example])
         index = indices[len(indices) // 2]
         with watch(self.model) as maps:
-            self.fill_mask.logits(
-                [[*tokens[:index], self.fill_mask.tokenizer.size, *tokens[index + 1 :]]], [0], [index]
-            )
+            self.fill_mask.logits([_with_mask(self.fill_mask, tokens, index)], [0], [index])
         return dict(maps.items())
 
 
@@ -393,9 +358,8 @@ class MaskedLMTask(Task[LinesCorpus]):
         fill_mask: FillMask = run.tool
         texts = [line for line in read_lines(file) if line.strip()][:limit]
         encoded = [fill_mask.tokenizer.encode(text) for text in texts]
-        is_readable = [
-            bool(known_words(tokens)) and len(tokens) <= (fill_mask.longest or len(tokens)) for tokens in encoded
-        ]
+        longest = fill_mask.longest or math.inf
+        is_readable = [bool(known_words(tokens)) and len(tokens) <= longest for tokens in encoded]
         reasons = "have no word that this model knows, or more than it can read"
         lines = readable_examples(texts, is_readable, file, say, reasons)
         return BlankJudge(fill_mask, lines, {"accuracy": ACCURACY, "perplexity": PERPLEXITY, "loss": LOSS}[metric])
@@ -407,11 +371,8 @@ class MaskedLMEvaluator(Evaluator):
     def __init__(self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, model.longest)
         encoded = drop_long_lines(corpus, tokenizer, settings.maximum_length)
-        self._model, self._size, self._lines = (
-            model,
-            size,
-            MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks),
-        )
+        self._model, self._size = model, size
+        self._lines = MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks)
 
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):

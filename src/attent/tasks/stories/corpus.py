@@ -15,7 +15,7 @@ from random import Random
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.errors import ArgumentError
-from attent.tasks.stories.world import KINDS, Draw, QuestionKind, ask, happen, is_held_out
+from attent.tasks.stories.world import KINDS, Draw, QuestionKind, ask, is_held_out, simulate
 
 
 class StoriesSettings(BaseModel, extra="forbid", frozen=True):
@@ -104,7 +104,7 @@ class Stories:
         Beside each is a .jsonl with the rest.
 
         Args:
-            folder: new, or to be written over.
+            folder: new, or overwritten.
             with_support: whether each answer of a .tsv follows its supporting sentences.
 
         Raises:
@@ -126,7 +126,7 @@ def stories(settings: StoriesSettings) -> Stories:
     """Generate stories, as many of each kind.
 
     Raises:
-        ArgumentError: so many different stories of these settings are not to be had.
+        ArgumentError: there are too few different stories with these settings.
     """
     texts: set[str] = set()
 
@@ -155,7 +155,7 @@ def _draw(kind: QuestionKind, settings: StoriesSettings, draw: Draw, is_test: bo
     """
     length = settings.shortest + int(draw() * (settings.longest - settings.shortest + 1))
     for _ in range(TRIES):
-        world = happen(draw, length)
+        world = simulate(draw, length)
         held_out = {number for number, (person, noun) in enumerate(world.combinations) if is_held_out(person, noun)}
         if bool(held_out) is not is_test:
             continue

@@ -55,7 +55,7 @@ class Stay(NamedTuple):
 
 @dataclass
 class World:
-    """State of the people and things of a story, and the sentences that say it.
+    """The state of the people and things of a story, and the sentences that describe it.
 
     Attributes:
         sentences: in order, each ending with a full stop.
@@ -80,7 +80,7 @@ class World:
         return sorted(thing for thing, (holder, _) in self.holder_of.items() if holder == person)
 
     def move(self, person: str, location: str, verb: str) -> None:
-        """Let a person go to a place, with all that the person holds."""
+        """Move a person, and everything that the person holds, to a place."""
         now = self._say(person, location, verb)
         self.place_of[person] = (location, now)
         self.places_of.setdefault(person, []).append(location)
@@ -88,7 +88,7 @@ class World:
             self.stays.setdefault(thing, []).append(Stay(location, person, frozenset((self.holder_of[thing][1], now))))
 
     def take(self, person: str, thing: str, verb: str) -> None:
-        """Let a person take a thing that nobody holds."""
+        """Give a person a thing that nobody holds."""
         now = self._say(person, thing, verb)
         self.holder_of[thing] = (person, now)
         self.handling.setdefault(person, []).append(now)
@@ -98,7 +98,7 @@ class World:
             self.stays[thing] = [Stay(location, person, frozenset((when, now)))]
 
     def drop(self, person: str, thing: str, verb: str) -> None:
-        """Let a person put a thing down where the person is."""
+        """Put a thing down where its holder is."""
         now = self._say(person, thing, verb)
         del self.holder_of[thing]
         self.handling.setdefault(person, []).append(now)
@@ -112,8 +112,8 @@ class World:
         return len(self.sentences) - 1
 
 
-def happen(draw: Draw, sentences: int) -> World:
-    """Let so many things happen to a small cast."""
+def simulate(draw: Draw, sentences: int) -> World:
+    """Simulate a number of events with a small cast."""
     world, cast, things = World(), pick(draw, PEOPLE, CAST), pick(draw, THINGS, OBJECTS)
     while len(world.sentences) < sentences:
         person = choose(draw, cast)
@@ -132,7 +132,7 @@ def happen(draw: Draw, sentences: int) -> World:
 
 
 def _reachable(world: World, thing: str, current: str | None) -> bool:
-    """Return whether a thing may lie where a person is: its place is unknown, or the same."""
+    """Return whether a person can reach a thing: its place is unknown, or is the person's."""
     return thing not in world.stays or world.stays[thing][-1].location == current
 
 
@@ -188,7 +188,7 @@ def _yes_no(world: World) -> Iterator[Question]:
     for person, (location, when) in world.place_of.items():
         support = frozenset((when,))
         yield Question(f"Is {person} in the {location}?", "yes", support)
-        # places that the story names, so that a word that is missing does not give the answer
+        # places that the story names, so that a missing word does not give the answer away
         for elsewhere in sorted({name for names in world.places_of.values() for name in names} - {location}):
             yield Question(f"Is {person} in the {elsewhere}?", "no", support)
 
