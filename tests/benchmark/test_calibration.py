@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -63,6 +61,10 @@ def test_sides_take_turns_and_the_first_call_of_each_turn_does_not_count() -> No
     timings = time_in_turn({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
     assert calls == ["a", "b", *("aaaabbbb") * 2]
     assert set(timings) == {"a", "b"}
+    calls.clear()
+    # no round begins after the time, but three always do
+    time_in_turn({"only": lambda: calls.append("a")}, rounds=50, seconds=0.0)
+    assert len(calls) == 1 + 3 * 4
 
 
 def test_the_least_and_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,9 +77,3 @@ def test_the_least_and_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.benchmark.calibration.time.perf_counter", lambda: clock[0])
     actual = time_in_turn({"only": work}, rounds=1)["only"]
     assert actual == pytest.approx((10, 20))
-
-
-def test_no_round_begins_after_the_time_but_three_always_do() -> None:
-    calls: list[int] = []
-    time_in_turn({"only": lambda: calls.append(1)}, rounds=50, seconds=0.0)
-    assert len(calls) == 1 + 3 * 4

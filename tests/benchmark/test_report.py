@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -9,7 +7,7 @@ import torch
 
 from attent import devices
 from attent.benchmark import report
-from attent.benchmark.report import Column, Report, ResultTable, markdown, three_digits
+from attent.benchmark.report import Column, Report, ResultTable, three_digits
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
 TABLE = ResultTable(
@@ -70,10 +68,6 @@ def test_values_are_json_and_hold_what_no_column_shows() -> None:
 def test_three_digits(value: float, text: str) -> None:
     assert three_digits(value) == text
     assert Column("a", "", three_digits).cell({"a": value}) == text
-
-
-def test_markdown() -> None:
-    assert markdown(["a", "b"], [["1", "2"]]) == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
 
 
 def test_what_measured_is_named() -> None:

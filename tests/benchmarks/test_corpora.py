@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from pathlib import Path
@@ -26,11 +24,6 @@ def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:
     assert counts["w0"] / counts["w9"] == pytest.approx(10, rel=0.15)
 
 
-def test_lengths_without_spread_are_one_length() -> None:
-    pairs = synthetic_pairs(50, number=7, length=9, spread=0)
-    assert {len(text.split()) for pair in pairs for text in (pair.source, pair.target)} == {9}
-
-
 def test_without_a_path_text_is_made_up_and_its_vocabulary_fits() -> None:
     pairs, tokenizer, name = load_pairs(None, 300)
     assert name == "made-up sentences"
@@ -48,13 +41,6 @@ def test_multi30k_is_read_from_its_folder(tmp_path: Path) -> None:
     assert list(pairs) == [Pair("a dog runs", "ein hund rennt"), Pair("a cat sleeps", "eine katze schläft")]
     assert tokenizer.decode(tokenizer.encode("ein hund")) == "ein hund"
     assert "Multi30k" in name
-
-
-def test_pairs_are_read_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("one\teins\n\ntwo\tzwei\n", encoding="utf-8")
-    pairs, _, name = load_pairs(tmp_path / "pairs.tsv", 290)
-    assert [pair.target for pair in pairs] == ["eins", "zwei"]
-    assert name == "pairs.tsv"
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 Other projects are given what attent itself learns from.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import shutil

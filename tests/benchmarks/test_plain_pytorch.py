@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -10,14 +8,15 @@ from _plain_pytorch import (
     PlainTransformer,
     sdpa,
     sdpa_scale,
-    tanh_scores,
     textbook_attention,
     training_update,
 )
+from _training import rnn, transformer
 from torch import nn
 
 from attent.attention import attend, choices
-from attent.attention.scores import SCORES, Additive, Dot, ScaledDot
+from attent.attention.scores import SCORES, Dot, ScaledDot
+from attent.models.build import build
 from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
 from attent.text.batches import Batch
 from attent.training.settings import TrainingSettings
@@ -57,14 +56,6 @@ def test_the_textbook_is_the_formula(name: str, causal: bool) -> None:
     torch.testing.assert_close(textbook_attention(query, key, value, score, causal=causal), expected)
 
 
-def test_scores_of_tanh_form_by_hand() -> None:
-    score = Additive(1, 1, 1, bias=False, v=False)
-    torch.nn.init.ones_(score.query_weight)
-    torch.nn.init.ones_(score.key_weight)
-    scores = tanh_scores(torch.tensor([[[[0.5]]]]), torch.tensor([[[[0.5], [-0.5]]]]), score)
-    assert scores.flatten().tolist() == pytest.approx([0.761594, 0.0], abs=1e-6)
-
-
 def test_the_fused_function_has_two_scores() -> None:
     query, key, value = (torch.randn(2, 3, 7, 5) for _ in range(3))
     for score in (Dot(), ScaledDot(), ScaledDot(scale=0.3)):
@@ -73,13 +64,6 @@ def test_the_fused_function_has_two_scores() -> None:
             sdpa(query, key, value, scale, causal=True), textbook_attention(query, key, value, score, causal=True)
         )
     assert sdpa_scale(choices.score("cosine"), 5) is None
-
-
-def test_dropout_drops() -> None:
-    query = torch.randn(1, 1, 9, 4)
-    assert not torch.equal(
-        textbook_attention(query, query, query, Dot(), dropout=0.5), textbook_attention(query, query, query, Dot())
-    )
 
 
 RNN = RnnSettings(embedding_width=6, width=8, encoder_width=5)
@@ -91,9 +75,15 @@ def batch(source: list[list[int]], target: list[list[int]]) -> Batch:
     return Batch(sources, lengths[0], targets, targets, lengths[1], int(lengths[1].sum()))
 
 
+TRANSFORMER = TransformerSettings(encoder_layers=1, decoder_layers=2, width=8, feed_forward=12, heads=2)
+
+
 @torch.no_grad()
-def test_packed_sequences_are_read_without_their_padding() -> None:
-    model = PlainRnn(RNN, 13, packed=True).eval()
+@pytest.mark.parametrize(
+    "model", [PlainRnn(RNN, 13, packed=True), PlainTransformer(TRANSFORMER, 13)], ids=["rnn", "transformer"]
+)
+def test_no_step_sees_later_tokens_or_padding(model: nn.Module) -> None:
+    model.eval()
     inputs = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
     logits = model(inputs)
     assert logits.shape == (2, 4, 13)
@@ -103,52 +93,12 @@ def test_packed_sequences_are_read_without_their_padding() -> None:
     torch.testing.assert_close(model(replace(inputs, target_in=later))[:, :3], logits[:, :3])
 
 
-@torch.no_grad()
-def test_without_padding_packed_or_not_is_the_same() -> None:
-    packed, padded = (PlainRnn(RNN, 13, packed=packed).eval() for packed in (True, False))
-    padded.load_state_dict(packed.state_dict())
-    inputs = batch([[5, 6, 7], [4, 5, 9]], [[2, 5], [2, 4]])
-    torch.testing.assert_close(packed(inputs), padded(inputs))
-
-
-def test_it_is_about_as_large_as_ours() -> None:
-    from _training import rnn
-
-    from attent.models.build import build
-
-    def size(model: torch.nn.Module) -> int:
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    plain, attent = size(PlainRnn(rnn(), 500, packed=True)), size(build(rnn(), 500, 500))
-    assert abs(plain - attent) < 0.05 * attent
-
-
-TRANSFORMER = TransformerSettings(encoder_layers=1, decoder_layers=2, width=8, feed_forward=12, heads=2)
-
-
-@torch.no_grad()
-def test_no_step_sees_later_tokens_or_padding() -> None:
-    model = PlainTransformer(TRANSFORMER, 13).eval()
-    inputs = batch([[5, 6, 7, 0, 0], [4, 5, 9, 8, 7]], [[2, 5, 6, 7], [2, 4, 8, 9]])
-    logits = model(inputs)
-    assert logits.shape == (2, 4, 13)
-    later = inputs.target_in.clone()
-    later[:, 3] = 11
-    torch.testing.assert_close(model(replace(inputs, target_in=later))[:, :3], logits[:, :3])
-    single = batch([[5, 6, 7]], [[2, 5, 6, 7]])
-    torch.testing.assert_close(model(single)[0], logits[0])
-
-
-def test_it_is_as_large_as_ours() -> None:
-    from _training import transformer
-
-    from attent.models.build import build
-
-    def size(model: torch.nn.Module) -> int:
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    plain, attent = size(PlainTransformer(transformer("tiny"), 500)), size(build(transformer("tiny"), 500, 500))
-    assert abs(plain - attent) < 0.01 * attent
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_they_are_about_as_large_as_ours(name: str) -> None:
+    settings = rnn() if name == "rnn" else transformer("tiny")
+    plain = PlainRnn(settings, 500, packed=True) if name == "rnn" else PlainTransformer(settings, 500)
+    sizes = [sum(part.numel() for part in model.parameters()) for model in (plain, build(settings, 500, 500))]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05 if name == "rnn" else 0.01)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -1,24 +1,11 @@
-from __future__ import annotations
-
 import itertools
 
 import _corpora as corpora
 import _training
 import pytest
 import torch
-from _training import (
-    Side,
-    attent_update,
-    compare,
-    make_sides,
-    measure,
-    model_title,
-    rnn,
-    table_rows,
-    transformer,
-)
+from _training import Side, attent_update, compare, make_sides, measure, table_rows, transformer
 
-from attent.errors import UnknownNameError
 from attent.models.settings import RnnSettings
 from attent.text.batches import BatchSize, Bitext
 from attent.text.tokenizers import learn
@@ -88,12 +75,6 @@ def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(
         side.update(batch)
 
 
-def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", lambda loss, dynamic: loss)
-    names = [side.name for side in make_sides(SMALL, PIECES, data, TOKENS, threads=(1,), compiled=True)]
-    assert [name for name in names if "compile" in name] == ["nn.Transformer, bfloat16 autocast, torch.compile"]
-
-
 def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
     records: dict[str, list[int]] = {"a": [], "b": []}
     before = torch.get_num_threads()
@@ -124,12 +105,3 @@ def test_a_report(data: Bitext) -> None:
     assert "this and that" in report.title
     assert len(report.tables[0].rows) == 4
     assert messages[0] == "warming up: attent, float32"
-
-
-def test_models_are_named() -> None:
-    assert model_title(transformer("small")) == "small"
-    assert model_title(SMALL) == "Transformer 1 + 1 × 8"
-    assert model_title(rnn("luong")) == "RNN with Luong's attention, 256 wide"
-    assert model_title(rnn("none")) == "RNN without attention, 256 wide"
-    with pytest.raises(UnknownNameError, match="did you mean 'tiny'"):
-        transformer("tny")

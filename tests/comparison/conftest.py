@@ -1,7 +1,5 @@
 """Options for comparisons of tiny models on few dates, and a run folder of an untrained model."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,10 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     small = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
     monkeypatch.setattr(trainings, "TRANSFORMER_ON_CAPTIONS", {"kind": "transformer", **small})
     monkeypatch.setattr(trainings, "RNN_ON_CAPTIONS", {"kind": "rnn", "embedding_width": 4, "width": 8})
-    nouns = [
-        f"{color} {animal}"
-        for color in ("red", "green", "blue", "white")
-        for animal in ("dog", "cat", "horse", "cow", "bird")
-    ]
-    lines = [f"a {noun} {verb}\teine {noun} die {verb}" for noun in nouns for verb in ("runs", "sits", "sleeps")]
+    words = product(
+        ("red", "green", "blue", "white"), ("dog", "cat", "horse", "cow", "bird"), ("runs", "sits", "sleeps")
+    )
+    lines = [f"a {color} {noun} {verb}\teine {color} {noun} die {verb}" for color, noun, verb in words]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
     return tmp_path / "pairs.tsv"
 
@@ -60,36 +57,29 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, silent) -> None:
     comparison = compare(options(parts=["location", "local-p"]), say=lambda line: None, progress=silent)
     (rows,) = [table.rows for table in comparison.report.tables]
-    assert [(row["model"], row["score"]) for row in rows] == [
-        ("RNN, Luong", "location"),
-        ("RNN, Luong", "local-p"),
-        ("Transformer", "location"),
-    ]
+    models = [(row["model"], row["score"]) for row in rows]
+    assert models == [("RNN, Luong", "location"), ("RNN, Luong", "local-p"), ("Transformer", "location")]
     assert all(row["dates_values"]["sentences"] == row["combinations_values"]["sentences"] == 24 for row in rows)
     (figure,) = comparison.figures
     assert [[point.x for point in line.points] for line in figure.series] == [["location", "local-p"], ["location"]]
 
 
-def test_an_unknown_score_is_refused(options) -> None:
+def test_what_cannot_be_compared_leaves_nothing_behind(options, tmp_path: Path) -> None:
     assert {"location", "local-m", "local-p", "additive"} <= set(ALL_SCORES)
     with pytest.raises(UnknownNameError, match="unknown score 'local'"):
         compare(options(parts=["local"]))
-
-
-def test_local_attention_is_of_the_rnn(options) -> None:
     with pytest.raises(ArgumentError, match="local-m and local-p need a recurrent decoder: --models rnn"):
         compare(options(models=["transformer"], parts=["local-p", "local-m"]))
+    for text, error in (({"train": str(tmp_path / "no.tsv")}, DataError), ({"train_source": "a"}, ArgumentError)):
+        with pytest.raises(error):
+            compare(options(text=text))
     assert not options().out.exists()
 
 
 def test_normalizers_are_compared_by_the_same_experiment(options, silent) -> None:
     assert ALL_NORMALIZERS == ("entmax15", "hard", "identity", "sigmoid", "softmax", "sparsemax")
-    result = compare(
-        options(models=["transformer"], parts=["sparsemax", "softmax"]),
-        "normalizers",
-        say=lambda line: None,
-        progress=silent,
-    )
+    chosen = options(models=["transformer"], parts=["sparsemax", "softmax"])
+    result = compare(chosen, "normalizers", say=lambda line: None, progress=silent)
     (table,) = result.report.tables
     assert [row["normalizer"] for row in table.rows] == ["softmax", "sparsemax"]
     assert (result.name, result.figures[0].x, table.columns[1].title) == ("normalizers", "normalizer", "normalizer")
@@ -130,20 +120,10 @@ def test_parts_are_compared_on_ones_own_pairs(options, silent, pairs: Path) -> N
     result = compare(chosen, say=lambda line: None, progress=silent)
     (table,) = result.report.tables
     assert table.title == "Judged on 3 pairs of the validation"
-    assert [(row["model"], row["score"]) for row in table.rows] == [
-        ("RNN, Luong", "dot"),
-        ("RNN, Luong", "local-p"),
-        ("Transformer", "dot"),
-    ]
+    models = [(row["model"], row["score"]) for row in table.rows]
+    assert models == [("RNN, Luong", "dot"), ("RNN, Luong", "local-p"), ("Transformer", "dot")]
     assert [column.title for column in table.columns[2:4]] == ["BLEU [95 %] (seeds)", "exact match [95 %] (seeds)"]
     assert all(row["bleu_values"]["sentences"] == 3 for row in table.rows)
     pairs.write_text(pairs.read_text(encoding="utf-8") + "\none\tmore", encoding="utf-8")
     with pytest.raises(ArgumentError, match="holds a comparison on other data"):
         compare(chosen)
-
-
-def test_pairs_that_cannot_be_read_leave_nothing_behind(options, tmp_path: Path) -> None:
-    for text, error in (({"train": str(tmp_path / "no.tsv")}, DataError), ({"train_source": "a"}, ArgumentError)):
-        with pytest.raises(error):
-            compare(options(text=text))
-    assert not options().out.exists()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -28,15 +26,15 @@ def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path
     copy = Path(shutil.copytree(run_folder, tmp_path / "copy"))
     messages: list[str] = []
     settings = SearchSettings(beam=2)
-    result = compare(
-        [run_folder, copy], *files, tmp_path / "out", settings=settings, tokenize="char", say=messages.append
-    )
+    more = {"settings": settings, "tokenize": "char", "say": messages.append}
+    result = compare([run_folder, copy], *files, tmp_path / "out", **more)
     (table,) = result.report.tables
     first, second = table.rows
-    references = files[1].read_text(encoding="utf-8").split("\n")
-    assert (
-        first["bleu_values"]["score"] == bleu(load(run_folder).translate(SOURCES, settings), references, "char").score
+    references, translations = (
+        files[1].read_text(encoding="utf-8").split("\n"),
+        load(run_folder).translate(SOURCES, settings),
     )
+    assert first["bleu_values"]["score"] == bleu(translations, references, "char").score
     assert (first["run"], second["run"]) == (str(run_folder), str(copy))
     assert "bleu_p" not in first
     assert (second["bleu_difference"], second["chrf_difference"]) == (0, 0)
@@ -48,11 +46,8 @@ def test_each_run_is_compared_with_the_first(run_folder: Path, files: tuple[Path
 
 def test_what_cannot_be_compared(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     copy, out = Path(shutil.copytree(run_folder, tmp_path / "copy")), tmp_path / "out"
-    for runs, line in (
-        ([copy], "two or more different runs, got "),
-        ([copy, tmp_path / "x" / ".." / "copy"], "two or more different runs"),
-    ):
-        with pytest.raises(ArgumentError, match=line):
+    for runs in ([copy], [copy, tmp_path / "x" / ".." / "copy"]):
+        with pytest.raises(ArgumentError, match="two or more different runs, got "):
             compare(runs, *files, out)
     with pytest.raises(RunError, match="is no run folder"):
         compare([copy, tmp_path], *files, out)
@@ -80,11 +75,8 @@ def test_runs_that_name_different_languages_are_refused(
 def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     copy, messages = Path(shutil.copytree(run_folder, tmp_path / "copy")), list[str]()
     german, english = ["ein hund rennt", "zwei frauen"], ["a dog runs", "two women"]
-    assert (share_of_words(german, german), share_of_words(german, english), share_of_words(["3"], english)) == (
-        1.0,
-        0.0,
-        1.0,
-    )
+    shares = [share_of_words(*sides) for sides in ((german, german), (german, english), (["3"], english))]
+    assert shares == [1.0, 0.0, 1.0]
     assert share_of_words(["犬が走る"], ["猫が走る"]) == 0.75
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attent.tasks.translation.translator.Translator.translate", lambda *_: ["un chien court"] * 5)

@@ -46,7 +46,7 @@ def test_a_run_of_another_task_names_its_command(config: RunConfig, does: str) -
 
 def test_a_run_of_an_unknown_task_is_refused() -> None:
     config = TRANSLATES.model_copy(update={"task": "summarize"})
-    with pytest.raises(RunError, match="RUN cannot be loaded: nothing is known of the task 'summarize'"):
+    with pytest.raises(RunError, match="RUN cannot be loaded: its task 'summarize' is unknown"):
         task_of("translate").check_config("RUN", config)
 
 

@@ -82,21 +82,16 @@ def test_another_process_opens_the_same(kind: str, pictures: Pictures, tmp_path:
         inputs = PictureInputs.of(pictures, chosen, SETTINGS)
         rows = PictureRows(pictures, inputs, SETTINGS.augmentation)
     elif kind == "vectors":
-        vectors = VectorSequences(
-            np.random.rand(40, 5, 3).astype(np.float32), np.arange(40) % 5 + 1, classes, ("a", "b")
-        )
+        numbers = np.random.rand(40, 5, 3).astype(np.float32)
+        vectors = VectorSequences(numbers, np.arange(40) % 5 + 1, classes, ("a", "b"))
         inputs = VectorInputs.of(vectors, chosen)
         rows = VectorRows(vectors, inputs)
     else:
         inputs = TextInputs()
         rows = TextRows(Sequences([[4] * (row % 7 + 1) for row in range(40)]))
-    labelled_examples = LabelledExamples(rows, classes, chosen)
-    reopened = open_examples(
-        save_examples(labelled_examples, tmp_path), Inputs(labels=("a", "b"), inputs=inputs), SETTINGS
-    )
-    sample = np.array([5, 0, 7])
-    first, second = (examples.augmented(sample, 0, 2) for examples in (labelled_examples, reopened))
-    assert first.sequence.equal(second.sequence)
-    assert first.lengths.equal(second.lengths)
-    assert first.classes.equal(second.classes)
-    assert all((a == b).all() for a, b in zip(labelled_examples.fingerprint(), reopened.fingerprint(), strict=True))
+    saved = LabelledExamples(rows, classes, chosen)
+    reopened = open_examples(save_examples(saved, tmp_path), Inputs(labels=("a", "b"), inputs=inputs), SETTINGS)
+    first, second = (examples.augmented(np.array([5, 0, 7]), 0, 2) for examples in (saved, reopened))
+    for name in ("sequence", "lengths", "classes"):
+        assert getattr(first, name).equal(getattr(second, name))
+    assert all((a == b).all() for a, b in zip(saved.fingerprint(), reopened.fingerprint(), strict=True))

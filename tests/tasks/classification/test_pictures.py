@@ -46,13 +46,13 @@ def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
     drawn(tmp_path / "cat" / "a.png", grey(5))
     drawn(tmp_path / "ape" / "deep" / "c.bmp", grey(9))
     (tmp_path / "cat" / ".DS_Store").write_text("x")
-    pictures = read_folder(tmp_path)
-    assert pictures.labels == ("ape", "cat")
-    assert pictures.classes.tolist() == [0, 1, 1]
-    assert (pictures.pixels.shape, pictures.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
-    assert pictures.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
-    assert pictures.remarks == ()
-    assert to_unit_range(pictures.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
+    result = read_folder(tmp_path)
+    assert result.labels == ("ape", "cat")
+    assert result.classes.tolist() == [0, 1, 1]
+    assert (result.pixels.shape, result.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
+    assert result.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
+    assert result.remarks == ()
+    assert to_unit_range(result.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
 
 
 def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
@@ -137,56 +137,55 @@ def parameters(**values: float) -> np.ndarray:
 
 
 def test_nothing_drawn_leaves_pictures_as_they_are() -> None:
-    pictures = torch.rand(1, 5, 7, 3)
-    varied = Augmentation(shift=2, turn=30, scale=0.3)(pictures, parameters())
-    torch.testing.assert_close(varied, pictures)
+    tensor = torch.rand(1, 5, 7, 3)
+    varied = Augmentation(shift=2, turn=30, scale=0.3)(tensor, parameters())
+    torch.testing.assert_close(varied, tensor)
     assert not Augmentation().is_active
     assert Augmentation(flip=True).is_active
 
 
 def test_a_whole_shift_moves_pixels() -> None:
-    pictures = torch.rand(1, 5, 7, 2)
-    varied = Augmentation(shift=2)(pictures, parameters(down=1.0, right=0.5))
-    torch.testing.assert_close(varied[0, :3, :6], pictures[0, 2:, 1:])
-    torch.testing.assert_close(varied[0, 3:, :6], pictures[0, 4:, 1:].expand(2, 6, 2))  # the border, repeated
+    tensor = torch.rand(1, 5, 7, 2)
+    varied = Augmentation(shift=2)(tensor, parameters(down=1.0, right=0.5))
+    torch.testing.assert_close(varied[0, :3, :6], tensor[0, 2:, 1:])
+    torch.testing.assert_close(varied[0, 3:, :6], tensor[0, 4:, 1:].expand(2, 6, 2))  # the border, repeated
 
 
 def test_a_right_angle_turns() -> None:
-    pictures = torch.rand(1, 5, 5, 1)
-    rotated = Augmentation(turn=90)(pictures, parameters(turn=1.0))
-    torch.testing.assert_close(
-        rotated[0], torch.rot90(pictures[0], -1 if rotated[0, 0, 0].isclose(pictures[0, 4, 0]) else 1)
-    )
+    tensor = torch.rand(1, 5, 5, 1)
+    rotated = Augmentation(turn=90)(tensor, parameters(turn=1.0))[0]
+    expected = torch.rot90(tensor[0], -1 if rotated[0, 0].isclose(tensor[0, 4, 0]) else 1)
+    torch.testing.assert_close(rotated, expected)
 
 
 def test_a_turn_keeps_distances_in_pictures_that_are_not_square() -> None:
     # a dot four pixels right of the middle goes four pixels up or down
-    pictures = torch.zeros(1, 9, 21, 1)
-    pictures[0, 4, 14] = 1
-    rotated = Augmentation(turn=90)(pictures, parameters(turn=1.0))[0, :, :, 0]
+    tensor = torch.zeros(1, 9, 21, 1)
+    tensor[0, 4, 14] = 1
+    rotated = Augmentation(turn=90)(tensor, parameters(turn=1.0))[0, :, :, 0]
     row, column = divmod(int(rotated.argmax()), 21)
     assert column == 10
     assert abs(row - 4) == 4
 
 
 def test_a_flip_mirrors() -> None:
-    pictures = torch.rand(1, 3, 5, 1)
+    tensor = torch.rand(1, 3, 5, 1)
     augmentation = Augmentation(flip=True)
-    torch.testing.assert_close(augmentation(pictures, parameters(flip=-1.0)), pictures.flip(2))
-    torch.testing.assert_close(augmentation(pictures, parameters(flip=1.0)), pictures)
+    torch.testing.assert_close(augmentation(tensor, parameters(flip=-1.0)), tensor.flip(2))
+    torch.testing.assert_close(augmentation(tensor, parameters(flip=1.0)), tensor)
 
 
 def test_scale_is_at_most_the_share() -> None:
-    pictures = torch.zeros(1, 11, 11, 1)
-    pictures[0, 5, 9] = 1
-    smaller = Augmentation(scale=1.0)(pictures, parameters(scale=1.0))[0, :, :, 0]
+    tensor = torch.zeros(1, 11, 11, 1)
+    tensor[0, 5, 9] = 1
+    smaller = Augmentation(scale=1.0)(tensor, parameters(scale=1.0))[0, :, :, 0]
     assert divmod(int(smaller.argmax()), 11) == (5, 7)  # four pixels from the middle become two
 
 
 def test_what_is_drawn_is_a_function_of_seed_epoch_and_row() -> None:
     augmentation = Augmentation(shift=1, seed=3)
     assert np.array_equal(augmentation.sample(7, 2), augmentation.sample(7, 2))
-    # more pictures leave the numbers of the first as they are
+    # more tensor leave the numbers of the first as they are
     assert np.array_equal(augmentation.sample(9, 2)[:7], augmentation.sample(7, 2))
     assert not np.array_equal(augmentation.sample(7, 3), augmentation.sample(7, 2))
     assert not np.array_equal(Augmentation(shift=1, seed=4).sample(7, 2), augmentation.sample(7, 2))
@@ -194,8 +193,8 @@ def test_what_is_drawn_is_a_function_of_seed_epoch_and_row() -> None:
 
 
 def test_a_picture_does_not_depend_on_its_neighbours() -> None:
-    pictures, augmentation = torch.rand(6, 5, 5, 1), Augmentation(shift=1, turn=10, scale=0.1)
+    tensor, augmentation = torch.rand(6, 5, 5, 1), Augmentation(shift=1, turn=10, scale=0.1)
     numbers = augmentation.sample(6, 0)
     torch.testing.assert_close(
-        augmentation(pictures[2:3], numbers[2:3]), augmentation(pictures, numbers)[2:3], rtol=0, atol=1e-6
+        augmentation(tensor[2:3], numbers[2:3]), augmentation(tensor, numbers)[2:3], rtol=0, atol=1e-6
     )

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import torch
 
@@ -28,19 +26,17 @@ def test_a_picture_comes_with_its_patches() -> None:
 
 
 def test_a_text_has_its_pieces_behind_the_vector_in_front() -> None:
-    scene = scene_of_example(classifier(TextInputs(), CharTokenizer("ab")), ["ba"])
+    reads_text = classifier(TextInputs(), CharTokenizer("ab"))
+    scene = scene_of_example(reads_text, ["ba"])
     assert scene.texts["tokens"].labels == ("CLS", "b", "a")
     assert len(scene.groups[0].layers) == 2
+    assert scene_of_example(reads_text, [""]).groups[0].shape == (3, 1, 1)
 
 
 def test_vectors_have_numbers() -> None:
     inputs = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5)
     scene = scene_of_example(classifier(inputs), torch.randn(1, 3, 5).numpy())
     assert scene.texts["tokens"].labels == ("CLS", "0", "1", "2")
-
-
-def test_an_empty_text_is_the_vector_in_front_alone() -> None:
-    assert scene_of_example(classifier(TextInputs(), CharTokenizer("ab")), [""]).groups[0].shape == (3, 1, 1)
 
 
 def test_gradients_come_along_on_request() -> None:

@@ -15,13 +15,9 @@ def test_a_size_is_height_and_width(value: Any, size: tuple[int, int] | None) ->
 
 @pytest.mark.parametrize("wrong", ["a", "1x2x3", 0, "-3", [1, 2, 3], 1.5])
 def test_other_sizes_are_refused(wrong: Any) -> None:
-    with pytest.raises(ValidationError, match="size"):
+    says = "must be N or HxW, such as 32 or 24x32, got" if wrong in ("a", "-3") else "size"
+    with pytest.raises(ValidationError, match=says):
         ImagesSettings(source="digits", size=wrong)
-
-
-def test_a_size_that_is_no_number_is_told_how_to_be_written() -> None:
-    with pytest.raises(ValidationError, match="must be N or HxW, such as 32 or 24x32, got 'foo'"):
-        ImagesSettings(source="digits", size="foo")  # pyright: ignore[reportArgumentType]
 
 
 def test_some_examples_are_left_to_train_on() -> None:

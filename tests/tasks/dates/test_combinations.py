@@ -38,11 +38,6 @@ def test_all_that_is_held_out_is_spelled_out_and_its_words_stay_in_training(
         assert all_words(saved) <= all_words(training - saved)
 
 
-def test_locales_take_turns(demo: dict[str, list[DatePattern]]) -> None:
-    held = hold_out(demo, 11, Random(3))
-    assert len({pattern.locale for pattern in held}) == 11
-
-
 def test_more_are_not_kept_than_can_be(demo: dict[str, list[DatePattern]]) -> None:
     with pytest.raises(ArgumentError, match=r"at most \d+ for these locales, got 86") as caught:
         hold_out(demo, 86, Random(0))

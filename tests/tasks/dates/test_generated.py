@@ -1,31 +1,19 @@
-"""Generated corpora: made again from a run's settings, with gold links, and a check of translations."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from attent.errors import ArgumentError, RunError
-from attent.tasks.dates import DatesSettings, dates
+from attent.tasks.dates import DatesSettings
 from attent.tasks.dates.corpus import gold_links
-from attent.tasks.dates.generated import generated_name, output_check, regenerate
+from attent.tasks.dates.generated import generated_name, input_check, is_date, output_check, regenerate, why_no_date
+from attent.text.text import TranslationCorpus
 from attent.text.tokenizer import CharTokenizer
 
-SETTINGS = DatesSettings.model_validate({}).model_copy(update={"training_pairs": 3})
-TABLES = {"dates": SETTINGS.model_dump(mode="json")}
 
-
-def test_the_corpus_is_the_one_that_its_settings_make() -> None:
-    corpus, expected = regenerate(Path("run"), TABLES), dates(SETTINGS)
-    assert list(corpus.validation) == list(expected.validation)
-    assert {name: list(pairs) for name, pairs in corpus.held_out.items()} == {
-        name: list(pairs) for name, pairs in expected.held_out.items()
-    }
-
-
-def test_pairs_come_with_their_gold_links() -> None:
-    corpus = regenerate(Path("run"), TABLES)
+def test_the_corpus_is_the_one_that_its_settings_make(small: DatesSettings, small_corpus: TranslationCorpus) -> None:
+    corpus = regenerate(Path("run"), {"dates": small.model_dump(mode="json")})
+    assert list(corpus.validation) == list(small_corpus.validation)
+    assert corpus.held_out == small_corpus.held_out
     pairs = corpus.validation[:2]
     source, target = (CharTokenizer.learn(getattr(pair, side) for pair in pairs) for side in ("source", "target"))
     sides, gold = corpus.with_gold(pairs, (source, target))
@@ -35,19 +23,39 @@ def test_pairs_come_with_their_gold_links() -> None:
 
 def test_a_corpus_in_files_is_not_generated() -> None:
     assert generated_name({"text": {}}) is None
-    assert generated_name(TABLES) == "dates"
+    assert generated_name({"dates": {}}) == "dates"
     with pytest.raises(ArgumentError, match="made again"):
         regenerate(Path("run"), {"text": {}})
-
-
-def test_damaged_settings_are_said_to_be() -> None:
     with pytest.raises(RunError, match="damaged"):
         regenerate(Path("run"), {"dates": {"training_pairs": -1}})
 
 
-def test_translations_are_checked_where_the_corpus_has_a_form() -> None:
-    check = output_check(TABLES)
-    assert check is not None
-    assert check("2026-03-03") is None
-    assert "no date" in str(check("2026-03-33"))
-    assert output_check({"text": {}}) is None
+def test_no_text_of_the_corpus_is_refused(small_corpus: TranslationCorpus) -> None:
+    assert [pair.source for pair in small_corpus.train if why_no_date(pair.source)] == []
+    assert all(is_date(pair.target) for pair in small_corpus.train)
+
+
+@pytest.mark.parametrize(
+    "text", ["banana", "", "fr | mardi 3 mars 26", "3 mars 1799", "3 mars 2201", "20260303", "fr | 3 mars 20 26"]
+)
+def test_a_text_without_a_whole_year_is_no_date(text: str) -> None:
+    assert why_no_date(text) == f"{text!r} holds no year from 1800 to 2200 in four digits"
+
+
+@pytest.mark.parametrize("text", ["3 mars 1800", "mr | ३ मार्च २२००", "2026年3月3日", "en | 3/3/2026"])
+def test_a_year_counts_in_any_digits(text: str) -> None:
+    assert why_no_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("2026-03-03", True), ("2024-02-29", True), ("2026-02-29", False), ("20260303", False), ("", False)],
+)
+def test_a_translation_is_a_day_of_the_calendar(text: str, right: bool) -> None:
+    assert is_date(text) is right
+    assert (output_check({"dates": {}})(text) is None) is right
+
+
+def test_texts_are_checked_where_the_corpus_has_a_form() -> None:
+    assert input_check({"dates": {}}) is why_no_date
+    assert input_check({"text": {}}) is output_check({"text": {}}) is None

@@ -14,7 +14,6 @@ from attent.tasks.dates.patterns import (
     DatePattern,
     date_patterns,
     digits,
-    in_digits,
     moment,
     sample_moments,
 )
@@ -130,11 +129,6 @@ def test_a_locale_without_a_usable_pattern_is_an_error(pattern: str, monkeypatch
         date_patterns("fr")
 
 
-def test_all_dates_are_four_centuries() -> None:
-    assert date.fromordinal(ALL_DATES[0]) == date(1800, 1, 1)
-    assert date.fromordinal(ALL_DATES[-1]) == date(2200, 12, 31)
-
-
 def test_every_default_system_of_babel_is_known() -> None:
     used = {Locale.parse(locale).default_numbering_system for locale in localedata.locale_identifiers()}
     assert used == set(ZEROS)
@@ -143,12 +137,6 @@ def test_every_default_system_of_babel_is_known() -> None:
 @pytest.mark.parametrize("system", ZEROS)
 def test_the_digits_have_the_values_0_to_9(system: str) -> None:
     assert [unicodedata.decimal(digit) for digit in digits(system)] == list(range(10))
-
-
-def test_digits_by_hand() -> None:
-    assert in_digits("2026", "deva") == "२०२६"
-    assert in_digits("07", "arabext") == "۰۷"
-    assert in_digits("1984", "latn") == "1984"
 
 
 def test_an_unknown_system_is_an_error_with_the_nearest() -> None:

@@ -1,12 +1,21 @@
 from collections import defaultdict
 from datetime import date, timedelta
+from functools import cache
 
 import pytest
 
-from attent.tasks.dates.patterns import Reading, ambiguous_texts, date_patterns, leap_year_text, means_one_date, moment
+from attent.tasks.dates.patterns import (
+    Ambiguous,
+    Reading,
+    ambiguous_texts,
+    date_patterns,
+    leap_year_text,
+    means_one_date,
+    moment,
+)
 
 # day first and month first, the same names of days, neighbouring languages, numbers in names, digits of their own
-LOCALES = ("en", "en_GB", "es", "hr", "cs", "pl", "vi", "ko", "fa", "ar_EG", "mt")
+LOCALES = ("en", "en_GB", "hr", "cs", "vi", "ko", "fa", "mt")
 
 
 @pytest.mark.parametrize("year", [2023, 2024])
@@ -27,10 +36,14 @@ def test_a_text_means_one_date_exactly_if_no_other_date_is_written_so(year: int)
     assert {len(days) for days in written.values()} == {1, 2}
 
 
+@cache
+def table_of(*locales: str) -> Ambiguous:
+    return ambiguous_texts(pattern for locale in locales for pattern in date_patterns(locale))
+
+
 def means(locales: tuple[str, ...], locale: str, name: str, day: date) -> bool:
-    table = ambiguous_texts(pattern for item in locales for pattern in date_patterns(item))
     pattern = next(pattern for pattern in date_patterns(locale) if name in pattern.names)
-    return means_one_date(leap_year_text(pattern, moment(day), native=False), day.year, table)
+    return means_one_date(leap_year_text(pattern, moment(day), native=False), day.year, table_of(*locales))
 
 
 def test_by_hand() -> None:

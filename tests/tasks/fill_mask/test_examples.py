@@ -78,19 +78,6 @@ def test_parts_of_a_batch_are_together_the_batch() -> None:
         assert sorted(torch.cat([batch.labels for batch, _ in result]).tolist()) == sorted(whole.labels.tolist())
 
 
-def test_a_run_that_goes_on_sees_the_same_blanks() -> None:
-    first = DATA.stream(BatchSize(5), 1)
-    observed = [next(first) for _ in range(9)]
-    stream = DATA.stream(BatchSize(5), 1)
-    for _ in range(4):
-        next(stream)
-    repeated = DATA.stream(BatchSize(5), 1, stream.position)
-    for batch in observed[4:]:
-        second = next(repeated)
-        assert torch.equal(second.token_ids, batch.token_ids)
-        assert torch.equal(second.positions, batch.positions)
-
-
 def test_numbers_of_places_differ() -> None:
     numbers = hash_positions(1, 2, np.arange(101), 101)
     assert len(np.unique(numbers)) == 101 * 101
@@ -109,11 +96,7 @@ def test_a_blank_is_one_token_whatever_cuts_the_text(kind: str) -> None:
     rest = [token for token in line.tokens if token != tokenizer.size]
     assert UNK not in rest
     # of a character's blank the space before it stays
-    assert (
-        tokenizer.decode(rest) == "the dog was  , so it  ."
-        if kind == "char"
-        else tokenizer.decode(rest) == "the dog was , so it ."
-    )
+    assert tokenizer.decode(rest) == ("the dog was  , so it  ." if kind == "char" else "the dog was , so it .")
 
 
 def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:

