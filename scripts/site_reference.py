@@ -50,7 +50,7 @@ RETURNED = (
         "attent.nonparametric.lookup:Answer",
         "attent.views.pages.page:Page",
     ),
-    "attent.views.attention_trace:AttentionTrace",
+    "attent.views.trace:AttentionTrace",
 )
 NO_VALUE = "(none)"
 # The search lists pages that explain something first.

@@ -17,7 +17,7 @@ from attent.tasks.classification.corpus import image_corpus
 from attent.tasks.classification.inputs import PictureInputs
 from attent.tasks.classification.pictures import Pictures
 from attent.tasks.classification.settings import ImagesSettings
-from attent.views.patch_overlay import cls_weights
+from attent.views.picture import cls_weights
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
 

@@ -7,7 +7,7 @@ from setuptools import Distribution, Extension
 from setuptools.command.build_ext import build_ext
 
 from attent.ops.build_extension import BuildExtension
-from attent.ops.csrc.sources import digest
+from attent.ops.sources import digest
 
 
 @pytest.mark.parametrize(("content", "is_compiled_again"), [(None, True), (b"of others", True), (b"...%s...", False)])

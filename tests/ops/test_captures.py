@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from attent.ops.captures import Captures, Replacement
+from attent.ops.autograd import Captures, Replacement
 
 
 def test_tensors_computed_of_leaves_are_found() -> None:

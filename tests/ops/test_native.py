@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.ops import native
-from attent.ops.csrc import sources
+from attent.ops import native, sources
 
 
 def test_where_it_was_not_compiled_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attent.ops.csrc.sources import digest
+from attent.ops.sources import digest
 
 
 def test_every_name_and_every_byte_counts(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 
 from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
-from attent.views.attention_trace import AttentionTrace
+from attent.views.trace import AttentionTrace
 
 T, M = ("t0", "t1", "t2"), ("m0", "m1", "m2", "m3", "m4")
 

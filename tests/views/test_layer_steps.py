@@ -4,8 +4,8 @@ import torch
 
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
-from attent.views.layer_steps import feed_forward_steps, norm_step, output_steps, residual_steps
 from attent.views.step import vectors
+from attent.views.trace import feed_forward_steps, norm_step, output_steps, residual_steps
 
 ROWS = ("a", "b", "c")
 

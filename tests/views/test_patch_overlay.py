@@ -8,7 +8,7 @@ from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, ShapeError
-from attent.views.patch_overlay import cls_panel, cls_weights, draw_overlay, overlay_figure
+from attent.views.picture import cls_panel, cls_weights, draw_overlay, overlay_figure
 
 
 def make_maps(batch: int = 1) -> list[AttentionMap]:

@@ -9,8 +9,7 @@ import torch
 
 from attent.views.labels import visible, width
 from attent.views.render_walk import format_number, matrices, table
-from attent.views.walk import walk
-from attent.views.walk_run import walk_run
+from attent.views.walk import walk, walk_run
 
 
 def test_every_step_is_named_with_equation_shape_and_words() -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attent.errors import ShapeError
+from attent.views.build_scene import SceneLabels, kinds, patch_names
 from attent.views.scene import PRODUCED, READ, Picture
-from attent.views.scene_labels import SceneLabels, kinds, patch_names
 
 
 @pytest.mark.parametrize(

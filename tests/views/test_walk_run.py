@@ -13,7 +13,7 @@ from attent.tasks.classification.inputs import Inputs, TextInputs
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer
-from attent.views.walk_run import walk_run
+from attent.views.walk import walk_run
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

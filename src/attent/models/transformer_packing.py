@@ -38,8 +38,7 @@ from attent.models.transformer_layers import (
     EncoderLayer,
 )
 from attent.ops import packed_linear, transformer
-from attent.ops.module_tree import ModuleTree
-from attent.ops.packed_linear import Piece, WeightType
+from attent.ops.packed_linear import ModuleTree, Piece, WeightType
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths, Tokens

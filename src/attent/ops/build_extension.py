@@ -17,7 +17,7 @@ class BuildExtension(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         # attent cannot be imported during a build
-        digest = runpy.run_path(str(Path(__file__).with_name("csrc") / "sources.py"))["digest"]()
+        digest = runpy.run_path(str(Path(__file__).with_name("sources.py")))["digest"]()
         file = Path(self.get_ext_fullpath(ext.name))
         self.force = not (file.is_file() and digest.encode() in file.read_bytes())
         ext.define_macros.append(("ATTENT_SOURCES", digest))

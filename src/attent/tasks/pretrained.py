@@ -24,9 +24,8 @@ from attent.runs.config import CONFIG, is_pretrained
 from attent.tasks.classification.pictures import open_picture
 from attent.tasks.fill_mask.examples import MASK
 from attent.tasks.fill_mask.fill_mask import BEST, AttendedPiece, Guess, MaskPrediction, mean_attention
-from attent.views.build_scene import build_scene
+from attent.views.build_scene import build_scene, kinds, patch_names
 from attent.views.scene import Picture, Scene
-from attent.views.scene_labels import kinds, patch_names
 
 Reads = Literal["text", "text and translation", "picture"]
 NEED, EXTRA = "Hugging Face's models need transformers", "transformers"

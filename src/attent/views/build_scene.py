@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
@@ -14,15 +14,146 @@ from attent.attention.capture.derived_maps import LAYER_NUMBER, DerivedMaps
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError, check_index
-from attent.views.scene import LayerGroup, LayerWeights, Measure, Picture, Scene
-from attent.views.scene_labels import TITLES, About, AttentionKind, SceneLabels, kinds
+from attent.views.scene import PRODUCED, READ, LayerGroup, LayerWeights, Measure, Picture, Scene, Text
 
+AttentionKind = Literal["cross", "encoder", "self", "decoder"]
+About = Literal["produced", "read"]
 Weights = AttentionMap | Tensor
 Map = TypeVar("Map")
-# The order of groups.
-ORDER: tuple[AttentionKind, ...] = ("cross", "encoder", "self", "decoder")
+# In the order of groups.
+TITLES: dict[AttentionKind, str] = {
+    "cross": "cross-attention",
+    "encoder": "encoder self-attention",
+    "self": "self-attention",
+    "decoder": "decoder self-attention",
+}
+# The text ids of the rows and columns of a map that brings its own labels.
+TEXT_IDS: dict[AttentionKind, tuple[str, str]] = {
+    "cross": ("target", "source"),
+    "encoder": ("source", "source"),
+    "self": ("tokens", "tokens"),
+    "decoder": ("target", "given"),
+}
+# Names of cross-attention modules in attent, in Hugging Face's models and in PyTorch's.
+CROSS = re.compile(r"cross|enc(oder)?_?(dec(oder)?)?_?att|encdec|decoder\..*multihead_attn|src_attn")
+CLS = "CLS"
 # The names that watch() gives to the second call of a module, and to those after it.
 LATER_CALL = re.compile(r"^(.*)#\d+$")
+
+
+def kinds(paths: Sequence[str]) -> list[AttentionKind]:
+    """Return the kind of attention of each module of a model, judged from all their paths together."""
+    # only the last names, or every module of "encoder_attention.layers.0" would count as cross-attention
+    is_cross = [
+        bool(CROSS.search(".".join(path.lower().split(".")[-2:]) if "multihead" not in path else path.lower()))
+        for path in paths
+    ]
+    if not any(is_cross):
+        return ["self" for _ in paths]
+    is_encoder = [path.lower().startswith("encoder") or ".encoder" in path.lower() for path in paths]
+    return [
+        "cross" if cross else "encoder" if encoder else "decoder"
+        for cross, encoder in zip(is_cross, is_encoder, strict=True)
+    ]
+
+
+class SceneLabels:
+    """The texts of a scene, created while groups ask for them.
+
+    Args:
+        tokens: labels of the text that is read; numbers unless given.
+        targets: labels of the text that a decoder reads and writes.
+        picture: whose patches name the positions of "tokens".
+        about: the subject of a decoder's rows; unless given, inferred from the number of targets.
+    """
+
+    def __init__(
+        self,
+        tokens: Iterable[str] | None,
+        targets: Iterable[str] | None,
+        picture: Picture | None = None,
+        about: About | None = None,
+    ) -> None:
+        if tokens is None and picture is not None:
+            tokens = patch_names(picture)
+        self.texts: dict[str, Text] = {}
+        self._about = about
+        self._labels = {
+            name: None if labels is None else (*labels,) for name, labels in (("tokens", tokens), ("targets", targets))
+        }
+        self._misfits: dict[str, list[str]] = {}
+        self._fits: set[str] = set()
+
+    def of_shape(self, kind: AttentionKind, queries: int, keys: int) -> tuple[str, str, str]:
+        """Return the text ids of rows and columns, and the subject of a row."""
+        if kind in ("cross", "decoder"):
+            rows, about = self._decoder_rows(queries)
+            return (
+                rows,
+                self._add_part("source", "tokens", keys)
+                if kind == "cross"
+                else self._add_part("given", "targets", keys),
+                about,
+            )
+        name, _ = TEXT_IDS[kind]
+        return self._add_part(name, "tokens", queries), self._add_part(name, "tokens", keys), READ
+
+    def of_labels(self, kind: AttentionKind, rows: Sequence[str], columns: Sequence[str]) -> tuple[str, str, str]:
+        """Return the text ids and the subject of a row for a map that brings its own labels."""
+        row, column = TEXT_IDS[kind]
+        return self._add(row, rows), self._add(column, columns), PRODUCED if kind in ("cross", "decoder") else READ
+
+    def check(self) -> None:
+        """Check that the labels of the caller fit at least one map.
+
+        Raises:
+            ShapeError: they fit none.
+        """
+        for name, sizes in self._misfits.items():
+            labels = self._labels[name]
+            if name not in self._fits and labels is not None:
+                number = "there is 1 label" if len(labels) == 1 else f"there are {len(labels)} labels"
+                raise ShapeError(f"{number} in {name}, and the maps have {' and '.join(dict.fromkeys(sizes))} places")
+
+    def _decoder_rows(self, queries: int) -> tuple[str, str]:
+        """Return the text id and the subject of a decoder's rows.
+
+        Produced tokens if there is one label more than queries.
+        """
+        targets = self._labels["targets"]
+        if targets is not None and len(targets) == queries + 1 and self._about != "read":
+            self._fits.add("targets")
+            return self._add("target", targets[1:]), PRODUCED
+        if self._about == "produced":
+            return self._add_part("target", "targets", queries), PRODUCED
+        return self._add_part("given", "targets", queries), READ
+
+    def _add_part(self, text_id: str, name: str, length: int) -> str:
+        """Add a text with the first labels of the caller if they fit, or with numbers."""
+        labels = self._labels[name]
+        if labels is not None and len(labels) in (length, length + 1):
+            self._fits.add(name)
+            return self._add(text_id, labels[:length])
+        if labels is not None:
+            self._misfits.setdefault(name, []).append(str(length))
+        return self._add(text_id, [str(index) for index in range(length)])
+
+    def _add(self, text_id: str, labels: Sequence[str]) -> str:
+        """Add a text under its id, or with a number behind it if another text has this id; return the id."""
+        # ids of tokens, of a tensor, are numbers
+        names = (str(label.item()) if isinstance(label, Tensor) else str(label) for label in labels)
+        text, number, free = Text((*names,)), 1, text_id
+        while self.texts.setdefault(free, text) != text:
+            number += 1
+            free = f"{text_id}-{number}"
+        return free
+
+
+def patch_names(picture: Picture) -> list[str]:
+    """Return the names of the positions of a picture's text: CLS, then patches by row and column, from 1."""
+    down, across = picture.grid
+    front = [CLS, *(f"{CLS} {number}" for number in range(2, picture.before + 1))][: picture.before]
+    return front + [f"patch {row + 1},{column + 1}" for row in range(down) for column in range(across)]
 
 
 def build_scene(
@@ -64,45 +195,57 @@ def build_scene(
         ShapeError: labels fit none of the maps.
     """
     named = _by_path(maps)
-    if not named:
-        reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
-        raise ArgumentError(f"there is no attention to show: {reason}")
     passes = forward_passes(named)
     selected = select_pass(passes, call)
     by_group: dict[tuple[str, tuple[int, ...]], list[LayerWeights]] = {}
     for layer in _layers(selected, sequence):
         by_group.setdefault((LAYER_NUMBER.sub("*", layer.name), layer.shape), []).append(layer)
-    gradient_maps = gradients.available() if isinstance(gradients, DerivedMaps) else gradients or {}
-    gradient_passes = forward_passes({path: gradient_maps[path] for path in named if path in gradient_maps})
-    selected_gradients = {
-        path: calls[call] for path, calls in gradient_passes.items() if len(calls) == len(passes[path])
-    }
+    group_kinds: Sequence[AttentionKind] = kinds([pattern for pattern, _ in by_group])
+    if targets is not None or _is_cross(maps, named):
+        group_kinds = ["cross" if kind == "self" else kind for kind in group_kinds]
     labels = SceneLabels(tokens, targets, picture, about)
-    # the path of a single map does not tell its kind
-    unnamed = (
-        []
-        if isinstance(maps, Mapping)
-        else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
-    )
-    is_cross = targets is not None or any(layer.shape[-2] != layer.shape[-1] for layer in unnamed)
-    group_kinds: list[AttentionKind] = [
-        "cross" if is_cross and kind == "self" else kind for kind in kinds([pattern for pattern, _ in by_group])
-    ]
+    groups = _groups(by_group, group_kinds, selected, _gradients(gradients, named, passes, call), labels)
+    labels.check()
+    return Scene(title, labels.texts, groups, picture, _notes(passes, call))
+
+
+def _is_cross(maps: object, named: Mapping[str, Weights | LabelledMap]) -> bool:
+    """Return whether maps without paths, which would tell their kind, have other keys than queries."""
+    unlabelled = [layer.shape for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
+    return not isinstance(maps, Mapping) and any(shape[-2] != shape[-1] for shape in unlabelled)
+
+
+def _gradients(
+    gradients: Mapping[str, AttentionMap] | None, maps: Mapping[str, object], passes: Mapping[str, list[Any]], call: int
+) -> dict[str, AttentionMap]:
+    """Return the gradients of one pass of each module that has those of all its passes."""
+    known = gradients.available() if isinstance(gradients, DerivedMaps) else gradients or {}
+    known_passes = forward_passes({path: known[path] for path in maps if path in known})
+    return {path: calls[call] for path, calls in known_passes.items() if len(calls) == len(passes[path])}
+
+
+def _groups(
+    by_group: Mapping[tuple[str, tuple[int, ...]], Sequence[LayerWeights]],
+    group_kinds: Sequence[AttentionKind],
+    maps: Mapping[str, Weights | LabelledMap],
+    gradients: Mapping[str, AttentionMap],
+    labels: SceneLabels,
+) -> tuple[LayerGroup, ...]:
+    """Return the groups of layers of one pattern of paths and one shape, in the order of their kinds."""
     groups: list[tuple[AttentionKind, LayerGroup]] = []
     for kind, ((pattern, shape), layers) in zip(group_kinds, by_group.items(), strict=True):
-        source = selected[layers[0].name]
+        source = maps[layers[0].name]
         if isinstance(source, AttentionMap | Tensor):
             rows, columns, subject = labels.of_shape(kind, *shape[1:])
         else:
             rows, columns, subject = labels.of_labels(kind, source.rows, source.columns)
-        name, group_title = kind, TITLES[kind]
+        name, title = kind, TITLES[kind]
         if group_kinds.count(kind) > 1:
-            name, group_title = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}", f"{group_title} ({pattern})"
-        group = LayerGroup(name, group_title, rows, columns, tuple(layers), subject, kind != "cross")
-        groups.append((kind, replace(group, measures=(*_measures(group, selected, selected_gradients),))))
-    labels.check()
-    ordered = sorted(groups, key=lambda group: ORDER.index(group[0]))
-    return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, _notes(passes, call))
+            name, title = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}", f"{title} ({pattern})"
+        group = LayerGroup(name, title, rows, columns, tuple(layers), subject, kind != "cross")
+        groups.append((kind, replace(group, measures=(*_measures(group, maps, gradients),))))
+    order = [*TITLES]
+    return tuple(group for _, group in sorted(groups, key=lambda group: order.index(group[0])))
 
 
 def _measures(
@@ -187,6 +330,9 @@ def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
     named = {path: layer.map if isinstance(layer, LazyTensor) else layer for path, layer in named.items()}
+    if not named:
+        reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
+        raise ArgumentError(f"there is no attention to show: {reason}")
     for path, layer in named.items():
         if not isinstance(layer, AttentionMap | Tensor) and not all(
             hasattr(layer, name) for name in ("weights", "rows", "columns")

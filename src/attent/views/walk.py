@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -16,23 +17,22 @@ from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.attention.scores import ScaledDot
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_index, refuse
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.mask_text import mask_of
-from attent.views.attention_trace import AttentionTrace, parts_of
-from attent.views.layer_steps import feed_forward_steps, residual_steps
+from attent.views.panel import READING, choose, kind_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
-from attent.views.walk_run import walk_run
-
-__all__ = ["AttentionTrace", "walk", "walk_run"]
+from attent.views.trace import AttentionTrace, ForwardPass, LayerTrace, feed_forward_steps, parts_of, residual_steps
 
 # The numbers of a word that are few enough to follow.
 WIDTH = 4
 # Features inside the feed-forward network, for each of a word's: a model has four.
 WIDENING = 2
+# The positions that are added to words before attention, by name.
+POSITIONS: dict[str, type[Any]] = {"sinusoidal": Sinusoidal, "learned": Learned}
 # The positions that are added to words before attention, with their equations and meanings.
 ADDED: dict[type[nn.Module], tuple[str, str]] = {
     Sinusoidal: (
@@ -105,61 +105,22 @@ def walk(
         UnknownNameError: a part does not exist.
     """
     words, memory_words = (tuple((sentence or "").split()) for sentence in (text, cross))
-    if not words or (cross is not None and not memory_words):
-        raise ArgumentError("a walk needs a text of at least one word")
-    if not 0 <= seed < 2**63:
-        raise ArgumentError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
+    refuse(
+        (not words or (cross is not None and not memory_words), "a walk needs a text of at least one word"),
+        (not 0 <= seed < 2**63, f"seed must be a whole number from 0 to 2^63 - 1, got {seed}"),
+    )
     width = _checked_width(width, heads, vectors)
     mask = mask_of(mask) if isinstance(mask, str) else mask
     score = score if scale else _without_scale(score)
-    added = (
-        registry.with_aliases({"sinusoidal": Sinusoidal, "learned": Learned}).get(position)
-        if isinstance(position, str)
-        else None
-    )
+    positions = max(len(words), len(memory_words))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        attention = MultiHeadAttention(
-            width,
-            heads,
-            bias=False,
-            output=None,
-            score=score,
-            normalizer=normalizer,
-            position=None if added else position,
-        ).eval()
-        _initialize(attention.query_projection, attention.key_projection, attention.value_projection)
-        if heads > 1 or whole:
-            attention.output = nn.Linear(width, width, bias=False)
-            _initialize(attention.output)
-        feed_forward = FeedForward(width, WIDENING * width) if whole else None
-        if feed_forward is not None:
-            _initialize(feed_forward.widen, feed_forward.narrow)
-        positions = None
-        if added is not None:
-            positions = Sinusoidal(width) if added is Sinusoidal else Learned(width, max(len(words), len(memory_words)))
-    inputs = _input_steps("X", words, width, vectors, positions)
-    memory = _input_steps("M", memory_words, width, vectors, positions) if memory_words else []
-    with AttentionTrace(attention) as trace, watch(attention) as maps:
-        attention(inputs[-1].values, memory[-1].values if memory else None, mask=mask, query_start=0)
-    attention_steps = trace.steps(maps[""], words, memory_words or words)
-    steps = {step.name: step for step in (*inputs, *memory)}
-    steps |= {name: step for name, step in attention_steps.items() if name not in ("X", "M")}
-    if feed_forward is not None:
-        after = residual_steps(steps["X"], steps["result"], Residual(width, "post"))
-        after += feed_forward_steps(after[-1], feed_forward)
-        after += residual_steps(after[1], after[-1], Residual(width, "post"), "_ffn")
-        steps |= {step.name: step for step in after}
-    kind = "Cross-attention" if cross is not None else "Self-attention"
-    title = f"{kind}, step by step: {' → '.join(filter(None, (' '.join(words), ' '.join(memory_words))))}"
-    position_name = position if isinstance(position, str) else name_of(position)
-    parts = [
-        parts_of(attention),
-        f"mask {_mask_name(mask)}",
-        f"position {position_name}" if position else "",
-        f"seed {seed}",
-    ]
-    return Walk(title, " · ".join(filter(None, parts)), _parameters(attention, feed_forward), steps)
+        layer = _RandomLayer(width, heads, score, normalizer, position, positions, whole=whole)
+    parts = [parts_of(layer.attention), f"mask {_mask_name(mask)}", _position_name(position), f"seed {seed}"]
+    title = f"{'Self' if cross is None else 'Cross'}-attention, step by step: {' '.join(words)}"
+    title = " → ".join(filter(None, (title, " ".join(memory_words))))
+    steps = layer.steps(words, memory_words, vectors, mask)
+    return Walk(title, " · ".join(filter(None, parts)), layer.matrices(), steps)
 
 
 def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:
@@ -180,6 +141,101 @@ def _without_scale(score: str | Score) -> str:
         name = score if isinstance(score, str) else name_of(score)
         raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
     return "dot"
+
+
+class _RandomLayer(nn.Module):
+    """An attention with random matrices, the positions added before it, and with `whole` the rest of a layer."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        score: str | Score,
+        normalizer: str | Normalizer,
+        position: str | Position | None,
+        length: int,
+        *,
+        whole: bool,
+    ) -> None:
+        super().__init__()
+        added = registry.with_aliases(POSITIONS).get(position) if isinstance(position, str) else None
+        self.attention = MultiHeadAttention(
+            width,
+            heads,
+            bias=False,
+            output=None,
+            score=score,
+            normalizer=normalizer,
+            position=None if added else position,
+        ).eval()
+        _initialize(self.attention.query_projection, self.attention.key_projection, self.attention.value_projection)
+        if heads > 1 or whole:
+            self.attention.output = nn.Linear(width, width, bias=False)
+            _initialize(self.attention.output)
+        self.feed_forward = FeedForward(width, WIDENING * width) if whole else None
+        if self.feed_forward is not None:
+            _initialize(self.feed_forward.widen, self.feed_forward.narrow)
+        self.positions = None if added is None else added(width) if added is Sinusoidal else added(width, length)
+
+    def steps(
+        self, words: Sequence[str], memory_words: Sequence[str], vectors: Vectors | None, mask: Mask | None
+    ) -> dict[str, WalkStep]:
+        """Return every step by name, in order."""
+        width = self.attention.query_projection.in_features
+        inputs = _input_steps("X", words, width, vectors, self.positions)
+        memory = _input_steps("M", memory_words, width, vectors, self.positions) if memory_words else []
+        with AttentionTrace(self.attention) as trace, watch(self.attention) as maps:
+            self.attention(inputs[-1].values, memory[-1].values if memory else None, mask=mask, query_start=0)
+        steps = {step.name: step for step in (*inputs, *memory)}
+        traced = trace.steps(maps[""], words, memory_words or words)
+        steps |= {name: step for name, step in traced.items() if name not in ("X", "M")}
+        if self.feed_forward is not None:
+            after = residual_steps(steps["X"], steps["result"], Residual(width, "post"))
+            after += feed_forward_steps(after[-1], self.feed_forward)
+            after += residual_steps(after[1], after[-1], Residual(width, "post"), "_ffn")
+            steps |= {step.name: step for step in after}
+        return steps
+
+    def matrices(self) -> dict[str, WalkStep]:
+        """Return the matrices by name.
+
+        Those of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer.
+        """
+        attention = self.attention
+        projections = zip(
+            "QKV",
+            (attention.query_projection, attention.key_projection, attention.value_projection),
+            strict=True,
+        )
+        linear = {f"W_{letter}": projection for letter, projection in projections}
+        if isinstance(attention.output, nn.Linear):
+            linear["W_O"] = attention.output
+        if self.feed_forward is not None:
+            linear |= {"W₁ of ffn": self.feed_forward.widen, "W₂ of ffn": self.feed_forward.narrow}
+        matrices = {name: (layer.weight.T, features(layer.in_features)) for name, layer in linear.items()}
+        for symbol, parameter in attention.score.symbols().items():
+            matrix = parameter.reshape(-1, parameter.shape[-1])
+            rows_per_head = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
+            # a vector is one row without a label
+            labels = features(rows_per_head) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
+            if attention.heads > 1:
+                repeated = labels * (matrix.shape[0] // rows_per_head)
+                labels = tuple(
+                    f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated)
+                )
+            matrices[symbol] = (matrix, labels)
+        return {
+            name: WalkStep(
+                name,
+                name,
+                "Learnt in a trained model; here it is random.",
+                "(rows, columns)",
+                matrix.detach(),
+                rows,
+                features(matrix.shape[1]),
+            )
+            for name, (matrix, rows) in matrices.items()
+        }
 
 
 def _initialize(*layers: nn.Linear) -> None:
@@ -248,43 +304,10 @@ def _look_up(words: Sequence[str], vectors: Vectors) -> list[Tensor]:
     return [vectors[word if word in vectors else word.lower()] for word in words]
 
 
-def _parameters(attention: MultiHeadAttention, feed_forward: FeedForward | None) -> dict[str, WalkStep]:
-    """Return the matrices of a walk.
-
-    Of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer.
-    """
-    projections = zip(
-        "QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True
-    )
-    linear = {f"W_{letter}": projection for letter, projection in projections}
-    if isinstance(attention.output, nn.Linear):
-        linear["W_O"] = attention.output
-    if feed_forward is not None:
-        linear |= {"W₁ of ffn": feed_forward.widen, "W₂ of ffn": feed_forward.narrow}
-    matrices = {name: (layer.weight.T, features(layer.in_features)) for name, layer in linear.items()}
-    for symbol, parameter in attention.score.symbols().items():
-        matrix = parameter.reshape(-1, parameter.shape[-1])
-        rows_per_head = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
-        # a vector is one row without a label
-        labels = features(rows_per_head) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
-        if attention.heads > 1:
-            repeated = labels * (matrix.shape[0] // rows_per_head)
-            labels = tuple(
-                f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated)
-            )
-        matrices[symbol] = (matrix, labels)
-    return {
-        name: WalkStep(
-            name,
-            name,
-            "Learnt in a trained model; here it is random.",
-            "(rows, columns)",
-            matrix.detach(),
-            rows,
-            features(matrix.shape[1]),
-        )
-        for name, (matrix, rows) in matrices.items()
-    }
+def _position_name(position: str | Position | None) -> str:
+    if not position:
+        return ""
+    return f"position {position if isinstance(position, str) else name_of(position)}"
 
 
 def _mask_name(mask: Mask | None) -> str:
@@ -294,4 +317,54 @@ def _mask_name(mask: Mask | None) -> str:
     # a table of pairs is no name
     return (
         name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
+    )
+
+
+class Walkable(Protocol):
+    """Interface of runs to walk through: a translator, a masked language model, a classifier."""
+
+    def forward_pass(self, text: str, /) -> ForwardPass:
+        """Return the forward pass over a text."""
+        ...
+
+
+@torch.no_grad()
+def walk_run(
+    run: Walkable, text: str, *, kind: str | None = None, layer: int | None = None, head: int = 0, whole: bool = False
+) -> Walk:
+    """Walk through an attention of a trained model while it reads a text.
+
+    Args:
+        run: as `attent.load` returns it.
+        text: to translate, to fill in or to classify; or the file of a picture to classify.
+        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source); the first that the model has by
+            default.
+        layer: from 0; the last if not given.
+        head: the head to show, from 0; the steps have all of them.
+        whole: whether to go on through the layer, and from the last one to the likeliest words or classes.
+
+    Raises:
+        UnknownNameError: there is no such kind.
+        ArgumentError: the model has no such layer or head, or the run refuses the text.
+    """
+    forward_pass = run.forward_pass(text)
+    modules = {
+        name: module
+        for name, module in forward_pass.model.named_modules()
+        if name.endswith(("self_attention", "cross_attention"))
+    }
+    kind = kind or kind_of(next(iter(modules), ""))
+    name, attention = choose(modules, kind, layer)
+    if not isinstance(attention, MultiHeadAttention):
+        raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
+    check_index("head", head, attention.heads)
+    layer_trace = LayerTrace(forward_pass.model, name) if whole else None
+    with AttentionTrace(attention) as trace, layer_trace or nullcontext():
+        labelled = forward_pass.run()[name]
+    steps = trace.steps(labelled.weights, labelled.rows, labelled.columns, head=head)
+    if layer_trace is not None:
+        steps = {step.name: step for step in layer_trace.steps(list(steps.values()), forward_pass)}
+    scope = f"{name}, head {head}{', and its layer' if whole else ''}"
+    return Walk(
+        f"{scope}, step by step: {forward_pass.title}", f"{parts_of(attention)}\n{READING[kind]}", {}, steps, head
     )

@@ -8,9 +8,8 @@ from attent.attention.masks import Prefix, Window
 from attent.tasks.fill_mask import fill_mask
 from attent.tasks.translation.translator import load
 from attent.text import word_vectors
-from attent.views.pages.walk_page import walk_page
-from attent.views.walk import walk
-from attent.views.walk_run import walk_run
+from attent.views.pages.page import walk_page
+from attent.views.walk import walk, walk_run
 
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:

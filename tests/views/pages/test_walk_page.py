@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attent.views.pages.walk_page import walk_page
+from attent.views.pages.page import walk_page
 from attent.views.walk import walk
 
 

@@ -25,8 +25,15 @@ from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
 from attent.errors import ArgumentError
-from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
-from attent.ops.captures import Captures, Edge, Replacement
+from attent.ops.autograd import (
+    Captures,
+    Edge,
+    Replacement,
+    checkpointed,
+    double_backward,
+    needs_double_backward,
+    no_autocast,
+)
 from attent.ops.eligibility import can_run_custom_function, without_autocast
 
 # The scores of two lowered sides, holding no more numbers than these.

@@ -97,8 +97,7 @@ def _draw(classifier: Classifier, name: str, data: Data, prediction: Prediction,
     from attent.tasks.classification.inputs import PictureInputs
     from attent.tasks.classification.pictures import Pictures
     from attent.views.pages.page import ENDINGS, page
-    from attent.views.patch_overlay import cls_panel, draw_overlay
-    from attent.views.picture import picture
+    from attent.views.picture import cls_panel, draw_overlay, picture
 
     title = f"{name}: {prediction.label} ({prediction.probabilities[0]:.1%})"
     if file.suffix.lower() in ENDINGS:

@@ -99,7 +99,7 @@ def walk(
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
         run = loading.stored_run(arguments[0]).tool
-        from attent.views.walk_run import walk_run
+        from attent.views.walk import walk_run
 
         _show(walk_run(run, arguments[1], whole=whole, **_without_none(of_run)), out)
         return
@@ -131,7 +131,7 @@ def _show(walk: Walk, out: Path | None) -> None:
     """Write a walk, and its page into a file if one is named."""
     write(walk)
     if out is not None:
-        from attent.views.pages.walk_page import walk_page
+        from attent.views.pages.page import walk_page
 
         say(f"written into {walk_page(walk).save(out)}")
 

@@ -35,10 +35,9 @@ from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.text.batches import BatchSize
 from attent.text.tokenizer import Tokenizer
-from attent.views.build_scene import build_scene
+from attent.views.build_scene import CLS, build_scene
 from attent.views.scene import Picture, Scene
-from attent.views.scene_labels import CLS
-from attent.views.walk_run import ForwardPass
+from attent.views.trace import ForwardPass
 
 # Examples of a batch.
 BATCH = 128

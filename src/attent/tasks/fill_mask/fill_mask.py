@@ -22,7 +22,7 @@ from attent.tasks.from_run import FromRun
 from attent.tasks.task import task_of
 from attent.text.batches import Sequences
 from attent.text.tokenizer import SPECIALS, UNK, Tokenizer
-from attent.views.walk_run import ForwardPass
+from attent.views.trace import ForwardPass
 
 BEST = 5
 

@@ -27,7 +27,7 @@ from attent.tasks.translation.translator import labels
 from attent.text.batches import ROW_MULTIPLE, round_up
 from attent.text.settings import LinesSettings
 from attent.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from attent.views.walk_run import ForwardPass
+from attent.views.trace import ForwardPass
 
 # Tokens that are never generated; EOS may end a text.
 FORBIDDEN = [PAD, UNK, BOS]

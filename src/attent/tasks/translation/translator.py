@@ -29,7 +29,7 @@ from attent.tasks.translation.engine import Engine
 from attent.text.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.text.text import Pair
 from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, prompt_of
-from attent.views.walk_run import ForwardPass
+from attent.views.trace import ForwardPass
 
 T = TypeVar("T")
 R = TypeVar("R")

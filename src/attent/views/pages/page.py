@@ -1,4 +1,4 @@
-"""page(): attention as one HTML file that opens from disk and loads nothing.
+"""Attention, and walks, as one HTML file that opens from disk and loads nothing.
 
 The modules of views/web become one script, since browsers refuse modules that import one another when a page is opened
 from disk. Each becomes a function that runs once, in the order of imports. They may use
@@ -19,16 +19,18 @@ from typing import Any
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, AttentError
-from attent.views.build_scene import Weights, build_scene
+from attent.views.build_scene import About, Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
-from attent.views.pages.payload import Payload, build_payload
+from attent.views.pages.payload import build_payload
+from attent.views.render_walk import CELL_STYLE, Walk
 from attent.views.scene import Picture, Scene
-from attent.views.scene_labels import About
 
 # MiB of a page.
 SIZE = 8.0
 # Pixels of a page in a notebook.
 HEIGHT = 760
+# Digits of the numbers of a walk.
+DIGITS = 4
 ENDINGS = (".html", ".htm")
 # Bytes besides the numbers and the program.
 OVERHEAD = 2**12
@@ -127,23 +129,32 @@ def page(
         raise ArgumentError(
             f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
         )
-    html = _fill(maps.title or "attention", style, build_payload(maps, room), script)
+    payload = build_payload(maps, room)
+    packs = (f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items())
+    # no token can close the element around the description
+    description = payload.description.replace("<", "\\u003c")
+    parts = {"style": style, "packs": "\n".join(packs), "description": description, "script": script}
+    return _fill("page.html", parts | {"title": escape(maps.title or "attention")})
+
+
+def walk_page(walk: Walk) -> Page:
+    """Build a page of a walk: every row and column, to four digits.
+
+    Where one points, or clicks to keep it, the page marks the query's and the key's rows in every table, and writes out
+    the sum that a score Q·Kᵀ or an output is.
+
+    Args:
+        walk: of a text or of a run, as `attent.walk` returns it.
+    """
+    cells = walk.html(limit=None, digits=DIGITS).replace(f' style="{CELL_STYLE}"', "").replace(f"{CELL_STYLE};", "")
+    parts = {"title": escape(walk.title), "style": web_file("walk.css"), "walk": cells, "script": web_file("walk.js")}
+    return _fill("walk.html", parts)
+
+
+def _fill(template: str, parts: Mapping[str, str]) -> Page:
+    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file(template))
     # a lone surrogate, which a token may be cut to, cannot be encoded
     return Page(html.encode("utf-8", "replace").decode("utf-8"))
-
-
-def _fill(title: str, style: str, payload: Payload, script: str) -> str:
-    parts = {
-        "title": escape(title),
-        "style": style,
-        "packs": "\n".join(
-            f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items()
-        ),
-        # no token can close the element around it
-        "description": payload.description.replace("<", "\\u003c"),
-        "script": script,
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file("page.html"))
 
 
 def load_ipython_extension(shell: Any) -> None:

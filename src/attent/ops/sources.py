@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("csrc")
 
 
 def digest(folder: Path = FOLDER) -> str:
