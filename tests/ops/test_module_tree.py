@@ -1,10 +1,11 @@
+import copy
 import gc
 import weakref
 
 import torch
 from torch import nn
 
-from attent.ops.packed_linear import module_tree
+from attent.ops.packed_linear import WeightType, kind_of, module_tree, packed_columns, set_kind
 
 
 def make() -> nn.Sequential:
@@ -66,3 +67,13 @@ def test_a_module_that_nobody_holds_is_freed() -> None:
     del model
     gc.collect()
     assert reference() is None
+
+
+def test_a_copy_packs_its_own_weights() -> None:
+    layer = nn.Linear(2, 3)
+    set_kind(layer, WeightType.INT8)
+    packed = packed_columns(layer)
+    copied = copy.deepcopy(layer)
+    assert kind_of(copied) is WeightType.FLOAT32
+    assert packed_columns(copied).shape != packed.shape
+    assert packed_columns(layer) is packed

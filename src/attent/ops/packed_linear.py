@@ -12,7 +12,6 @@ from itertools import chain
 from operator import attrgetter, is_
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +111,7 @@ class _Packed(NamedTuple):
 
 @dataclass(eq=False)
 class _Packing:
-    """All that is kept of a module while it lives; it must not refer to the module.
+    """The packed weights of a module, an attribute of it, and what decides whether they are current.
 
     Args:
         tree: the modules below it when they were last read.
@@ -126,15 +125,18 @@ class _Packing:
     layer: nn.Linear | None = None
     packed: _Packed | None = None
 
+    def __reduce__(self) -> tuple[type[_Packing], tuple[()]]:
+        # a copy of a module packs its own weights
+        return _Packing, ()
+
 
 _lock = Lock()
-_packings: WeakKeyDictionary[nn.Module, _Packing] = WeakKeyDictionary()
 
 
 def _packing_of(module: nn.Module) -> _Packing:
-    packing = _packings.get(module)
+    packing = vars(module).get("_packing")
     # several threads may ask at once
-    return _packings.setdefault(module, _Packing()) if packing is None else packing
+    return vars(module).setdefault("_packing", _Packing()) if packing is None else packing
 
 
 def module_tree(root: nn.Module) -> ModuleTree:
@@ -194,7 +196,7 @@ def _pack(pieces: Iterable[Piece]) -> Tensor:
 def forget(model: nn.Module) -> None:
     """Pack every module of a model again at its next use."""
     for module in model.modules():
-        if (packing := _packings.get(module)) is not None:
+        if (packing := vars(module).get("_packing")) is not None:
             packing.packed = None
 
 
@@ -293,14 +295,12 @@ def set_kind(model: nn.Module, kind: WeightType) -> None:
 
 def kind_of(module: nn.Module) -> WeightType:
     """Return the type of a module's packed weights."""
-    packing = _packings.get(module)
-    return WeightType.FLOAT32 if packing is None else packing.kind
+    return _packing_of(module).kind
 
 
 def layer_of(embedding: nn.Module) -> nn.Linear | None:
     """Return the layer that shares an embedding's weight, whose packed columns are its rows too."""
-    packing = _packings.get(embedding)
-    layer = None if packing is None else packing.layer
+    layer = _packing_of(embedding).layer
     return layer if layer is not None and layer.weight is embedding.weight else None
 
 
