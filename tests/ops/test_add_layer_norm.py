@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -33,24 +34,15 @@ def error(actual: Tensor, exact: Tensor) -> float:
     return ((actual.double() - exact).abs().max() / exact.abs().max()).item()
 
 
-@pytest.mark.needs_native
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize(
     ("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)]
 )
 @pytest.mark.parametrize("shape", [(5,), (3, 5, 7), (2, 67, 16), (131, 43), (5, 128)])
 @pytest.mark.parametrize("uses", ["both", "norm"])
 def test_agrees_with_the_formula(
-    shape: tuple[int, ...],
-    of_output: torch.dtype | None,
-    of_norm: torch.dtype,
-    uses: str,
-    level: int,
-    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses: str
 ) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
     width, number = shape[-1], math.prod(shape[:-1])
     norm, saved = layer(width), stays(1, number, width).view(shape)
     features = (torch.randn(shape) + 2).requires_grad_()
@@ -135,23 +127,15 @@ def test_nan_stays_nan_in_bfloat16() -> None:
 
 
 @pytest.mark.needs_native
-def test_bits_do_not_depend_on_the_threads() -> None:
-    norm, before = layer(37), torch.get_num_threads()
-    features, output = torch.randn(1013, 37, requires_grad=True), torch.randn(1013, 37, requires_grad=True)
-    result = []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            torch.manual_seed(5)
-            results = add_layer_norm(features, output, norm, SHARE, torch.float32)
-            inputs = (features, output, norm.weight, norm.bias)
-            result.append(
-                torch.cat([gradient.flatten() for gradient in torch.autograd.grad(results, inputs, [features, output])])
-            )
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(result[0], result[1])
-    assert torch.equal(result[0], result[2])
+def test_bits_do_not_depend_on_the_threads(assert_same_bits: Callable[..., None]) -> None:
+    norm, (features, output) = layer(37), torch.randn(2, 1013, 37, requires_grad=True)
+
+    def gradients() -> tuple[Tensor, ...]:
+        torch.manual_seed(5)
+        results = add_layer_norm(features, output, norm, SHARE, torch.float32)
+        return torch.autograd.grad(results, (features, output, norm.weight, norm.bias), [features, output])
+
+    assert_same_bits(gradients)
 
 
 @pytest.mark.needs_native

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 
-from attent.ops import native
 from attent.ops.attention_rnn import AttentionSteps, Source
 
 pytestmark = pytest.mark.needs_native
@@ -38,16 +39,13 @@ def exactly(source: Source, queries: Tensor) -> tuple[list[Tensor], Tensor]:
     return inputs, weights @ values
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [1.0, 4.0, 9.0, 15.0, 40.0])
 @pytest.mark.parametrize(("width", "features"), [(37, 7), (16, 33)])
 def test_steps_agree_with_the_formula_whatever_the_size_of_what_is_added(
-    width: int, features: int, size: float, dtype: torch.dtype, level: int, monkeypatch: pytest.MonkeyPatch
+    width: int, features: int, size: float, dtype: torch.dtype
 ) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
     source, queries = source_of(width, features, size, dtype)
     agrees(source, queries, 2**-6 if dtype == torch.bfloat16 else 5e-6)
 
@@ -79,29 +77,17 @@ def agrees(source: Source, queries: Tensor, limit: float) -> None:
     assert not dkeys[LENGTHS[:, None] <= torch.arange(11)].any()
 
 
-def test_bits_do_not_depend_on_the_threads() -> None:
+def test_bits_do_not_depend_on_the_threads(assert_same_bits: Callable[..., None]) -> None:
     source, queries = source_of(37, 7, 1.0, torch.float32)
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            glances, dqueries = AttentionSteps(source, 1), torch.empty(1, 5, 37)
-            context = glances.forward(0, queries[:, 0].contiguous())
-            glances.start_backward()
-            glances.backward(0, torch.ones(5, 7), None, dqueries)
-            results.append(
-                torch.cat(
-                    [
-                        tensor.flatten()
-                        for tensor in (context, dqueries, *glances.source_gradients())
-                        if tensor is not None
-                    ]
-                )
-            )
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
+
+    def compute() -> list[Tensor]:
+        glances, dqueries = AttentionSteps(source, 1), torch.empty(1, 5, 37)
+        context = glances.forward(0, queries[:, 0].contiguous())
+        glances.start_backward()
+        glances.backward(0, torch.ones(5, 7), None, dqueries)
+        return [tensor for tensor in (context, dqueries, *glances.source_gradients()) if tensor is not None]
+
+    assert_same_bits(compute)
 
 
 def test_what_is_no_number_stays_none_in_its_row_alone() -> None:

@@ -76,15 +76,10 @@ def exactly(
     return learnt(copy.deepcopy(decoder).double(), memory, embedded, upstream, lengths)
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=["-".join(map(str, variant.values())) for variant in VARIANTS])
-def test_agrees_with_the_formula(
-    variant: dict[str, Any], half: bool, level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
+def test_agrees_with_the_formula(variant: dict[str, Any], half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     decoder, inputs = decoder_of(variant), of_random_numbers()
     for parameter in decoder.parameters():

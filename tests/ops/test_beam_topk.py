@@ -1,26 +1,8 @@
 import pytest
 import torch
 
-from attent.ops import native
 from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
 from attent.text.tokenizer import BOS, EOS, PAD
-
-LEVELS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
-
-
-@pytest.fixture(params=[*LEVELS, pytest.param(None, id="eager")])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extension at each width of registers, and plain PyTorch."""
-    use(request.param, monkeypatch)
-
-
-def use(level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level is None:
-        monkeypatch.setattr(native, "library", lambda: None)
-        return
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
 
 
 def test_worked_by_hand() -> None:
@@ -64,12 +46,9 @@ def test_the_order_is_that_of_the_numbers() -> None:
     assert scores.tolist() == [sorted(log_probabilities.flatten().tolist(), reverse=True)[:4]]
 
 
-@pytest.mark.parametrize("level", [*LEVELS, None])
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("width", "size"), [(1, 5), (1, 301), (3, 37), (5, 600)])
-def test_logits_are_normalised_over_all_tokens(
-    width: int, size: int, level: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use(level, monkeypatch)
+def test_logits_are_normalised_over_all_tokens(width: int, size: int) -> None:
     prefix_scores, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
     prefix_scores[:, 1:2] = -torch.inf
     log_probabilities = logits.double().log_softmax(-1)
@@ -89,9 +68,8 @@ def test_what_is_no_number_ends() -> None:
     assert positions.tolist() == [[EOS]]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_log_softmax_is_the_one_that_is_added_up(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(level, monkeypatch)
+@pytest.mark.usefixtures("level")
+def test_the_log_softmax_is_the_one_that_is_added_up() -> None:
     prefix_scores, logits = -torch.rand(35, 1), torch.randn(35, 301) * 5
     expected = beam_topk_of_logits(prefix_scores, logits.clone()[:, None], (PAD, BOS), EOS)
     log_probs = log_softmax(logits.clone())

@@ -41,12 +41,8 @@ def test_all_and_nothing() -> None:
     assert not mask(7, 1.0).any()
 
 
-@pytest.mark.needs_native
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
+@pytest.mark.usefixtures("level")
+def test_the_extension_keeps_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for probability in (0.0, 1e-9, 0.3, 0.999_999_999_9):
         for seed in (0, 2**40 + 5, torch.tensor([-3])):
             for queries, keys in ((1, 1), (35, 67), (0, 5), (5, 0)):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,6 @@ from torch.nn import functional as F
 from attent.ops import linear_cross_entropy as fused
 from attent.ops import native
 from attent.ops.linear_cross_entropy import linear_cross_entropy
-
-# of the extension's registers, or None for PyTorch alone
-WAYS = [None, *(pytest.param(level, marks=pytest.mark.needs_native) for level in (0, 1, 2))]
 
 
 def make_inputs(
@@ -42,15 +40,12 @@ def textbook_r_drop(
     return textbook(features, weight, bias, target, smoothing) + alpha / 4 * combined
 
 
-@pytest.fixture(params=WAYS, ids=["plain", "any", "avx2", "avx512"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
-    if request.param is None:
-        monkeypatch.setattr(native, "library", lambda: None)
-    elif request.param > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    else:
-        monkeypatch.setattr(native, "simd_level", lambda: request.param)
-    return request.param
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CHUNK", "NATIVE_BYTES"):
+        monkeypatch.setattr(fused, name, 1)
+    for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
+        monkeypatch.setattr(fused, name, 23)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -68,16 +63,11 @@ def test_loss_and_gradients_are_those_of_the_two_in_turn(
     torch.testing.assert_close(*(torch.autograd.grad(3 * loss, inputs) for loss in losses))
 
 
+@pytest.mark.usefixtures("way", "small_chunks")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("classes", [1, 3, 16, 31, 67, 211])
-def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
-    bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("CHUNK", "NATIVE_BYTES"):
-        monkeypatch.setattr(fused, name, 1)
-    for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
-        monkeypatch.setattr(fused, name, 23)
+def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(bias: bool, smoothing: float, classes: int) -> None:
     inputs = make_inputs(torch.float32, tokens=59, bias=bias, classes=classes)
     results = []
     for kind, used in ((torch.float32, linear_cross_entropy), (torch.float32, textbook), (torch.float64, textbook)):
@@ -92,16 +82,11 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
         assert (actual - exact).abs().max() <= 3 * (baseline - exact).abs().max() + 1e-7 * size
 
 
+@pytest.mark.usefixtures("way", "small_chunks")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("classes", [1, 3, 31, 211])
-def test_two_predictions_of_a_token_shall_agree(
-    bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("CHUNK", "NATIVE_BYTES"):
-        monkeypatch.setattr(fused, name, 1)
-    for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
-        monkeypatch.setattr(fused, name, 23)
+def test_two_predictions_of_a_token_shall_agree(bias: bool, smoothing: float, classes: int) -> None:
     features, weight, shift, target = make_inputs(torch.float32, tokens=58, bias=bias, classes=classes)
     target = target[0::2].repeat_interleave(2)
     loss = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
@@ -116,8 +101,9 @@ def test_two_predictions_of_a_token_shall_agree(
         torch.testing.assert_close(slope.double(), of_it, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("classes", [15, 1009])
-def test_slopes_of_two_predictions_are_rounded_once(classes: int, way: int | None) -> None:
+def test_slopes_of_two_predictions_are_rounded_once(classes: int) -> None:
     logits, bias = (3 * torch.randn(36, classes)).bfloat16(), torch.randn(classes)
     target = torch.randint(0, classes, (18,)).repeat_interleave(2)
     exact = (logits.double() + bias.double()).requires_grad_()
@@ -131,7 +117,8 @@ def test_slopes_of_two_predictions_are_rounded_once(classes: int, way: int | Non
     torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-5, rtol=3e-5)
 
 
-def test_two_predictions_with_nan_are_nan_alone(way: int | None) -> None:
+@pytest.mark.usefixtures("way")
+def test_two_predictions_with_nan_are_nan_alone() -> None:
     logits, target = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
     logits[3, 40] = math.nan
     loss_function = fused._native_loss if native.library() is not None else fused.reference_loss
@@ -149,9 +136,10 @@ def loss_and_slopes(
     return loss, slope, of_bias
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("classes", [1, 15, 32, 131, 1009])
-def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int, way: int | None) -> None:
+def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int) -> None:
     logits, bias = (9 * torch.randn(37, classes)).to(dtype), torch.randn(classes)
     target = torch.randint(0, classes, (37,))
     exact = (logits.double() + bias.double()).requires_grad_()
@@ -165,12 +153,11 @@ def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int, way: int | No
     torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-6, rtol=3e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
 @pytest.mark.parametrize("position", [0, 40, 66])
-def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(
-    smoothing: float, value: float, position: int, way: int | None
-) -> None:
+def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float, value: float, position: int) -> None:
     logits, target = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
     logits[2, position] = value
     logits[4] = -math.inf
@@ -190,21 +177,13 @@ def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(
 
 
 @pytest.mark.needs_native
-def test_nothing_depends_on_the_threads() -> None:
-    threads, results = torch.get_num_threads(), []
+def test_nothing_depends_on_the_threads(assert_same_bits: Callable[..., None]) -> None:
     logits, bias, target = torch.randn(83, 301), torch.randn(301), torch.randint(0, 301, (83,))
-    try:
-        for number in (1, 2, 5):
-            torch.set_num_threads(number)
-            results.append(fused._native_loss(logits.clone(), bias, target, 0.1, True))
-    finally:
-        torch.set_num_threads(threads)
-    assert all(
-        torch.equal(first, second) for more in results[1:] for first, second in zip(results[0], more, strict=True)
-    )
+    assert_same_bits(lambda: fused._native_loss(logits.clone(), bias, target, 0.1, True))
 
 
-def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
+@pytest.mark.usefixtures("way")
+def test_in_16_bits_the_product_alone_is_rounded() -> None:
     features, weight, bias, target = make_inputs(torch.float32, tokens=200)
     with torch.autocast("cpu", torch.bfloat16):
         loss = linear_cross_entropy(features, weight, bias, target, 0.1)
@@ -217,7 +196,8 @@ def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
         torch.testing.assert_close(actual, reference, atol=2e-3, rtol=5e-2)
 
 
-def test_a_model_in_16_bits_has_gradients_in_16_bits(way: int | None) -> None:
+@pytest.mark.usefixtures("way")
+def test_a_model_in_16_bits_has_gradients_in_16_bits() -> None:
     features, weight, bias, target = make_inputs(torch.bfloat16, tokens=50)
     loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.dtype == torch.float32
@@ -227,7 +207,8 @@ def test_a_model_in_16_bits_has_gradients_in_16_bits(way: int | None) -> None:
     torch.testing.assert_close(*gradients, atol=2e-3, rtol=5e-2)
 
 
-def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> None:
+@pytest.mark.usefixtures("way")
+def test_parts_of_larger_tensors_are_read_where_they_lie() -> None:
     features, weight, bias, target = make_inputs(torch.float32, tokens=40)
     strided = (
         features.T.contiguous().T,
@@ -238,26 +219,27 @@ def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> Non
     torch.testing.assert_close(linear_cross_entropy(*strided, 0.1), textbook(features, weight, bias, target, 0.1))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_tokens_have_no_loss(dtype: torch.dtype, way: int | None) -> None:
+def test_no_tokens_have_no_loss(dtype: torch.dtype) -> None:
     features, weight, bias, target = make_inputs(dtype, tokens=0)
     loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, (features, weight, bias)))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("label", [-1, 7])
-def test_a_target_that_is_no_class_raises(label: int, way: int | None) -> None:
+def test_a_target_that_is_no_class_raises(label: int) -> None:
     features, weight, bias, target = make_inputs(torch.float32)
     target[5] = label
     with pytest.raises((RuntimeError, IndexError)):
         linear_cross_entropy(features, weight, bias, target)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_without_gradients_none_are_computed(
-    dtype: torch.dtype, way: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_gradients_none_are_computed(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     features, weight, bias, target = make_inputs(dtype)
     expected = textbook(features, weight, bias, target, 0.2)
 
@@ -307,8 +289,9 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == [16 * 7] * 6 + [4 * 7]
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
+def test_one_number_by_hand(dtype: torch.dtype) -> None:
     # logits log 3 and 0: p = 3/4 and 1/4
     features, weight = torch.tensor([[3.0]], dtype=dtype).log(), torch.tensor([[1.0], [0.0]], dtype=dtype)
     assert linear_cross_entropy(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
@@ -375,22 +358,13 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
 
 
 @pytest.mark.needs_amx
-def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
-    threads, results = torch.get_num_threads(), []
-    features, weight, bias = (
-        torch.randn(1201, 32).requires_grad_(),
-        torch.randn(901, 32).requires_grad_(),
-        torch.randn(901).requires_grad_(),
-    )
+def test_by_tiles_nothing_depends_on_up_to_four_threads(assert_same_bits: Callable[..., None]) -> None:
+    inputs = [torch.randn(shape).requires_grad_() for shape in ((1201, 32), (901, 32), (901,))]
     target = torch.randint(0, 901, (1201,))
-    try:
-        for number in (1, 2, 4):
-            torch.set_num_threads(number)
-            with torch.autocast("cpu", torch.bfloat16):
-                loss = linear_cross_entropy(features, weight, bias, target, 0.1)
-            results.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
-    finally:
-        torch.set_num_threads(threads)
-    assert all(
-        torch.equal(first, second) for more in results[1:] for first, second in zip(results[0], more, strict=True)
-    )
+
+    def compute() -> list[Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = linear_cross_entropy(*inputs, target, 0.1)
+        return [loss, *torch.autograd.grad(loss, inputs)]
+
+    assert_same_bits(compute, (1, 2, 4))

@@ -3,19 +3,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from attent.ops import native, packed_linear
+from attent.ops import packed_linear
 from attent.ops.eligibility import can_run_native
 
 # rows, features, columns
 SHAPES = [(1, 1, 1), (5, 3, 64), (7, 129, 65), (13, 300, 101), (201, 37, 530)]
-
-
-@pytest.fixture(params=[pytest.param(level, marks=pytest.mark.needs_native) for level in (0, 1, 2)])
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each width of registers."""
-    if request.param > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: request.param)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -46,15 +46,10 @@ def layer_and_gradients(layer: Recurrent, inputs: Tensor, upstream: list[Tensor]
     return [*result, *gradients]
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_layer_agrees_with_pytorchs_in_float64(
-    cell: str, half: bool, level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
+def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, inputs = Recurrent(cell, 3, 7), torch.randn(5, 11, 3)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
@@ -114,22 +109,19 @@ def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.
     assert not called
 
 
-def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
-    reader, features, before = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3), torch.get_num_threads()
+def test_bits_depend_neither_on_the_threads_nor_on_the_run(assert_same_bits: Callable[..., None]) -> None:
+    reader, features = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3)
     inputs, weight, bias = torch.randn(5, 64, 96), reader.forwards[0].network.weight_hh_l0, torch.zeros(96)
-    results = []
-    try:
-        for threads in (1, 2, 5, 5):
-            torch.set_num_threads(threads)
-            layer = rnn.RnnSteps(torch.ones(64, 32), None, 5, torch.float32)
-            layer.forward(0, inputs, inputs[1], bias)
-            layer.start_backward(torch.ones(64, 32), None)
-            slopes = torch.empty_like(inputs)
-            layer.backward(0, None, None, slopes, torch.empty_like(inputs))
-            results.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.dhidden.flatten())))
-    finally:
-        torch.set_num_threads(before)
-    assert all(torch.equal(results[0], result) for result in results[1:])
+
+    def compute() -> tuple[Tensor, ...]:
+        layer = rnn.RnnSteps(torch.ones(64, 32), None, 5, torch.float32)
+        layer.forward(0, inputs, inputs[1], bias)
+        layer.start_backward(torch.ones(64, 32), None)
+        slopes = torch.empty_like(inputs)
+        layer.backward(0, None, None, slopes, torch.empty_like(inputs))
+        return layer.hidden_after[0], slopes[0], layer.dhidden
+
+    assert_same_bits(compute, (1, 2, 5, 5))
     first, second = (torch.autograd.grad(reader(features, torch.full((64,), 5)).sum(), weight)[0] for _ in range(2))
     assert torch.equal(first, second)
 

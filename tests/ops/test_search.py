@@ -14,7 +14,6 @@ from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.ops import native
 from attent.ops.packed_linear import WeightType, set_kind
 from attent.ops.search import Limits
 from attent.ops.search import search as packed_search
@@ -104,12 +103,9 @@ def test_hypotheses_are_those_of_the_loop(variant: dict[str, Any], settings: dic
         assert all(check(make(variant, sharpness), 7, SearchSettings.model_validate(settings)))
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.usefixtures("level")
 @pytest.mark.parametrize("count", [1, 130])
-def test_at_every_level(count: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > native.simd_level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(native, "simd_level", lambda: level)
+def test_at_every_level(count: int) -> None:
     for settings in (SearchSettings(), SearchSettings(beam=5, n_best=2)):
         check(make(VARIANTS[2], 3.0, 600), count, settings)
 

@@ -1,9 +1,9 @@
-"""Both ways to compute tanh forms: the compiled extension, at each width of registers, and plain PyTorch."""
+"""Every way to compute tanh forms: the compiled extension at each width of registers, plain PyTorch, and Triton."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +14,11 @@ from attent.ops import native
 from attent.ops.tanh_score import eager, operator
 
 COMPILED: Any = SimpleNamespace(scores=operator.native_scores, gradients=operator.native_gradients)
-WAYS = [pytest.param((COMPILED, level), id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
-WAYS.append(pytest.param((eager, 0), id="eager"))
-Way = tuple[ModuleType, int]
+WAYS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
+WAYS.append(pytest.param(None, id="eager"))
+# Triton interprets in Python, and its kernels are not among what coverage counts.
+TRITON = pytest.param("triton", marks=pytest.mark.no_cover)
+by_every_way = pytest.mark.parametrize("way", [*WAYS, TRITON], indirect=True)
 # (B, H, heads of v, Tq, Tk, D)
 SHAPES = [
     (1, 1, 1, 1, 1, 1),
@@ -29,13 +31,26 @@ SHAPES = [
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    module, level = request.param
-    if module is COMPILED:
-        if level > native.simd_level():
-            pytest.skip("this processor has no such registers")
-        monkeypatch.setattr(native, "simd_level", lambda: level)
-    return module
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param is None:
+        return eager
+    if request.param == "triton":
+        return on_device(request.getfixturevalue("device"))
+    if request.param > native.simd_level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(native, "simd_level", lambda: request.param)
+    return COMPILED
+
+
+def on_device(device: torch.device) -> Any:
+    from attent.ops.tanh_score.triton import tiles
+
+    def gradients(*inputs: Tensor) -> list[Tensor]:
+        return [gradient.cpu() for gradient in tiles.gradients(*(tensor.to(device) for tensor in inputs))]
+
+    return SimpleNamespace(
+        scores=lambda *inputs: tiles.scores(*(tensor.to(device) for tensor in inputs)).cpu(), gradients=gradients
+    )
 
 
 def sides(shape: tuple[int, ...], size: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -65,10 +80,7 @@ def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tens
     return [v.sum(-1, keepdim=True), per_query, per_key, gradient.sum().reshape(1, 1)]
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-@pytest.mark.parametrize("size", [1e-3, 1.0, 2.0, 4.0, 8.0, 30.0, 1e3])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: tuple[int, ...], size: float) -> None:
+def assert_formula(way: Any, shape: tuple[int, ...], size: float) -> None:
     inputs = sides(shape, size)
     exact = outcome(plain, tuple(tensor.double() for tensor in inputs))
     deviation = error([way.scores(*inputs[:3]), *way.gradients(*inputs)], exact)
@@ -78,8 +90,22 @@ def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: t
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("size", [1e-3, 1.0, 2.0, 4.0, 8.0, 30.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_scores_and_gradients_are_those_of_the_formula(way: Any, shape: tuple[int, ...], size: float) -> None:
+    assert_formula(way, shape, size)
+
+
+@pytest.mark.parametrize("way", [TRITON], indirect=True)
+@pytest.mark.parametrize("size", [1e-3, 1.0, 8.0, 1e3])
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], (1, 2, 1, 35, 37, 19)], ids=str)
+def test_scores_and_gradients_of_triton_are_those_of_the_formula(way: Any, shape: tuple[int, ...], size: float) -> None:
+    assert_formula(way, shape, size)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
 @pytest.mark.parametrize("v", [0.0, 1e-35, 1e-3, 1e35, "some zeros", "of every size"])
-def test_v_may_be_of_any_size(way: ModuleType, v: float | str) -> None:
+def test_v_may_be_of_any_size(way: Any, v: float | str) -> None:
     query, key, directions, gradient = sides((2, 3, 3, 5, 37, 29), 2.0)
     if isinstance(v, float):
         directions = directions * v
@@ -96,7 +122,7 @@ def test_v_may_be_of_any_size(way: ModuleType, v: float | str) -> None:
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
 @pytest.mark.parametrize("size", [6.0, 9.5, 12.0, 30.0])
-def test_where_tanh_is_one_no_gradient_is_left(way: ModuleType, size: float) -> None:
+def test_where_tanh_is_one_no_gradient_is_left(way: Any, size: float) -> None:
     query, key, v, gradient = sides((1, 2, 1, 70, 75, 5))
     # 1 − tanh² is far below what a float keeps of tanh
     dq, dk, dv = way.gradients(torch.full_like(query, size), torch.full_like(key, size), v, gradient)
@@ -105,19 +131,26 @@ def test_where_tanh_is_one_no_gradient_is_left(way: ModuleType, size: float) -> 
     torch.testing.assert_close(dv, gradient.sum().expand(1, 5))
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_one_wide_number_changes_nothing_elsewhere(way: ModuleType) -> None:
-    query, key, v, gradient = sides((1, 1, 1, 130, 140, 19))
-    query[0, 0, 70, 3], key[0, 0, 90, 5] = 45.0, -300.0
+@pytest.mark.parametrize(
+    ("way", "queries"),
+    [
+        *(pytest.param(*way.values, 130, id=way.id, marks=way.marks) for way in WAYS),
+        pytest.param("triton", 35, marks=pytest.mark.no_cover),
+    ],
+    indirect=["way"],
+)
+def test_one_wide_number_changes_nothing_elsewhere(way: Any, queries: int) -> None:
+    query, key, v, gradient = sides((1, 1, 1, queries, queries + 10, 19))
+    query[0, 0, queries // 2, 3], key[0, 0, queries * 2 // 3, 5] = 45.0, -300.0
     exact = outcome(plain, tuple(tensor.double() for tensor in (query, key, v, gradient)))
     actual = [way.scores(query, key, v), *way.gradients(query, key, v, gradient)]
     for result, expected in zip(actual, exact, strict=True):
         torch.testing.assert_close(result.double(), expected, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@by_every_way
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> None:
+def test_what_is_not_finite_stays_in_its_row(way: Any, bad: float) -> None:
     query, key, v, gradient = sides((1, 2, 1, 9, 40, 6))
     query[0, 1, 4, 2] = bad
     actual, expected = way.scores(query, key, v), plain(query, key, v)
@@ -131,18 +164,11 @@ def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> Non
 
 @pytest.mark.needs_native
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) -> None:
-    inputs, results = sides(shape), []
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            results.append([COMPILED.scores(*inputs[:3]), *COMPILED.gradients(*inputs)])
-    finally:
-        torch.set_num_threads(before)
-    for result in results[1:]:
-        for actual, expected in zip(results[0], result, strict=True):
-            assert torch.equal(actual, expected)
+def test_results_do_not_depend_on_the_number_of_threads(
+    shape: tuple[int, ...], assert_same_bits: Callable[..., None]
+) -> None:
+    inputs = sides(shape)
+    assert_same_bits(lambda: [COMPILED.scores(*inputs[:3]), *COMPILED.gradients(*inputs)], (1, 2, 3))
 
 
 @pytest.mark.needs_native
@@ -156,17 +182,17 @@ def test_threads_of_its_own_serve_where_torchs_cannot_be_reached(monkeypatch: py
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_a_row_does_not_depend_on_its_neighbours(way: ModuleType) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(way: Any) -> None:
     query, key, v, _ = sides((3, 2, 1, 70, 50, 12))
     whole, single = way.scores(query, key, v), way.scores(query[1:2, :, 13:14], key[1:2], v)
     torch.testing.assert_close(whole[1:2, :, 13:14], single, atol=1e-6, rtol=1e-6)
-    if way is native:
+    if way is COMPILED:
         assert torch.equal(whole[1:2, :, 13:14], single)
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@by_every_way
 @pytest.mark.parametrize("empty", [0, 2, 3])
-def test_without_pairs_there_is_nothing(way: ModuleType, empty: int) -> None:
+def test_without_pairs_there_is_nothing(way: Any, empty: int) -> None:
     shape = [2, 3, 3, 5, 7, 11]
     shape[empty if empty == 0 else empty + 1] = 0
     inputs = sides(tuple(shape))
@@ -176,8 +202,8 @@ def test_without_pairs_there_is_nothing(way: ModuleType, empty: int) -> None:
         assert not gradient.any()
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_any_layout_in_memory_serves(way: ModuleType) -> None:
+@by_every_way
+def test_any_layout_in_memory_serves(way: Any) -> None:
     query, key, v, gradient = sides((2, 3, 1, 5, 7, 4))
     transposed = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
     torch.testing.assert_close(way.scores(*transposed, v.expand(3, 4)), way.scores(query, key, v))
@@ -187,8 +213,8 @@ def test_any_layout_in_memory_serves(way: ModuleType) -> None:
         torch.testing.assert_close(actual, expected)
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-def test_one_number_by_hand(way: ModuleType) -> None:
+@by_every_way
+def test_one_number_by_hand(way: Any) -> None:
     query, key = torch.tensor([[[[1.0, -0.5]]]]), torch.tensor([[[[0.5, 0.5], [-1.0, 1.5]]]])
     v = torch.tensor([[2.0, 3.0]])
     # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
