@@ -34,6 +34,20 @@ def error(actual: Tensor, exact: Tensor) -> float:
     return ((actual - exact).abs().max() / exact.abs().max()).item()
 
 
+def assert_equal(function: str, actual: Tensor, right: Tensor, inputs: list[Tensor], slope: Tensor) -> None:
+    assert function in type(actual.grad_fn).__name__
+    assert error(actual, right) < 1e-5
+    gradients = (torch.autograd.grad(output, inputs, slope) for output in (actual, right))
+    for result, expected in zip(*gradients, strict=True):
+        assert result.is_contiguous()
+        assert error(result, expected) < 1e-5
+
+
+def second_derivatives(output: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    first = torch.autograd.grad(output.sum(), inputs, create_graph=True)
+    return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), inputs)
+
+
 def onednn_calls(run: Callable[[], object]) -> int:
     with torch.profiler.profile() as profile:
         run()
@@ -49,13 +63,7 @@ def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], column
     slope = torch.randn(*shape[:-1], columns)
     weight, bias = inputs[1], inputs[2] if has_bias else None
     actual, right = linear(inputs[0], weight, bias), F.linear(inputs[0], weight, bias)
-    assert "Onednn" in type(actual.grad_fn).__name__
-    assert error(actual, right) < 1e-5
-    for result, expected in zip(
-        torch.autograd.grad(actual, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
-    ):
-        assert result.is_contiguous()
-        assert error(result, expected) < 1e-5
+    assert_equal("OnednnLinear", actual, right, inputs, slope)
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -65,13 +73,7 @@ def test_a_feed_forward_network_is_that_of_pytorch(shape: tuple[int, ...], hidde
     features, slope = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 13)
     inputs = [features, *widen.parameters(), *narrow.parameters()]
     actual, right = feed_forward(features, widen, narrow, F.relu), narrow(F.relu(widen(features)))
-    assert "OnednnFeedForward" in type(actual.grad_fn).__name__
-    assert error(actual, right) < 1e-5
-    for result, expected in zip(
-        torch.autograd.grad(actual, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True
-    ):
-        assert result.is_contiguous()
-        assert error(result, expected) < 1e-5
+    assert_equal("OnednnFeedForward", actual, right, inputs, slope)
 
 
 def test_a_feed_forward_network_is_differentiated_twice() -> None:
@@ -80,13 +82,12 @@ def test_a_feed_forward_network_is_differentiated_twice() -> None:
     features = torch.randn(7, 4, requires_grad=True)
     exact = features.detach().double().requires_grad_()
 
-    def second(output: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        first = torch.autograd.grad(output.sin().sum(), inputs, create_graph=True)
-        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), inputs)
-
-    actual = second(feed_forward(features, widen, narrow, F.relu), [features, widen.weight, narrow.weight, widen.bias])
-    reference = second(
-        exact_narrow(F.relu(exact_widen(exact))), [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias]
+    actual = second_derivatives(
+        feed_forward(features, widen, narrow, F.relu).sin(), [features, widen.weight, narrow.weight, widen.bias]
+    )
+    reference = second_derivatives(
+        exact_narrow(F.relu(exact_widen(exact))).sin(),
+        [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias],
     )
     for result, right in zip(actual, reference, strict=True):
         assert error(result.double(), right) < 1e-5
@@ -143,11 +144,8 @@ def test_second_derivatives_are_those_of_float64() -> None:
     inputs = operands(5, 4, columns=3)
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
 
-    def second(tensors: list[Tensor]) -> tuple[Tensor, ...]:
-        first = torch.autograd.grad(composed(*tensors).sum(), tensors, create_graph=True)
-        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), tensors)
-
-    for actual, expected in zip(second(inputs), second(exact), strict=True):
+    results = (second_derivatives(composed(*tensors), tensors) for tensors in (inputs, exact))
+    for actual, expected in zip(*results, strict=True):
         assert error(actual.double(), expected) < 1e-5
 
 
@@ -202,32 +200,31 @@ def test_the_loss_of_the_output_layer_uses_it() -> None:
         assert not onednn_calls(lambda: linear_cross_entropy(features, weight, bias, target, 0.1))
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "no gradients",
-        "inference",
-        "autocast",
-        "float64",
-        "empty",
-        "subclass",
-        "another machine",
-        "switched off",
-        "meta",
-    ],
+WAYS = (
+    "no gradients",
+    "inference",
+    "autocast",
+    "float64",
+    "empty",
+    "subclass",
+    "other machine",
+    "switched off",
+    "meta",
 )
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_elsewhere_pytorch_computes(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     features, weight, bias = operands(0 if way == "empty" else 5, 4, columns=3)
-    if way == "float64":
-        features, weight, bias = features.double(), weight.double(), bias.double()
+    if way in ("float64", "meta"):
+        kind = torch.float64 if way == "float64" else torch.device("meta")
+        features, weight, bias = (tensor.to(kind) for tensor in (features, weight, bias))
     if way == "subclass":
         features = features.as_subclass(type("Marked", (Tensor,), {}))
-    if way == "another machine":
+    if way == "other machine":
         monkeypatch.setattr(onednn, "prefers_onednn", lambda: False)
     if way == "switched off":
         monkeypatch.setattr(type(torch.backends.mkldnn), "enabled", False)
-    if way == "meta":
-        features, weight, bias = features.to("meta"), weight.to("meta"), bias.to("meta")
     with (
         torch.inference_mode(way == "inference"),
         torch.set_grad_enabled(way not in ("no gradients", "inference")),

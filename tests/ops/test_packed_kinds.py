@@ -3,6 +3,7 @@
 Every kernel and width of registers computes the same numbers, row by row.
 """
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -111,17 +112,14 @@ def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(
 
 @pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])
 @torch.inference_mode()
-def test_each_row_is_computed_alone_on_any_number_of_threads(kind: WeightType) -> None:
+def test_each_row_is_computed_alone_on_any_number_of_threads(
+    kind: WeightType, assert_same_bits: Callable[..., None]
+) -> None:
     layer, features = layer_of(131, 70, kind), torch.randn(200, 131)
     whole = packed_linear.linear(layer, features)
     for rows in (slice(0, 1), slice(3, 8), slice(191, 200)):
         assert torch.equal(packed_linear.linear(layer, features[rows]), whole[rows])
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert torch.equal(packed_linear.linear(layer, features), whole)
-    finally:
-        torch.set_num_threads(threads)
+    assert_same_bits(lambda: [packed_linear.linear(layer, features)], (1, 3))
 
 
 @pytest.mark.parametrize("kind", [WeightType.BFLOAT16, WeightType.INT8])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -9,7 +7,6 @@ import attent
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 from attent.views.build_scene import build_scene
 from attent.views.panel import choose, dense_heads, head_panels, head_panels_of, kind_of, panel, panel_of, panels
-from attent.views.picture import picture
 
 WEIGHTS = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]])
 
@@ -99,13 +96,6 @@ def test_a_head_and_all_of_them(translator) -> None:
     full = panels(scene, "encoder", 0, "all")
     assert list(full) == ["head 0", "head 1", "head 2"]
     torch.testing.assert_close(full["head 2"].weights, single.weights)
-
-
-@pytest.mark.parametrize("name", ["map.png", "map.svg"])
-def test_panels_are_drawn(translator, tmp_path: Path, name: str) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    picture(panels(build_scene(translator.map("abc", "xy")), head="all"), tmp_path / name)
-    assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_what_is_not_there(translator) -> None:

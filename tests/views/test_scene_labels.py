@@ -14,22 +14,8 @@ from attent.views.scene import PRODUCED, READ, Picture
         (["encoder.layer.*.attention.self"], ["self"]),
         (["transformer.h.*.attn"], ["self"]),
         (["encoder.layers.*.self_attention", "decoder.layers.*.self_attention", "decoder.layers.*.cross_attention"], 3),
-        (
-            [
-                "model.encoder.layers.*.self_attn",
-                "model.decoder.layers.*.self_attn",
-                "model.decoder.layers.*.encoder_attn",
-            ],
-            3,
-        ),
-        (
-            [
-                "encoder.block.*.layer.*.SelfAttention",
-                "decoder.block.*.layer.*.SelfAttention",
-                "decoder.block.*.layer.*.EncDecAttention",
-            ],
-            3,
-        ),
+        ([f"model.{name}_attn" for name in ("encoder.0.self", "decoder.0.self", "decoder.0.encoder")], 3),
+        ([f"{name}Attention" for name in ("encoder.0.Self", "decoder.0.Self", "decoder.0.EncDec")], 3),
         (["encoder.layers.*.self_attn", "decoder.layers.*.self_attn", "decoder.layers.*.multihead_attn"], 3),
     ],
 )

