@@ -43,22 +43,19 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class AttentError(Exception):
     """The root of the tree; the command line prints it as one line and exits with code 2.
 
-    A message is at most `MAX_MESSAGE` characters long, whatever of the caller's it repeats: of a longer one the middle
-    is left out.
+    A message has at most `MAX_MESSAGE` characters, since it may repeat long input: the middle of a longer one is left
+    out.
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(_cut(part) if isinstance(part, str) else part for part in args))
-
-
-def _cut(message: str) -> str:
-    return shortened(message, MAX_MESSAGE - END - len(GAP), END)
+        begin = MAX_MESSAGE - END - len(GAP)
+        super().__init__(*(shortened(part, begin, END) if isinstance(part, str) else part for part in args))
 
 
 def brief(value: object) -> str:
     """Return a value as Python writes it, in one line of a few hundred characters at most.
 
-    Of a long list its first items alone.
+    Of a long list, only the first items.
     """
     return " ".join(_VALUES.repr(value).split())
 
@@ -224,7 +221,7 @@ def printable(text: str) -> str:
 
 
 def shortened(message: str, begin: int = 240, end: int = 80) -> str:
-    """Leave out the middle of a message that is long because it repeats what somebody sent.
+    """Leave out the middle of a long message, such as one that repeats its input.
 
     Args:
         message: of any length.

@@ -28,7 +28,7 @@ def check_mask(text: str) -> None:
     """Check the names of masks before slow imports.
 
     Raises:
-        ArgumentError: this is no mask, nor several joined by & and |.
+        ArgumentError: the text is not a mask, or several joined by & and |.
         UnknownNameError: there is no mask of such a name.
     """
     for term in re.split(r"[|&]", text):
@@ -43,7 +43,7 @@ def mask_of(text: str) -> Mask:
     """Return the mask of a text: names with their numbers, joined by & (both) and | (either); & binds closer.
 
     Raises:
-        ArgumentError: this is no mask, or the numbers do not fit it.
+        ArgumentError: the text is not a mask, or the numbers do not fit it.
         UnknownNameError: there is no mask of such a name.
     """
     check_mask(text)

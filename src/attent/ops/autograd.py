@@ -1,4 +1,4 @@
-"""Backward passes in plain PyTorch, recomputed forwards, and backward passes without autocast."""
+"""Backward passes in plain PyTorch or without autocast, recomputed forwards, and tensors that functions capture."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Captures(TorchFunctionMode):
 
 
 class Replacement(TorchFunctionMode):
-    """Have PyTorch's functions take other tensors in the place of some.
+    """Replace some tensors among the arguments of PyTorch's functions.
 
     Args:
         stand_ins: by the identity of the tensor to replace.

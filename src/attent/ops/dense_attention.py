@@ -22,7 +22,7 @@ from attent.ops.eligibility import can_run_native
 
 # In the order of the kernel's numbers of types.
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-# What lower numbers of a bias of pairs are raised to, without a gradient, as by `clamp`; the kernel's number.
+# Lower numbers of a pairwise bias are raised to this without a gradient, as by `clamp`; the kernel has the same number.
 LEAST_BIAS = torch.finfo(torch.float32).min / 2
 
 

@@ -19,7 +19,7 @@ from attent.ops.eligibility import can_run_native, needs_plain_torch
 
 # Four elements share one 64-bit random number; PyTorch draws one for each.
 BITS = 16
-# Features from which on the library's sweep repays the hashing of its rows and columns.
+# From this number of features on, the library's sweep saves more time than hashing its rows and columns takes.
 MIN_NATIVE = 2**15
 WORD = 0xFFFFFFFF
 # Odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row.

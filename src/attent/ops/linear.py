@@ -1,8 +1,8 @@
 """Linear layers side by side, and the feed-forward network, in training.
 
-By the library that suits the processor and the type. In float32 that is oneDNN on some processors, under bfloat16
-autocast our own where there are matrix tiles (AMX): it reads features once for all layers; weights, biases and their
-gradients stay float32.
+The library depends on the processor and the type: oneDNN for float32 on some processors, and the compiled one under
+bfloat16 autocast on processors with matrix tiles (AMX). That one reads features once for all layers; weights, biases
+and their gradients stay float32.
 """
 
 from __future__ import annotations
@@ -151,11 +151,7 @@ class _Linear(torch.autograd.Function):
 
 def _reference(features: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
     pairs = zip(parameters[::2], parameters[1::2], strict=True)
-    return tuple(_linear(features, weight, bias) for weight, bias in pairs)  # pyright: ignore[reportArgumentType]
-
-
-def _linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return F.linear(features, weight.to(features.dtype), None if bias is None else bias.to(features.dtype))
+    return tuple(onednn.plain_linear(features, weight, bias) for weight, bias in pairs)  # pyright: ignore[reportArgumentType]
 
 
 class _FeedForward(torch.autograd.Function):
@@ -171,16 +167,10 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, doutput: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *inputs, hidden = ctx.saved_tensors
         if needs_double_backward(doutput):
-            return double_backward(_feed_forward_reference, inputs, doutput, ctx.needs_input_grad)
+            return double_backward(onednn.plain_feed_forward, inputs, doutput, ctx.needs_input_grad)
         features, widen, widen_bias, narrow, narrow_bias = inputs
         doutput = doutput.contiguous()
         dnarrow = _parameter_gradients(doutput, hidden, narrow_bias is not None)
         dhidden = _input_gradient((doutput,), (narrow,), inputs=hidden)
         dwiden = _parameter_gradients(dhidden, features, widen_bias is not None)
         return _input_gradient((dhidden,), (widen,)), *dwiden, *dnarrow
-
-
-def _feed_forward_reference(
-    features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
-) -> Tensor:
-    return _linear(F.relu(_linear(features, widen, widen_bias)), narrow, narrow_bias)

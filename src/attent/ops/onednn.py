@@ -1,7 +1,6 @@
-"""Float32 products by oneDNN, which PyTorch carries beside MKL: about twice as fast where MKL leaves AVX-512 unused.
+"""Float32 products by oneDNN, which PyTorch ships beside MKL: about twice as fast where MKL leaves AVX-512 unused.
 
-The last bits of a row depend on how many rows there are; so training alone computes with it, and `F.linear` of models
-that ask.
+The last bits of a row depend on the number of rows, so only training uses it, and `F.linear` of models that request it.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _choices: list[bool] = []
 
 @cache
 def is_faster() -> bool:
-    """Return whether oneDNN is here the faster library.
+    """Return whether oneDNN is the faster library on this machine.
 
-    On AMD's processors with AVX-512, for a PyTorch that multiplies by MKL. With AVX2 alone MKL is as fast, or up to 1.7
-    times (benchmarks/results/training.md).
+    It is on AMD processors with AVX-512, if PyTorch multiplies with MKL. With only AVX2, MKL is as fast, or up to 1.7
+    times faster (benchmarks/results/training.md).
     """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
@@ -49,7 +48,7 @@ def prefers_onednn() -> bool:
 
 @contextmanager
 def using_onednn(choice: bool) -> Iterator[None]:
-    """Take oneDNN, or MKL, within the block, in all threads."""
+    """Use oneDNN, or MKL, within the block, in all threads."""
     _choices.append(choice)
     try:
         yield
@@ -86,7 +85,7 @@ def feed_forward(
 ) -> Tensor:
     """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N), where `can_use_onednn`.
 
-    The product writes what is positive.
+    The relu is fused into the first product.
     """
     return _OnednnFeedForward.apply(features, widen, widen_bias, narrow, narrow_bias)
 
@@ -94,7 +93,7 @@ def feed_forward(
 def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
     """Return x Wᵀ + b without recording gradients, with `relu` at least zero: (…, K) and (N, K) → (…, N)."""
     rows = features.reshape(-1, features.shape[-1])
-    # For a slice of a matrix oneDNN has but its reference, which takes thousands of times as long.
+    # For a slice of a matrix, oneDNN has only its reference kernel, which is thousands of times slower.
     if not weight.is_contiguous() and not weight.T.is_contiguous():
         weight = weight.contiguous()
     product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "relu" if relu else "none", [], "")
@@ -138,7 +137,7 @@ def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 def weight_gradient(doutput: Tensor, features: Tensor) -> Tensor:
     """Return dyᵀ x, summed over all tokens: (…, N) and (…, K) → (N, K), which is transposed in memory where N > K."""
     columns, rows = doutput.reshape(-1, doutput.shape[-1]).T, features.reshape(-1, features.shape[-1]).T
-    # The product with fewer rows than columns is the faster.
+    # The product with fewer rows than columns is faster.
     return multiply(columns, rows) if len(columns) <= len(rows) else multiply(rows, columns).T
 
 
@@ -172,7 +171,7 @@ class _OnednnFeedForward(torch.autograd.Function):
         *inputs, hidden = ctx.saved_tensors
         needs_grad = ctx.needs_input_grad
         if needs_double_backward(doutput):
-            return double_backward(_plain_feed_forward, inputs, doutput, needs_grad)
+            return double_backward(plain_feed_forward, inputs, doutput, needs_grad)
         features, widen, _, narrow, _ = inputs
         dhidden = multiply(doutput, narrow.T)
         torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)
@@ -192,7 +191,13 @@ def _parameter_gradients(
     return dweight, doutput.reshape(-1, doutput.shape[-1]).sum(0) if needs_grad[1] else None
 
 
-def _plain_feed_forward(
+def plain_linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute `linear` in plain PyTorch, in the type of the features."""
+    return F.linear(features, weight.to(features.dtype), None if bias is None else bias.to(features.dtype))
+
+
+def plain_feed_forward(
     features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
 ) -> Tensor:
-    return F.linear(F.relu(F.linear(features, widen, widen_bias)), narrow, narrow_bias)
+    """Compute `feed_forward` in plain PyTorch, in the type of the features."""
+    return plain_linear(F.relu(plain_linear(features, widen, widen_bias)), narrow, narrow_bias)

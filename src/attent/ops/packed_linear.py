@@ -177,7 +177,7 @@ def size_of(pieces: Iterable[Piece]) -> int:
 
 
 def adopt(module: nn.Module, weights: Tensor) -> None:
-    """Have the pieces of a module, as `packed_weights` would return them, until a parameter changes."""
+    """Use these packed pieces of a module, as `packed_weights` returns them, until a parameter changes."""
     tree = module_tree(module)
     if (versions := tree.versions()) is not None:
         parameters = [parameter.detach() for parameter in tree.parameters]

@@ -1,6 +1,6 @@
-"""PyTorch's attention on a CPU with second derivatives, at which its fused kernel raises.
+"""PyTorch's attention on a CPU with second derivatives, which its fused kernel lacks.
 
-Plain products where these are quicker.
+Plain products compute it where they are faster.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
 from attent.ops.eligibility import is_known_true, is_transformed
 
-# Up to so many pairs of a head plain products have their gradients sooner than PyTorch's CPU kernel.
+# Up to this many pairs per head, plain products compute gradients faster than PyTorch's CPU kernel.
 SHORT = 64 * 64
 # Pairs that plain products hold at a time where the kernel's gradients are wrong.
 TILE = 2**20
-# What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
+# The value of torch._fused_sdp_choice for the fused CPU kernel.
 FUSED = 1
-# From so large a log Σ exp on the fused kernel's gradients are not taken: their relative error is up to 3e-7 of it.
+# From this log Σ exp on, the fused kernel's gradients are not used: their relative error is up to 3e-7 of it.
 LOGARITHM = 64.0
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default

@@ -11,7 +11,7 @@ from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
 from attent.layers.residual import Residual
-from attent.views.step import equation_of
+from attent.views.step import equation_of, first_line
 
 
 def describe(model: nn.Module, title: str = "") -> str:
@@ -114,10 +114,10 @@ def _add_attention(branch: _Branch, attention: MultiHeadAttention, drawn_ids: se
     ):
         _add(branch, f"W_{letter}", projection, drawn_ids)
     if attention.position is not None:
-        _add(branch, "position", attention.position, drawn_ids, _first_line(attention.position))
+        _add(branch, "position", attention.position, drawn_ids, first_line(attention.position))
     _add(branch, "score", attention.score, drawn_ids, equation_of(attention.score))
     normalizer = attention.normalizer
-    branch.add(f"normalizer  {type(normalizer).__name__}   {_first_line(normalizer)}")
+    branch.add(f"normalizer  {type(normalizer).__name__}   {first_line(normalizer)}")
     if attention.output is not None:
         _add(branch, "W_O", attention.output, drawn_ids)
 
@@ -150,7 +150,3 @@ def _summary(module: nn.Module) -> str:
 def _are_equal(first: nn.Module, second: nn.Module) -> bool:
     shapes = [[(name, parameter.shape) for name, parameter in module.named_parameters()] for module in (first, second)]
     return shapes[0] == shapes[1] and repr(first) == repr(second)
-
-
-def _first_line(part: object) -> str:
-    return inspect.cleandoc(type(part).__doc__ or "").split("\n")[0]

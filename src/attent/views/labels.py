@@ -11,9 +11,9 @@ SPACE, OTHER_SPACE, INVISIBLE = "␣", "⍽", "⌁"
 BASE = "◌"
 LEFT_TO_RIGHT = "\u200e"
 JOINER = "\u200d"
-# Behind a character, asks for its picture, which takes two columns.
+# After a character, requests its emoji form, which takes two columns.
 EMOJI_SELECTOR = "\ufe0f"
-# Drawn into the character before: vowels and final consonants of Hangul written as letters, and the colors of emoji.
+# Drawn inside the preceding character: vowels and final consonants of decomposed Hangul, and the colors of emoji.
 JOINING = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\U0001f3fb-\U0001f3ff]")
 
 

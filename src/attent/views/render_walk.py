@@ -150,7 +150,6 @@ def table(
     width_limit: int,
     sums: Tensor | None = None,
     blocks: int = 1,
-    digits: int = 2,
     words: Sequence[Sequence[str]] = (),
 ) -> list[str]:
     """Return a matrix with its labels, line by line.
@@ -165,12 +164,11 @@ def table(
         width_limit: the width of a line.
         sums: of each row, for one more column.
         blocks: the most blocks.
-        digits: after the decimal point.
         words: one before each number, by row; none by default.
     """
     row_labels = [cut(visible(label), MAX_LABEL) for label in rows]
     headings = [cut(visible(label), MAX_LABEL) for label in columns]
-    cells = _cells(matrix, digits, words)
+    cells = _cells(matrix, words)
     totals = [] if sums is None else [format_number(value, 3) for value in sums.tolist()]
     margin = max(map(width, row_labels), default=0)
     cell_width = max(map(width, [*headings, *(cell for row in cells for cell in row)]), default=0) + 2
@@ -204,8 +202,8 @@ def table(
     return [*lines, f"({' and '.join(filter(None, omitted))} left out)"] if any(omitted) else lines
 
 
-def _cells(matrix: Tensor, digits: int, words: Sequence[Sequence[str]]) -> list[list[str]]:
-    cells = [[format_number(value, digits) for value in row] for row in matrix.tolist()]
+def _cells(matrix: Tensor, words: Sequence[Sequence[str]]) -> list[list[str]]:
+    cells = [[format_number(value, 2) for value in row] for row in matrix.tolist()]
     if not words:
         return cells
     return [

@@ -100,15 +100,19 @@ def name_of(part: object) -> str:
     return type(part).__name__.lower()
 
 
+def first_line(part: object) -> str:
+    """Return the first line of the docstring of a part's class."""
+    return (type(part).__doc__ or "").strip().split("\n")[0]
+
+
 def equation_of(score: Score) -> str:
     """Return the equation in the first line of a score's docstring, from `score(q, k) =` on."""
-    first = (type(score).__doc__ or "").strip().split("\n")[0]
-    equation = re.search(r"score\(q, k.?\) = .*", first)
+    equation = re.search(r"score\(q, k.?\) = .*", first_line(score))
     return equation.group().rstrip(".") if equation else f"score(q, k) = {_called(score)}(q, k)"
 
 
 def _called(score: Score) -> str:
-    """Return the name of what computes a score: of a caller's own its function's, or its function's class."""
+    """Return the name of what computes a score: for a caller's own function, its name or that of its class."""
     function = getattr(score, "function", score)
     name = getattr(function, "__name__", type(function).__name__)
     return "f" if name == "<lambda>" else name
@@ -202,8 +206,8 @@ def _text(call: Call, name: str, before: str, names: set[str]) -> tuple[str, str
                 "How well they would fit if the gate were open.",
             )
         case "biased" if call.bias is None and call.position is not None:
-            meaning = re.sub(r"\s+", " ", (type(call.position).__doc__ or "").strip().split("\n")[0])
-            return f"biased[i, j] = {before}[i, j] + {name_of(call.position)}(i, j)", meaning
+            equation = f"biased[i, j] = {before}[i, j] + {name_of(call.position)}(i, j)"
+            return equation, re.sub(r"\s+", " ", first_line(call.position))
         case "weights" if before == "normalised":
             equation = f"weights[i, j] = normalised[i, j] · {name_of(call.weighting)}(i, j)"
             return equation, "More for some keys than for others; no row need sum to 1."

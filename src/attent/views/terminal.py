@@ -23,8 +23,8 @@ def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None,
     """Draw weights as blocks, the darker the larger, with the labels of rows and columns.
 
     A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one
-    below another; one with very many rows ends early, and says so. If none of so many has a weight for a block, a line
-    says that.
+    below another; one with very many rows ends early, and says so. If a long map has no weight large enough for a
+    block, a line says so.
 
     Args:
         panels: one, or several by name, drawn one below another.

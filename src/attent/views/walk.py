@@ -124,7 +124,7 @@ def walk(
 
 
 def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> int:
-    """Return the numbers of a word: those of the vectors, as given, or few."""
+    """Return the width of the vector of a word: that of `vectors`, the given one, or the default."""
     if vectors is not None and width is not None:
         raise ArgumentError("word vectors have their own width; leave width out")
     width = vectors.width if vectors is not None else WIDTH if width is None else width
@@ -136,7 +136,7 @@ def _checked_width(width: int | None, heads: int, vectors: Vectors | None) -> in
 
 
 def _without_scale(score: str | Score) -> str:
-    """Return the dot product in the place of the scaled one."""
+    """Return the name of the unscaled dot product, in place of the scaled one."""
     if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
         name = score if isinstance(score, str) else name_of(score)
         raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")

@@ -60,7 +60,7 @@ class PagePlan:
 
 
 def fit_measures(scene: Scene, size: float) -> Scene:
-    """Return the scene, without measures beside weights if with them the weights of a page would be less exact.
+    """Return the scene, without norms and gradients if they would make the weights of a page less exact.
 
     Args:
         scene: the scene.

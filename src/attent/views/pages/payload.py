@@ -52,7 +52,7 @@ def build_payload(scene: Scene, size: float) -> Payload:
     """
     scene = fit_measures(scene, size)
     plan = plan_page(scene, size)
-    # numbers often shrink more than the plan trusts in
+    # numbers often compress better than the plan assumes
     bound = min(2 * plan.top, MAX_TOP)
     layers = {
         group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound) for layer in group.layers]
