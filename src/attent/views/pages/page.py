@@ -123,18 +123,23 @@ def page(
             about=about,
             gradients=gradients,
         )
+    return _page_of(maps, size)
+
+
+def _page_of(scene: Scene, size: float) -> Page:
+    """Return the page of a scene, of at most so many MiB."""
     script, style = bundle("page"), web_file("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:
         raise ArgumentError(
             f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB"
         )
-    payload = build_payload(maps, room)
+    payload = build_payload(scene, room)
     packs = (f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items())
     # no token can close the element around the description
     description = payload.description.replace("<", "\\u003c")
     parts = {"style": style, "packs": "\n".join(packs), "description": description, "script": script}
-    return _fill("page.html", parts | {"title": escape(maps.title or "attention")})
+    return _fill("page.html", parts | {"title": escape(scene.title or "attention")})
 
 
 def walk_page(walk: Walk) -> Page:
