@@ -25,8 +25,7 @@ import _reordering
 
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.documents.html import parse_html
-from attent.documents.pipeline import translate_documents
-from attent.documents.translation import by_run
+from attent.documents.pipeline import by_run, translate_documents
 from attent.runs.config import read_config
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator, load

@@ -231,7 +231,7 @@ def test_a_document_is_done_as_a_whole_or_not_at_all(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("attent.documents.translation._translated", killed)
+        patched.setattr("attent.documents.pipeline._translated", killed)
         attent("translate", RUN, file, "--out", out)
     assert draft.read_bytes() == b"" and not out.exists()
     refused = attent("translate", RUN, file, "--out", out)
@@ -249,7 +249,7 @@ def test_a_missing_library_is_named_with_its_extra(
     attent, write: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(".docx")
-    monkeypatch.delitem(sys.modules, "attent.documents.word", raising=False)
+    monkeypatch.delitem(sys.modules, "attent.documents.word_processors", raising=False)
     monkeypatch.setitem(sys.modules, "lxml", None)
     done = attent("translate", RUN, file, "--out", tmp_path / "brief.docx")
     assert (done.code, len(done.err)) == (2, 1) and "pip install 'attent[documents]'" in done.err[0]

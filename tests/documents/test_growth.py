@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.documents.open_document import MIME_TYPE, TEXT
-from attent.documents.word import CONTENT_TYPES, MAIN, WORD
+from attent.documents.word_processors import CONTENT_TYPES, MAIN, MIME_TYPE, TEXT, WORD
 
 # Reads the documents that are named to it, each in a process of its own, and writes them with their own text as the
 # translation, then with its words in another order. Prints seconds of processor time, megabytes beyond what the process

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attent.documents.html import parse_html
 from attent.documents.inline import AlignedText, untranslated
 from attent.documents.markdown import parse_markdown
-from attent.documents.word import CONTENT_TYPES, MAIN, WORD, read_word
+from attent.documents.word_processors import CONTENT_TYPES, MAIN, WORD, read_word
 from attent.text.units import Span
 
 WORDS = ["a", "cat", "x, y", "!", "3.5", "\u00e9t\u00e9", "*", "...", "n't", "\u65e5\u672c", "\u3001"]

@@ -10,7 +10,7 @@ import pytest
 from attent.documents.html import parse_html
 from attent.documents.inline import AlignedText, cut_line
 from attent.documents.markdown import parse_markdown
-from attent.documents.subtitles import parse_subtitles
+from attent.documents.text import parse_subtitles
 from attent.errors import DataError
 from attent.text.units import units
 

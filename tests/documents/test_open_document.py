@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from attent.documents.open_document import TEXT, read_open_document
+from attent.documents.word_processors import TEXT, read_open_document
 from attent.errors import DataError
 
 ROOT = f'<office xmlns:text="{TEXT[1:-1]}">%s</office>'

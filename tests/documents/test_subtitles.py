@@ -3,8 +3,7 @@
 import pytest
 
 from attent.documents.inline import AlignedText
-from attent.documents.subtitles import parse_subtitles
-from attent.documents.text import parse_text
+from attent.documents.text import parse_subtitles, parse_text
 from attent.text.units import units
 
 CUES = (

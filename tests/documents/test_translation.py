@@ -13,8 +13,7 @@ import torch
 from attent import documents
 from attent.documents.html import parse_html
 from attent.documents.markdown import parse_markdown
-from attent.documents.pipeline import translate_documents
-from attent.documents.translation import by_run
+from attent.documents.pipeline import by_run, translate_documents
 from attent.errors import ArgumentError, DataError, UnknownNameError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer

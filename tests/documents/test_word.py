@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from attent.documents.inline import AlignedText
-from attent.documents.word import STRICT, WORD, read_word
+from attent.documents.word_processors import STRICT, WORD, read_word
 from attent.documents.xml_lines import XmlDocument
 from attent.errors import DataError
 

@@ -15,8 +15,7 @@ from attent.text.readers import chunks, display_name
 
 if TYPE_CHECKING:
     from attent.documents.html import MarkedText
-    from attent.documents.pipeline import Document
-    from attent.documents.translation import Search
+    from attent.documents.pipeline import Document, Search
     from attent.tasks.translation.translator import Translator
 
 # Files that are documents by the ending of their names, with their markup. A .txt is a file of lines.
@@ -98,15 +97,14 @@ def translate_file(
     Returns:
         Whether there was anything to translate, and whether all of it was.
     """
-    from attent.documents.pipeline import translate_documents
-    from attent.documents.translation import by_run, language_of
+    from attent.documents.pipeline import by_run, language_of, translate_documents
 
     has_any, refusals = bool(file.document.lines), list[tuple[int, str, str]]()
     for _, digest in results.remaining(iter([file.digest])):
         (translation,) = translate_documents(
             [file.document],
             language_of(translator),
-            by_run(translator, search=search),
+            by_run(translator, search),
             lambda *refusal: refusals.append(refusal),
         )
         results.write_bytes(translation)
@@ -143,8 +141,7 @@ def translate_markup(
     Raises:
         DataError: the text is not UTF-8.
     """
-    from attent.documents.pipeline import translate_documents
-    from attent.documents.translation import by_run, language_of
+    from attent.documents.pipeline import by_run, language_of, translate_documents
 
     language = language_of(translator)
     has_any, is_complete = False, results.is_complete
@@ -154,7 +151,7 @@ def translate_markup(
         texts = [text for _, text in chunk]
         marked = [_parsed(number, text, markup, refusals) for number, text in enumerate(texts)]
         translations = translate_documents(
-            marked, language, by_run(translator, search=search), lambda *refusal, to=refusals: to.append(refusal)
+            marked, language, by_run(translator, search), lambda *refusal, to=refusals: to.append(refusal)
         )
         for translation in translations:
             results.write(translation, end="\n" if each_line else "")
@@ -167,14 +164,16 @@ def translate_markup(
 
 def _parsed(number: int, text: str, markup: str, refusals: list[tuple[int, str, str]]) -> MarkedText:
     """Return a text as lines to translate; one that cannot be read as a part that stays, with a refusal."""
-    from attent.documents import html, markdown, subtitles
+    from attent.documents.html import MarkedText, parse_html
+    from attent.documents.markdown import parse_markdown
+    from attent.documents.text import parse_subtitles
 
-    parse = {"html": html.parse_html, "markdown": markdown.parse_markdown, "subtitles": subtitles.parse_subtitles}
+    parse = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
     try:
         return parse[markup](text)
     except DataError as error:
         refusals.append((number, text, str(error)))
-        return html.MarkedText([text])
+        return MarkedText([text])
 
 
 def _whole(stream: BinaryIO, source: str) -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Documents: the lines to translate of a file, and the file with their translations.
 
-A format is a file of this folder. A document is read in memory alone: no name that stands in it is opened, and nothing
-is unpacked to the disk.
+Documents are read in memory only: no file that they name is opened, and nothing is unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING
 from attent.bounded import bytes_of, open_regular
 from attent.documents.html import parse_html
 from attent.documents.markdown import parse_markdown
-from attent.documents.pipeline import Document, Refuse, translate_documents
-from attent.documents.subtitles import parse_subtitles
-from attent.documents.text import TextDocument, parse_text
+from attent.documents.pipeline import Document, Refuse, Search, by_run, language_of, translate_documents
+from attent.documents.text import TextDocument, parse_subtitles, parse_text
 from attent.errors import ArgumentError, DataError, check_known, needs
 
 if TYPE_CHECKING:
-    from attent.documents.translation import Search
     from attent.search.settings import SearchSettings
     from attent.tasks.translation.translator import Translator
 
@@ -29,16 +26,10 @@ EXTRA = "documents"
 MAX_FILE = 2**27
 
 
-def _read_word(content: bytes) -> Document[bytes]:
+def _read_word_processor(content: bytes, ending: str) -> Document[bytes]:
     with needs("documents of word processors need lxml", EXTRA):
-        from attent.documents.word import read_word
-    return read_word(content)
-
-
-def _read_open_document(content: bytes) -> Document[bytes]:
-    with needs("documents of word processors need lxml", EXTRA):
-        from attent.documents.open_document import read_open_document
-    return read_open_document(content)
+        from attent.documents.word_processors import read_open_document, read_word
+    return read_word(content) if ending == ".docx" else read_open_document(content)
 
 
 FORMATS: dict[str, Callable[[bytes], Document[bytes]]] = {
@@ -46,16 +37,16 @@ FORMATS: dict[str, Callable[[bytes], Document[bytes]]] = {
     ".html": partial(TextDocument, parse=parse_html),
     ".md": partial(TextDocument, parse=parse_markdown),
     ".srt": partial(TextDocument, parse=parse_subtitles),
-    ".docx": _read_word,
-    ".odt": _read_open_document,
+    ".docx": partial(_read_word_processor, ending=".docx"),
+    ".odt": partial(_read_word_processor, ending=".odt"),
 }
 
 
 def read_file(path: Path | str) -> bytes:
-    """Read the content of a file that is a document, of at most 128 MiB.
+    """Read the content of a document file of at most 128 MiB.
 
     Raises:
-        DataError: it is larger, no regular file, or cannot be read.
+        DataError: it is larger, is not a regular file, or cannot be read.
     """
     try:
         with open_regular(path) as file:
@@ -75,8 +66,8 @@ def read_document(content: bytes, ending: str) -> Document[bytes]:
 
     Raises:
         AttentError: a library is missing.
-        DataError: it cannot be read, or is made to take too much.
-        UnknownNameError: no such files are read.
+        DataError: it cannot be read, or exceeds a limit.
+        UnknownNameError: the ending is not known.
     """
     check_known("document", ending, FORMATS)
     return FORMATS[ending](content)
@@ -94,8 +85,8 @@ def translate(
 ) -> bytes:
     """Return the translation of a document, in its own format.
 
-    Formats and links come back around the words that attention aligns theirs with. A sentence that is longer than the
-    model reads, or than 500 characters, is cut between words.
+    Formatting and links are put around the words that attention aligns with the original ones. A sentence longer than
+    500 characters, or than the model can read, is cut between words.
 
     Args:
         document: the path of a file, or its content.
@@ -110,11 +101,8 @@ def translate(
     Raises:
         ArgumentError: the ending is not known, or the model has no attention to the source.
         AttentError: a library is missing.
-        DataError: the document cannot be read, or is made to take too much.
+        DataError: the document cannot be read, or exceeds a limit.
     """
-    from attent.documents.translation import by_run, language_of
-    from attent.search.settings import GREEDY
-
     if isinstance(document, bytes):
         if ending is None:
             raise ArgumentError("the content of a document comes with the ending of its name: ending='.docx'")
@@ -124,7 +112,9 @@ def translate(
         ending = ending or path.suffix.lower()
         check_known("document", ending, FORMATS)
         content = read_file(path)
-    function = by_run(translator, settings or GREEDY, search=search)
-    return translate_documents([read_document(content, ending)], language or language_of(translator), function, refuse)[
-        0
-    ]
+    if search is None and settings is not None:
+        search = partial(translator.search, settings=settings)
+    (translation,) = translate_documents(
+        [read_document(content, ending)], language or language_of(translator), by_run(translator, search), refuse
+    )
+    return translation

@@ -1,23 +1,30 @@
 """From document to document: lines are cut into sentences, a function translates them, and the document is rendered.
 
-The function is the search of a run (`attent.documents.translation`), the queue of the server, or the dictionary of a
-test. Without PyTorch, for processes that read and write documents alone.
+The function is the search of a run (`by_run`), the queue of the server, or the dictionary of a test. PyTorch is only
+imported to translate by a run, since other processes only read and write documents.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from attent.documents.inline import AlignedText, Element, untranslated
-from attent.errors import AttentError
+from attent.errors import AttentError, DataError
 from attent.text.sentences import SplitText, split_sentences
 from attent.text.units import Span
+
+if TYPE_CHECKING:
+    from attent.search.search import SourceText, Translation
+    from attent.tasks.translation.translator import Translator
 
 Content = TypeVar("Content", covariant=True)
 # Characters of a sentence, which is cut between words if it has more.
 MAX_SENTENCE = 500
+# Sentences translated together by a run, whose attention is in memory at the same time.
+SENTENCES = 512
 SPACE = re.compile(r"\s+")
 
 
@@ -57,6 +64,8 @@ class Refusal(NamedTuple):
 
 # Translates sentences, in order.
 Translate = Callable[[Sequence[DocumentSentence]], Iterable[AlignedText | Refusal]]
+# Translations of texts, the best first.
+Search = Callable[[Sequence["SourceText"]], list[list["Translation"]]]
 # Takes the index of a document, a sentence of it that stays as it is, and the reason.
 Refuse = Callable[[int, str, str], None]
 
@@ -161,3 +170,73 @@ def cut_sentence(sentence: str, check: Callable[[str], object]) -> SplitText:
         begin, end = min(gaps, key=lambda gap: abs(gap[0] - len(text) // 2))
         waiting += [(text[end:], after), (text[:begin], text[begin:end])]
     return SplitText(("", *(after for _, after in pieces)), tuple(text for text, _ in pieces))
+
+
+def by_run(translator: Translator, search: Search | None = None) -> Translate:
+    """Return a function that translates sentences of documents by a run.
+
+    Args:
+        translator: with attention to the source.
+        search: translates texts; greedily by the translator unless given.
+
+    Raises (the function):
+        ArgumentError: the model has no attention to the source.
+    """
+
+    def cut(sentence: DocumentSentence, sources: dict[str, SourceText]) -> SplitText | Refusal:
+        def read(text: str) -> None:
+            if text not in sources:
+                sources[text] = translator.read(text)
+            if (refusal := sources[text].refusal) is not None:
+                raise DataError(refusal)
+
+        try:
+            return cut_sentence(sentence.text, read)
+        except DataError as error:
+            return Refusal(str(error))
+
+    def translate(sentences: Sequence[DocumentSentence]) -> Iterator[AlignedText | Refusal]:
+        for begin in range(0, len(sentences), SENTENCES):
+            batch = sentences[begin : begin + SENTENCES]
+            sources: dict[str, SourceText] = {}
+            cuts = [cut(sentence, sources) for sentence in batch]
+            pieces = [
+                DocumentSentence(text, sentence.has_tags)
+                for sentence, split in zip(batch, cuts, strict=True)
+                if isinstance(split, SplitText)
+                for text in split.sentences
+            ]
+            aligned = _translated(translator, pieces, sources, search or translator.search)
+            for sentence, split in zip(batch, cuts, strict=True):
+                if isinstance(split, Refusal):
+                    yield split
+                else:
+                    yield join_aligned(
+                        split, [aligned[DocumentSentence(text, sentence.has_tags)] for text in split.sentences]
+                    )
+
+    return translate
+
+
+def language_of(translator: Translator) -> str | None:
+    """Return the code of the language that a run reads, by whose rules lines are cut; None if it is not known."""
+    return None if translator.config is None else translator.config.source_language
+
+
+def _translated(
+    translator: Translator,
+    sentences: Sequence[DocumentSentence],
+    sources: Mapping[str, SourceText],
+    search: Search,
+) -> dict[DocumentSentence, AlignedText]:
+    """Return the translation of each sentence; sentences that the model reads alike are translated once."""
+    from attent.tasks.translation.alignment import Alignment
+
+    read = {sentence: sources[sentence.text] for sentence in sentences}
+    distinct = {source.text: source for source in read.values()}
+    translations = dict(zip(distinct, (n_best[0] for n_best in search([*distinct.values()])), strict=True))
+    items = {sentence: replace(translations[source.text], source=source) for sentence, source in read.items()}
+    marked = [sentence for sentence in items if sentence.has_tags]
+    alignments = Alignment.of(translator, [items[sentence] for sentence in marked], "characters")
+    spans = {sentence: alignment.spans for sentence, alignment in zip(marked, alignments, strict=True)}
+    return {sentence: AlignedText(item.text, spans.get(sentence, ())) for sentence, item in items.items()}

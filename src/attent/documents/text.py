@@ -1,4 +1,9 @@
-"""Documents of text alone, with or without markup; of plain text each line is translated, and line ends stay."""
+"""Documents of text, with or without markup; plain text and subtitles (SubRip, .srt) cut into lines to translate.
+
+Of plain text each line is translated. Of subtitles each cue is a line; numbers, times and blank lines stay as they are.
+Line breaks within a cue are put back between the same words; a line break before a dash, where the speaker changes,
+ends the line.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from attent.documents.html import MarkedText
+from attent.documents.html import MarkedText, Token, build_lines
 from attent.documents.inline import AlignedText, Element, check_size, has_words
 from attent.errors import DataError
 
@@ -17,6 +22,11 @@ MAX_PARTS = 125_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
 # The bytes that an encoding begins a file with.
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+TIME = r"\d{1,4}:\d{1,2}:\d{1,2}[,.]\d{1,4}"
+TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}")
+# A change of speaker; a tag of HTML; a position or an override such as {\an8}; the end of a line.
+SPEAKER = re.compile(r"((?:\r\n|\n|\r)(?=[ \t]*[-\N{EN DASH}\N{EM DASH}]))")
+TAG = re.compile(r"(</?(?:b|i|u|s|font|span)(?=[\s>])[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|\r\n|\n|\r)", re.IGNORECASE)
 
 
 class TextDocument:
@@ -64,3 +74,50 @@ def parse_text(text: str) -> MarkedText:
         body = line.rstrip("\r\n")
         marked.parts += [Element(children=[body]) if has_words(body) else body, line[len(body) :]]
     return marked
+
+
+def parse_subtitles(text: str) -> MarkedText:
+    """Cut subtitles into lines to translate, and the rest.
+
+    Raises:
+        DataError: a cue has too many tags.
+    """
+    marked, cue, is_cue = MarkedText(escape=str), list[str](), False
+    for line in text.splitlines(keepends=True):
+        if TIMES.match(line):
+            # the number of this cue, where no blank line ends the one before
+            number = cue.pop() if cue and cue[-1].strip().isdecimal() else ""
+            _add_cue(marked, cue)
+            marked.parts.append(number + line)
+            cue, is_cue = [], True
+        elif is_cue and line.strip():
+            cue.append(line)
+        else:
+            _add_cue(marked, cue)
+            marked.parts.append(line)
+            cue, is_cue = [], False
+    _add_cue(marked, cue)
+    return marked
+
+
+def _add_cue(marked: MarkedText, lines: list[str]) -> None:
+    """Add the text of a cue."""
+    text = "".join(lines)
+    body = text.rstrip("\r\n")
+    for piece in SPEAKER.split(body):
+        tokens = [Token(_kind(part), part, _name(part)) for part in TAG.split(piece) if part]
+        if any(token.kind == "text" and has_words(token.raw) for token in tokens):
+            marked.parts += build_lines(tokens, str, str)
+        else:
+            marked.parts.append(piece)
+    marked.parts.append(text[len(body) :])
+
+
+def _kind(part: str) -> str:
+    if not TAG.fullmatch(part):
+        return "text"
+    return "point" if part[0] != "<" else "close" if part.startswith("</") else "open"
+
+
+def _name(part: str) -> str:
+    return part.strip("</>").partition(" ")[0].lower() if part.startswith("<") else ""

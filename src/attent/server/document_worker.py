@@ -51,8 +51,7 @@ def main() -> None:
     limit_process()
     # loads libraries, before there is a document
     split_sentences("A.", "en")
-    for reader in ("open_document", "word"):
-        import_module(f"attent.documents.{reader}")
+    import_module("attent.documents.word_processors")
     write_frame(sink, DATA)
     sink.flush()
     try:
