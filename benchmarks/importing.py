@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from _sides import head, table
 
-from attent.runs.hugging_face.families import FAMILIES
+from attent.runs.hugging_face import FAMILIES
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.search.settings import SearchSettings
 from attent.tasks.loading import load

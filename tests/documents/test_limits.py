@@ -7,10 +7,10 @@ from html import unescape
 
 import pytest
 
+from attent.documents import parse_subtitles
 from attent.documents.html import parse_html
 from attent.documents.inline import AlignedText, cut_line
 from attent.documents.markdown import parse_markdown
-from attent.documents.text import parse_subtitles
 from attent.errors import DataError
 from attent.text.units import units
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from attent.documents import parse_subtitles, parse_text
 from attent.documents.inline import AlignedText
-from attent.documents.text import parse_subtitles, parse_text
 from attent.text.units import units
 
 CUES = (

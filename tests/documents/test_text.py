@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from attent.documents import FORMATS, read_document, text
-from attent.documents.text import TextDocument, parse_text
+from attent import documents
+from attent.documents import FORMATS, TextDocument, parse_text, read_document
 from attent.errors import DataError, UnknownNameError
 
 SUBTITLES = """1
@@ -73,7 +73,7 @@ def test_an_unknown_format_is_said() -> None:
 def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch, ending: str, content: str
 ) -> None:
-    monkeypatch.setattr(text, "MAX_PARTS", 8)
+    monkeypatch.setattr(documents, "MAX_PARTS", 8)
     with pytest.raises(DataError, match="at most 8 lines, tags and other marks: cut it into several"):
         read_document(content.encode(), ending)
     read_document(b"a\n" * 8, ending)

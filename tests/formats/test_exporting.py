@@ -65,7 +65,7 @@ def test_an_export_may_lie_elsewhere_but_takes_no_others_place(engine: Engine, c
     assert load(copied, "onnx", tmp_path / "there") is engine
     with pytest.raises(ArgumentError, match="holds no export"):
         load(copied, "onnx")
-    with pytest.raises(RunError, match="run is there already and is no export"):
+    with pytest.raises(RunError, match="run exists already and is not an export"):
         export(copied, "onnx", copied)
 
 

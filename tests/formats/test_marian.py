@@ -13,8 +13,8 @@ import torch
 
 from attent.errors import ArgumentError, RunError
 from attent.formats.marian import unsupported, write
+from attent.runs import hugging_face
 from attent.runs.folder import Run, read
-from attent.runs.hugging_face import families
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import of_run
 from attent.text.tokenizer import BOS
@@ -78,7 +78,7 @@ def test_transformers_computes_the_same(run: Run, tmp_path: Path) -> None:
 
 def test_it_is_imported_again(run: Run, tmp_path: Path) -> None:
     write(run, "RUN", tmp_path / "model")
-    reread = families.read(tmp_path / "model")
+    reread = hugging_face.read(tmp_path / "model")
     assert isinstance(reread.target_tokenizer, SentencePieceTokenizer)
     settings = SearchSettings(maximum_length=20)
     # a source that ends with </s>, as those of an imported model do
@@ -92,12 +92,12 @@ def test_it_is_imported_again(run: Run, tmp_path: Path) -> None:
 
 def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     random_translators.marian(tmp_path / "model", separate=True, eos=5)
-    run = families.read(tmp_path / "model")
+    run = hugging_face.read(tmp_path / "model")
     write(run, "RUN", tmp_path / "again")
     settings = SearchSettings(beam=4, maximum_length=20)
     texts = [
         [best[0].text for best in of_run(item).search(SOURCES, settings)]
-        for item in (run, families.read(tmp_path / "again"))
+        for item in (run, hugging_face.read(tmp_path / "again"))
     ]
     assert texts[0] == texts[1]
     with pytest.raises(RunError, match="there already"):

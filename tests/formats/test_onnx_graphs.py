@@ -1,12 +1,20 @@
+"""A translator as two graphs: tracing, the operators of recurrent layers, the state's tensors, and the files."""
+
+from __future__ import annotations
+
 import logging
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
+from attent.attention.arguments import prepare
+from attent.attention.attend import attend, explain
+from attent.attention.masks import Causal
 from attent.errors import AttentError
-from attent.formats import onnx_graphs as graphs
 from attent.formats.onnx_graphs import (
     AFTER,
     ENCODER,
@@ -17,14 +25,147 @@ from attent.formats.onnx_graphs import (
     TOKENS,
     StepGraph,
     TraceInputs,
+    compute_plainly,
+    flatten_state,
+    gru,
+    lstm,
+    traced_all_steps,
+    tracing,
+    translations,
+    unflatten_state,
     write,
 )
+from attent.layers.recurrent import Cell, Recurrent, RecurrentState
 from attent.runs.folder import read
 
-# the exporter alone takes half a minute on a slow machine
-pytestmark = pytest.mark.slow
+CALLS: list[dict[str, Any]] = [
+    {"mask": Causal()},
+    {"lengths": torch.tensor([5, 2]), "score": "cosine", "normalizer": "sparsemax"},
+    {"mask": Causal(), "position": "alibi", "bias": torch.randn(3, 5), "query_start": 1},
+]
 
 
+@pytest.mark.parametrize("arguments", CALLS, ids=["causal", "lengths", "bias"])
+def test_it_computes_what_attend_computes(arguments: dict[str, Any]) -> None:
+    query, key, value = torch.randn(2, 4, 3, 7), torch.randn(2, 2, 5, 7), torch.randn(2, 2, 5, 11)
+    expected = attend(query, key, value, **arguments)
+    prepared = prepare(query, key, value, **arguments)
+    torch.testing.assert_close(compute_plainly(*prepared), expected)
+    with tracing():
+        torch.testing.assert_close(attend(query, key, value, **arguments), expected)
+
+
+def test_a_single_last_query_needs_no_mask() -> None:
+    query, key, value = torch.randn(2, 1, 1, 3), torch.randn(2, 1, 5, 3), torch.randn(2, 1, 5, 3)
+    everything = attend(query, key, value)
+    with tracing():
+        torch.testing.assert_close(attend(query, key, value, mask="causal"), everything)
+        torch.testing.assert_close(attend(query, key, value, mask="causal", query_start=0), value[:, :, :1])
+
+
+def test_what_was_in_its_place_comes_back() -> None:
+    tensors = [torch.randn(1, 1, 2, 3)] * 3
+    before = explain(*tensors).chosen
+    with pytest.raises(KeyError), tracing():
+        assert explain(*tensors).chosen == "graph"
+        raise KeyError
+    assert explain(*tensors).chosen == before
+
+
+def test_a_position_that_depends_on_the_length_is_computed_in_the_graph() -> None:
+    class Look(torch.nn.Module):
+        def forward(self, query: Tensor, key: Tensor) -> Tensor:
+            return attend(query, key, key, mask="causal", position="alibi")
+
+    query, key = torch.randn(3, 1, 2, 5), torch.randn(3, 1, 7, 5)
+    with tracing():
+        graph = torch.export.export(Look(), (query, key), dynamic_shapes=({}, {2: torch.export.Dim("keys")}))
+    longer = torch.randn(3, 1, 11, 5)
+    torch.testing.assert_close(graph.module()(query, longer), Look()(query, longer))
+
+
+def test_rows_are_counted_in_the_graph() -> None:
+    class Empty(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.recurrent = Recurrent("gru", 2, 3)
+
+        def forward(self, like: Tensor) -> Tensor:
+            return self.recurrent.zero_state(like).hidden
+
+    with tracing():
+        graph = torch.export.export(Empty(), (torch.zeros(5, 2),), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    assert graph.module()(torch.zeros(7, 2)).shape == (7, 3)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_it_computes_what_the_layer_computes(cell: Cell) -> None:
+    layer = Recurrent(cell, 3, 5)
+    inputs, hidden = torch.randn(2, 7, 3), torch.randn(2, 5)
+    state = RecurrentState(hidden, torch.randn(2, 5) if cell == "lstm" else None)
+    with torch.no_grad():
+        expected, after = layer(inputs, state)
+        outputs, last, last_cell = traced_all_steps(layer.network, inputs, hidden, state.cell)
+    torch.testing.assert_close(outputs, expected)
+    torch.testing.assert_close(last, after.hidden)
+    if cell == "lstm":
+        torch.testing.assert_close(last_cell, after.cell)
+
+
+def test_shapes_are_known_without_numbers() -> None:
+    inputs, hidden = torch.randn(2, 7, 3), torch.randn(2, 5)
+    with torch.no_grad():
+        torch.library.opcheck(
+            gru, (inputs, hidden, *Recurrent("gru", 3, 5).network.parameters()), test_utils="test_faketensor"
+        )
+        torch.library.opcheck(
+            lstm, (inputs, hidden, hidden, *Recurrent("lstm", 3, 5).network.parameters()), test_utils="test_faketensor"
+        )
+
+
+def test_onnx_has_both() -> None:
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    assert set(translations()) == {torch.ops.attent.traced_gru.default, torch.ops.attent.traced_lstm.default}
+
+
+class Pair(NamedTuple):
+    one: Tensor
+    other: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    length: int
+    layers: tuple[Any, ...]
+    beside: Tensor
+
+
+def state(*numbers: float) -> State:
+    first, second, third, fourth = (torch.tensor([number]) for number in numbers)
+    return State(7, (Pair(first), None, Pair(second, third)), fourth)
+
+
+def test_every_tensor_has_the_name_of_its_path() -> None:
+    flat_state = flatten_state(state(1, 2, 3, 4))
+    assert [(name, tensor.tolist()) for name, tensor in flat_state] == [
+        ("state.length", [7]),
+        ("state.layers.0.one", [1]),
+        ("state.layers.2.one", [2]),
+        ("state.layers.2.other", [3]),
+        ("state.beside", [4]),
+    ]
+    assert flat_state[-1][1] is not None
+
+
+def test_a_state_is_filled_with_others_in_their_order() -> None:
+    inputs = [tensor for _, tensor in flatten_state(state(5, 6, 7, 8))]
+    result = unflatten_state(state(1, 2, 3, 4), iter(inputs))
+    assert all(first is second for (_, first), second in zip(flatten_state(result), inputs, strict=True))
+    assert type(result.layers[0]) is Pair
+    assert result.layers[1] is None
+
+
+@pytest.mark.slow
 def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
     import onnx
 
@@ -50,6 +191,7 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
             assert shapes["state.source.0.value"] == ["rows", 4, "source_length", 6]
 
 
+@pytest.mark.slow
 def test_the_state_says_what_a_search_moves(exported) -> None:
     values = {part.name: (part.side, part.is_constant) for part in exported.manifest.state}
     assert values == {
@@ -79,10 +221,11 @@ def test_a_step_of_the_open_state_is_a_step_of_the_model(make_run, settings: dic
         everything = [True] * len(example.tensors)
         logits, *tensors = StepGraph(run.model, example.state, everything)(example.tokens, *example.tensors)
     assert torch.equal(logits, run.model.output(features))
-    for actual, (_, expected) in zip(tensors, graphs.flatten_state(after), strict=True):
+    for actual, (_, expected) in zip(tensors, flatten_state(after), strict=True):
         assert torch.equal(actual, expected)
 
 
+@pytest.mark.slow
 def test_what_has_no_counterpart_is_said_in_a_line(exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         logging.getLogger("onnxscript").warning("not seen")

@@ -1,6 +1,7 @@
 import gzip
 import pickle
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,16 @@ from attent.text import readers
 from attent.text.batches import Sequences
 from attent.text.tokenizer import BOS, EOS, SPECIALS, UNK, CharTokenizer, WordTokenizer
 from attent.text.tokenizers import BpeTokenizer
-from attent.text.vector_formats import BLOCK_SIZE, ENDINGS
-from attent.text.word_vectors import WordVectors, candidate_words, match_vocabulary, read, width_of, write
+from attent.text.vector_formats import BLOCK_SIZE, ENDINGS, is_writable
+from attent.text.word_vectors import (
+    WordVectors,
+    candidate_words,
+    match_vocabulary,
+    read,
+    vocabulary_vectors,
+    width_of,
+    write,
+)
 
 NAMES = ["</s>", "the", "Straße", "New_York", "42", "日本", *(f"w{n}" for n in range(1200))]
 # as gensim's save_word2vec_format writes them: keyword arguments by name of file
@@ -366,3 +375,22 @@ def test_a_space_alone_makes_no_vectors_of_pieces() -> None:
     assert "▁" in map(tokenizer.piece, range(SPECIALS, tokenizer.size))
     matches = match_vocabulary(tokenizer, vectors("▁", "the", "dog"))
     assert {tokenizer.word(token) for token in matches.ids} == {"the", "dog"}
+
+
+def test_each_word_of_a_vocabulary_has_its_embedding() -> None:
+    words, embeddings = WordTokenizer([" the", "(", "\t", " (", " a b"]), torch.randn(9, 5)
+    kept, left_out = vocabulary_vectors(words, embeddings, partial(is_writable, form="glove"))
+    assert (list(kept.words), left_out) == (["the", "(", "a b"], 2)
+    # of two ids that are one word, the first
+    torch.testing.assert_close(kept.vectors, embeddings[[4, 5, 8]])
+    assert [*vocabulary_vectors(words, embeddings, partial(is_writable, form="binary"))[0].words] == ["the", "("]
+
+
+def test_pieces_of_a_vocabulary_are_written_as_they_are() -> None:
+    tokenizer = BpeTokenizer.learn(["low lower lowest"] * 9, 280)
+    kept, left_out = vocabulary_vectors(tokenizer, torch.randn(tokenizer.size, 5), bool)
+    assert (list(kept.words), left_out) == (
+        [piece for piece in map(tokenizer.piece, range(tokenizer.size)) if piece],
+        256,
+    )
+    assert "▁low" in kept

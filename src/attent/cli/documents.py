@@ -164,9 +164,9 @@ def translate_markup(
 
 def _parsed(number: int, text: str, markup: str, refusals: list[tuple[int, str, str]]) -> MarkedText:
     """Return a text as lines to translate; one that cannot be read as a part that stays, with a refusal."""
+    from attent.documents import parse_subtitles
     from attent.documents.html import MarkedText, parse_html
     from attent.documents.markdown import parse_markdown
-    from attent.documents.text import parse_subtitles
 
     parse = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
     try:

@@ -1,20 +1,26 @@
 """Documents: the lines to translate of a file, and the file with their translations.
 
-Documents are read in memory only: no file that they name is opened, and nothing is unpacked to the disk.
+Documents are read in memory only: no file that they name is opened, and nothing is unpacked to the disk. Of plain text
+each line is translated. Of subtitles (SubRip, .srt) each cue is a line; numbers, times and blank lines stay as they
+are. Line breaks within a cue are put back between the same words; a line break before a dash, where the speaker
+changes, ends the line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import codecs
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attent.bounded import bytes_of, open_regular
-from attent.documents.html import parse_html
+from attent.documents.html import MarkedText, Token, build_lines, parse_html
+from attent.documents.inline import AlignedText, Element, check_size, has_words
 from attent.documents.markdown import parse_markdown
 from attent.documents.pipeline import Document, Refuse, Search, by_run, language_of, translate_documents
-from attent.documents.text import TextDocument, parse_subtitles, parse_text
 from attent.errors import ArgumentError, DataError, check_known, needs
 
 if TYPE_CHECKING:
@@ -24,6 +30,111 @@ if TYPE_CHECKING:
 EXTRA = "documents"
 # Bytes of a file; as many as an archive may unpack to.
 MAX_FILE = 2**27
+# Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to
+# two kilobytes of memory.
+MAX_PARTS = 125_000
+PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
+# The bytes that an encoding begins a file with.
+MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+TIME = r"\d{1,4}:\d{1,2}:\d{1,2}[,.]\d{1,4}"
+TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}")
+# A change of speaker; a tag of HTML; a position or an override such as {\an8}; the end of a line.
+SPEAKER = re.compile(r"((?:\r\n|\n|\r)(?=[ \t]*[-\N{EN DASH}\N{EM DASH}]))")
+TAG = re.compile(r"(</?(?:b|i|u|s|font|span)(?=[\s>])[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|\r\n|\n|\r)", re.IGNORECASE)
+
+
+class TextDocument:
+    """A file of UTF-8, or of UTF-16 that says so in its first bytes; it is written in the same.
+
+    Args:
+        content: of the file.
+        parse: cuts its text into lines to translate and the rest.
+
+    Raises:
+        DataError: it is in another encoding, has too many lines or tags, or cannot be parsed.
+    """
+
+    def __init__(self, content: bytes, parse: Callable[[str], MarkedText]) -> None:
+        self._mark = next((mark for mark in MARKS if content.startswith(mark)), b"")
+        self._encoding = MARKS.get(self._mark, "utf-8")
+        try:
+            text = content[len(self._mark) :].decode(self._encoding)
+        except UnicodeDecodeError as error:
+            position = error.start + len(self._mark)
+            raise DataError(f"the file is not {self._encoding.upper()}: {error.reason} at byte {position:,}") from error
+        if "\0" in text:
+            raise DataError("the file is no text: it holds zero bytes")
+        if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
+            raise DataError(
+                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several"
+            )
+        self._marked = parse(text)
+        check_size(self._marked.lines)
+
+    @property
+    def lines(self) -> Sequence[Element]:
+        """The lines to translate, in order."""
+        return self._marked.lines
+
+    def render(self, translations: Iterable[AlignedText]) -> bytes:
+        """Return the file with the translation of each line in its place."""
+        return self._mark + self._marked.render(translations).encode(self._encoding, "replace")
+
+
+def parse_text(text: str) -> MarkedText:
+    """Cut a text into lines to translate, and the rest."""
+    marked = MarkedText(escape=str)
+    for line in text.splitlines(keepends=True):
+        body = line.rstrip("\r\n")
+        marked.parts += [Element(children=[body]) if has_words(body) else body, line[len(body) :]]
+    return marked
+
+
+def parse_subtitles(text: str) -> MarkedText:
+    """Cut subtitles into lines to translate, and the rest.
+
+    Raises:
+        DataError: a cue has too many tags.
+    """
+    marked, cue, is_cue = MarkedText(escape=str), list[str](), False
+    for line in text.splitlines(keepends=True):
+        if TIMES.match(line):
+            # the number of this cue, where no blank line ends the one before
+            number = cue.pop() if cue and cue[-1].strip().isdecimal() else ""
+            _add_cue(marked, cue)
+            marked.parts.append(number + line)
+            cue, is_cue = [], True
+        elif is_cue and line.strip():
+            cue.append(line)
+        else:
+            _add_cue(marked, cue)
+            marked.parts.append(line)
+            cue, is_cue = [], False
+    _add_cue(marked, cue)
+    return marked
+
+
+def _add_cue(marked: MarkedText, lines: list[str]) -> None:
+    """Add the text of a cue."""
+    text = "".join(lines)
+    body = text.rstrip("\r\n")
+    for piece in SPEAKER.split(body):
+        tokens = [Token(_kind(part), part, _name(part)) for part in TAG.split(piece) if part]
+        if any(token.kind == "text" and has_words(token.raw) for token in tokens):
+            marked.parts += build_lines(tokens, str, str)
+        else:
+            marked.parts.append(piece)
+    marked.parts.append(text[len(body) :])
+
+
+def _kind(part: str) -> str:
+    if not TAG.fullmatch(part):
+        return "text"
+    return "point" if part[0] != "<" else "close" if part.startswith("</") else "open"
+
+
+def _name(part: str) -> str:
+    return part.strip("</>").partition(" ")[0].lower() if part.startswith("<") else ""
 
 
 def _read_word_processor(content: bytes, ending: str) -> Document[bytes]:

@@ -244,11 +244,7 @@ def export(
         AttentError: a package is not installed.
         UnknownNameError: there is no such engine.
     """
-    module, target = _module(engine), folder_of(run, engine, out)
-    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError(f"{target} is there already and is no export")
-    if out is None:
-        check_links(run / EXPORTS, target)
+    module, target = _module(engine), check_target(run, engine, out)
     TranslationTask().check_config(run, read_config(run))
     identity = manifests.identity(run)
     loaded = read(run, trust_code=trust_code)
@@ -281,6 +277,20 @@ def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
     TranslationTask().check_config(run, config)
     manifest = manifests.read(source, engine, run)
     return module.load(source, manifest, *read_tokenizers(run, config), input_check(config.corpus))
+
+
+def check_target(run: Path, engine: str, out: Path | None) -> Path:
+    """Return the folder to write an export to, RUN/export/ENGINE by default.
+
+    Raises:
+        RunError: it holds something else than an export, or a default folder is a symbolic link.
+    """
+    target = folder_of(run, engine, out)
+    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"{target} exists already and is not an export")
+    if out is None:
+        check_links(run / EXPORTS, target)
+    return target
 
 
 def folder_of(run: Path, engine: str, folder: Path | None = None) -> Path:

@@ -16,7 +16,7 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.durable import new_folder, write_text
 from attent.runs.folder import Run
-from attent.runs.hugging_face.families import PAD_PIECE
+from attent.runs.hugging_face import PAD_PIECE
 from attent.runs.hugging_face.layout import (
     BIAS,
     LM_HEAD,

@@ -19,14 +19,13 @@ from torch import Tensor, nn
 from attent.errors import ArgumentError, RunError
 from attent.formats import manifest as manifests
 from attent.formats import onnx_graphs
-from attent.formats.exporting import LINES, MAX_RANDOM_TOKENS
-from attent.formats.manifest import EXPORTS, MANIFEST, Manifest, package
-from attent.formats.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, export_graph
-from attent.formats.onnx_tracing import tracing
+from attent.formats.exporting import LINES, MAX_RANDOM_TOKENS, check_target
+from attent.formats.manifest import Manifest, package
+from attent.formats.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, export_graph, tracing
 from attent.models.language_model import LanguageModel
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import read_config, version_of
-from attent.runs.durable import check_links, new_folder
+from attent.runs.durable import new_folder
 from attent.runs.folder import Run, read
 from attent.tasks.dates.generated import InputCheck
 from attent.tasks.text_generation.task import TextGenerationTask
@@ -233,11 +232,7 @@ def export(
         RunError: the run is damaged, or the folder cannot be written.
         AttentError: a package is not installed, or the model cannot be traced.
     """
-    target = run / EXPORTS / NAME if out is None else out
-    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError(f"{target} is there already and is no export")
-    if out is None:
-        check_links(run / EXPORTS, target)
+    target = check_target(run, NAME, out)
     TextGenerationTask().check_config(run, read_config(run))
     runtime = package("onnxruntime", "onnxruntime", NAME)
     identity, loaded = manifests.identity(run), read(run, trust_code=trust_code)

@@ -9,8 +9,8 @@ import torch
 
 from attent.devices import device_of
 from attent.errors import RunError
+from attent.runs import hugging_face
 from attent.runs.config import DType, read_config
-from attent.runs.hugging_face import families
 from attent.runs.packed import use_dtype
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.evaluation import Results, Say
@@ -47,8 +47,8 @@ def load(
         RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted; or
             attent cannot express the model; or a language is missing, or given for a run.
     """
-    if families.is_translator(path):
-        run = families.read(path, source_language, target_language)
+    if hugging_face.is_translator(path):
+        run = hugging_face.read(path, source_language, target_language)
         result = translator.of_run(run, device_of(device))
         use_dtype(path, run, device_of(device), dtype)
         return result

@@ -6,7 +6,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -272,6 +272,31 @@ class VocabularyMatch(NamedTuple):
             counts += np.bincount(sequences.concatenate(rows), minlength=len(counts))
         counts[[PAD, BOS, EOS]] = 0
         return float(counts[self.ids].sum() / max(counts.sum(), 1))
+
+
+def vocabulary_vectors(
+    tokenizer: Tokenizer, embeddings: Tensor, can_write: Callable[[str], bool]
+) -> tuple[WordVectors, int]:
+    """Return the embedding of each word of a vocabulary, or of each piece of a vocabulary of subwords.
+
+    Of two ids of the same word, such as a sign with and without a space before it, the more frequent one counts.
+
+    Args:
+        tokenizer: of the vocabulary.
+        embeddings: by id, (V, E).
+        can_write: whether a word is kept, such as `attent.text.vector_formats.is_writable` of a format.
+
+    Returns:
+        The vectors, and the number of ids without one, special ids not counted.
+    """
+    ids = range(SPECIALS, tokenizer.size)
+    by_piece = any(tokenizer.piece(token).startswith(SPACE) for token in ids)
+    rows: dict[str, int] = {}
+    for token in ids:
+        word = tokenizer.piece(token) if by_piece else tokenizer.word(token)
+        if word and can_write(word):
+            rows.setdefault(word, token)
+    return WordVectors(list(rows), embeddings[list(rows.values())]), len(ids) - len(rows)
 
 
 def candidate_words(tokenizer: Tokenizer) -> set[str]:

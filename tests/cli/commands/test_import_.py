@@ -18,7 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from attent.runs.hugging_face.families import import_run
+    from attent.runs.hugging_face import import_run
 
     import_run(model, out := tmp_path_factory.mktemp("run") / "run", "eng_Latn", "deu_Latn")
     return out

@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attent.errors import RunError
-from attent.runs.hugging_face import folder
-from attent.runs.hugging_face.families import import_run, read
+from attent.runs.hugging_face import folder, import_run, read
 from attent.runs.hugging_face.folder import SourceFolder
 
 pytest.importorskip("transformers", reason="transformers is not installed")

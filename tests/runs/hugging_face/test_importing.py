@@ -17,7 +17,7 @@ from torch import Tensor
 import attent
 from attent.attention.positions.sinusoidal import waves
 from attent.runs.config import read_config
-from attent.runs.hugging_face.families import FAMILIES, import_run, is_translator, m2m100_positions, read
+from attent.runs.hugging_face import FAMILIES, import_run, is_translator, m2m100_positions, read
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.runs.hugging_face.layout import SpecialIds, Vocabulary, interleaved, sines_first
 from attent.search.settings import SearchSettings

@@ -26,7 +26,7 @@ def import_(
     --target-language. A model that attent cannot express is refused with the reason. Its license and origin are kept in
     the run's config.json.
     """
-    from attent.runs.hugging_face.families import import_run
+    from attent.runs.hugging_face import import_run
 
     config = import_run(folder, out, source_language, target_language, replace=force)
     origin = config.origin

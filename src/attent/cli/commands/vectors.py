@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_known
 from attent.setting import Help
 
 
@@ -23,16 +24,20 @@ def vectors(
 
     Subword pieces are written as they are, with "▁" for a space.
     """
-    from attent.formats.embeddings import embedding_vectors
     from attent.runs.durable import new_file
     from attent.runs.folder import read
-    from attent.text.vector_formats import GZIPPED, format_of
-    from attent.text.word_vectors import write
+    from attent.text.vector_formats import GZIPPED, format_of, is_writable
+    from attent.text.word_vectors import vocabulary_vectors, write
 
     file_format, loaded_run = format_of(out), read(run, trust_code=trust_code)
     if not loaded_run.tokenizers:
         raise ArgumentError(f"{run} has no words: it reads vectors")
-    word_vectors, left_out = embedding_vectors(loaded_run, side or next(iter(loaded_run.tokenizers)), file_format)
+    side = side or next(iter(loaded_run.tokenizers))
+    check_known("side", side, loaded_run.tokenizers)
+    embedding = loaded_run.model.embeddings[side]
+    word_vectors, left_out = vocabulary_vectors(
+        loaded_run.tokenizers[side], embedding.scale * embedding.weight.detach(), partial(is_writable, form=file_format)
+    )
     with new_file(out) as draft:
         write(draft, word_vectors, file_format, gzipped=out.name.endswith(GZIPPED))
     print(f"{len(word_vectors):,} words of {word_vectors.width} numbers: {out}")
