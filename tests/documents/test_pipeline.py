@@ -9,13 +9,7 @@ import pytest
 from attent.documents.html import parse_html
 from attent.documents.inline import AlignedText
 from attent.documents.markdown import parse_markdown
-from attent.documents.pipeline import (
-    MAX_SENTENCE,
-    DocumentSentence,
-    Refusal,
-    cut_sentence,
-    translate_documents,
-)
+from attent.documents.pipeline import MAX_SENTENCE, DocumentSentence, Refusal, cut_sentence, translate_documents
 from attent.errors import DataError
 from attent.text.units import Span
 
