@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -122,31 +123,10 @@ def core_modules() -> list[str]:
     return sorted(name.removesuffix(".__init__") for name in names if not any(part in name for part in separate))
 
 
-def test_everything_else_is_blocked() -> None:
-    packages = ("pydantic", "typer", "rich", "babel", "sacrebleu", "sentencepiece", "safetensors", "markdown_it")
-    code = f"assert {{{', '.join(map(repr, packages))}, 'starlette', 'uvicorn', 'lxml'}} <= blocked, blocked"
-    done = python(code, *REQUIRED)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_core_is_used_without_any_other_package() -> None:
-    done = python(USE_CORE, *REQUIRED)
-    assert done.returncode == 0, done.stderr
-
-
-def test_every_module_of_the_core_is_imported_without_any_other_package() -> None:
-    modules = core_modules()
-    assert len(modules) > 100
-    done = python(f"import importlib\nfor name in {modules}: importlib.import_module(name)", *REQUIRED)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers are not installed")
-def test_models_of_transformers_run_by_attend_without_the_packages_of_ours() -> None:
-    done = python(USE_TRANSFORMERS, *REQUIRED, "transformers")
-    assert done.returncode == 0, done.stderr
-
-
+PACKAGES = {
+    *("pydantic", "typer", "rich", "babel", "sacrebleu", "sentencepiece", "safetensors", "markdown_it"),
+    *("starlette", "uvicorn", "lxml"),
+}
 NEEDS = {
     "attent.load('runs/dates')": "models",
     "attent.models": "models",
@@ -167,36 +147,79 @@ for code in {list(NEEDS)}:
     except attent.errors.MissingExtraError as error:
         print(error)
 """
+# Run in one process, in this order: a new one takes seconds to import PyTorch.
+PROGRAMS = {
+    "command": "sys.argv[1:] = ['translate', 'RUN']\nimport runpy\nrunpy.run_module('attent', run_name='__main__')",
+    "use": USE_CORE,
+    "import": f"import importlib\nfor name in {core_modules()}: importlib.import_module(name)",
+    "missing": TRY_EACH,
+    "doctor": "sys.argv = ['attent', 'doctor']\nfrom attent.cli import main\nmain()",
+}
+RUN_PROGRAMS = f"""
+import contextlib, io, json, traceback
+assert {PACKAGES} <= blocked, blocked
+results = {{}}
+for name, code in {PROGRAMS}.items():
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            exec(code, {{"sys": sys, "blocked": blocked}})
+        except SystemExit as error:
+            status = error.code or 0
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+    results[name] = status, out.getvalue(), err.getvalue()
+print(json.dumps(results))
+"""
 
 
-def test_what_is_missing_is_one_line() -> None:
-    done = python(TRY_EACH, *REQUIRED)
+@pytest.fixture(scope="module")
+def results() -> dict[str, tuple[int, str, str]]:
+    """The exit status, output and errors of each program of `PROGRAMS` on the core alone."""
+    done = python(RUN_PROGRAMS, *REQUIRED)
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert [re.findall(r": pip install 'attent\[(\w+)\]'", line) for line in lines] == [
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["use", "import"])
+def test_the_core_is_used_without_any_other_package(results: dict[str, tuple[int, str, str]], name: str) -> None:
+    assert len(core_modules()) > 100
+    status, _, err = results[name]
+    assert status == 0, err
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers are not installed")
+def test_models_of_transformers_run_by_attend_without_the_packages_of_ours() -> None:
+    done = python(USE_TRANSFORMERS, *REQUIRED, "transformers")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_missing_is_one_line(results: dict[str, tuple[int, str, str]]) -> None:
+    status, out, err = results["missing"]
+    assert status == 0, err
+    assert [re.findall(r": pip install 'attent\[(\w+)\]'", line) for line in out.splitlines()] == [
         [name] for name in NEEDS.values()
     ]
+
+
+def test_the_command_says_what_is_missing_in_one_line(results: dict[str, tuple[int, str, str]]) -> None:
+    status, out, err = results["command"]
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith("attent: the command attent needs typer, ")
+    assert err.endswith(": pip install 'attent[cli]'\n")
+
+
+def test_the_doctor_runs_on_the_core(results: dict[str, tuple[int, str, str]]) -> None:
+    status, out, err = results["doctor"]
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()][1:4] == ["required", "extras", "missing"]
 
 
 def test_a_single_missing_package_is_named() -> None:
     code = "import sys; sys.modules['sacrebleu'] = None; import attent; attent.load"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith("models and training need sacrebleu: pip install 'attent[models]'")
-
-
-def test_the_command_says_what_is_missing_in_one_line() -> None:
-    run = "sys.argv = ['attent', 'translate', 'RUN']\nimport runpy\nrunpy.run_module('attent', run_name='__main__')"
-    done = python(run, *REQUIRED)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert done.stderr.startswith("attent: the command attent needs typer, ")
-    assert done.stderr.endswith(": pip install 'attent[cli]'\n")
-
-
-def test_the_doctor_runs_on_the_core() -> None:
-    run = "sys.argv = ['attent', 'doctor']\nfrom attent.cli import main\nmain()"
-    done = python(run, *REQUIRED)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[0] for line in done.stdout.splitlines()][1:4] == ["required", "extras", "missing"]
 
 
 def test_extras_are_those_of_the_package() -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.capture.derived_maps import LAYER_NUMBER, DerivedMaps
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError, check_index
 from attent.views.scene import PRODUCED, READ, LayerGroup, LayerWeights, Measure, Picture, Scene, Text
 
@@ -329,7 +328,8 @@ def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
     named: Mapping[str, Any] = maps if isinstance(maps, Mapping) else {"attention": maps}
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
-    named = {path: layer.map if isinstance(layer, LazyTensor) else layer for path, layer in named.items()}
+    # a `LazyTensor` has a map; its module is not imported for this, since that takes PyTorch's compiler, and seconds
+    named = {path: getattr(layer, "map", layer) for path, layer in named.items()}
     if not named:
         reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
         raise ArgumentError(f"there is no attention to show: {reason}")
