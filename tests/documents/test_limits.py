@@ -39,7 +39,7 @@ def test_what_repeats_takes_time_in_proportion(kind: str, piece: str) -> None:
 @pytest.mark.parametrize("kind", ["html", "subtitles"])
 @pytest.mark.parametrize("piece", [" ", "\t", "\n", " \n"])
 def test_white_space_takes_time_in_proportion(kind: str, piece: str) -> None:
-    document = f"<p>a{piece * (2_000_000 // len(piece))}b</p>"
+    document = f"<p>a{piece * (500_000 // len(piece))}b</p>"
     begin = time.process_time()
     marked = PARSERS[kind](document)
     # it took hours

@@ -95,19 +95,21 @@ def test_equal_rows_are_computed_once(exported) -> None:
 
 
 MODELS: list[dict[str, Any]] = [
-    {"position": "sinusoidal", "activation": "gelu", "share_embeddings": "none", "output_bias": True},
-    {"position": "learned", "maximum_length": 64, "key_value_heads": 1},
+    {
+        "position": "sinusoidal",
+        "activation": "gelu",
+        "share_embeddings": "none",
+        "output_bias": True,
+        "score": "general",
+    },
+    {"position": "learned", "maximum_length": 64, "key_value_heads": 1, "score": "gated", "normalizer": "sigmoid"},
     {"position": "alibi", "score": "cosine", "normalizer": "entmax15"},
     {"position": "relative_bias", "score": "additive", "norm": "pre"},
     {"position": "none", "score": "gaussian", "normalizer": "sparsemax", "key_value_heads": 2},
-    {"score": "gated", "normalizer": "sigmoid"},
-    {"score": "general", "normalizer": "softmax"},
-    {"kind": "rnn", "encoder_layers": 2, "layer_norm": True},
-    {"kind": "rnn", "token_in_query": True},
+    {"kind": "rnn", "encoder_layers": 2, "layer_norm": True, "token_in_query": True},
     {"kind": "rnn", "attention": "luong", "cell": "lstm"},
     {"kind": "rnn", "attention": "luong", "input_feeding": False, "score": "concat"},
-    {"kind": "rnn", "attention": "none", "decoder_layers": 2},
-    {"kind": "rnn", "attention": "none", "context_every_step": False, "cell": "lstm"},
+    {"kind": "rnn", "attention": "none", "decoder_layers": 2, "context_every_step": False, "cell": "lstm"},
 ]
 
 

@@ -130,6 +130,7 @@ def test_documents(attent, golden, frozen_folder: Path, tmp_path: Path, markup: 
         )
 
 
+@pytest.mark.parametrize("name", ["dates", "pairs"])
 def test_a_file_of_output(attent, golden, frozen_folder: Path, tmp_path: Path, sources: Path, name: str) -> None:
     codes = (0, 2) if name == "dates" else (0,)
     attent("translate", f"runs/{name}", sources, "--out", tmp_path / "out.txt", codes=codes)
