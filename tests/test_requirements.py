@@ -36,9 +36,7 @@ def test_the_oldest_versions_are_those_of_the_package() -> None:
 
 
 def test_an_old_version_is_one_clear_line() -> None:
-    with pytest.raises(
-        VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1: pip install --upgrade '[^\n]*'$"
-    ):
+    with pytest.raises(VersionError, match=r"^attent needs transformers 5\.0 or newer, got 4\.57\.1: pip [^\n]*$"):
         check_version("transformers", "4.57.1")
     assert issubclass(VersionError, ImportError) and issubclass(VersionError, AttentError)
 

@@ -56,7 +56,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A run folder that each test may spoil."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
@@ -152,25 +151,19 @@ def brackets(file: Path) -> None:
 
 
 FILES = [
-    "config.json",
-    "source.tokenizer.json",
-    "target.tokenizer.json",
-    "model.safetensors",
-    "checkpoints/00000002/state.json",
+    *("config.json", "source.tokenizer.json", "target.tokenizer.json", "model.safetensors"),
+    *(f"checkpoints/00000002/{name}" for name in ("state.json", "model.safetensors", "optimizer.safetensors")),
 ]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no names in the file system here")
 @pytest.mark.parametrize("spoil", [pipe, zeros, holes, brackets])
-@pytest.mark.parametrize(
-    "name", [*FILES, "checkpoints/00000002/model.safetensors", "checkpoints/00000002/optimizer.safetensors"]
-)
+@pytest.mark.parametrize("name", FILES)
 def test_files_that_have_no_end_are_refused_at_once(run: Path, name: str, spoil: Callable[[Path], None]) -> None:
     spoil(run / name)
-    read = resume if name.startswith("checkpoints") else attent.load
     start = time.monotonic()
     with pytest.raises(RunError, match=rf"{name.rpartition('/')[2]} ") as caught:
-        resume(run, {"updates": 3}, progress=silence()) if read is resume else attent.load(run)
+        LOADERS["resume" if name.startswith("checkpoints") else "load"](run)
     assert time.monotonic() - start < 2
     assert "\n" not in str(caught.value)
 
@@ -268,9 +261,7 @@ def test_only_checkpoints_are_evicted(run: Path) -> None:
 def test_no_name_of_a_run_leaves_its_folder(run: Path, name: str) -> None:
     for changes in ({"files": [name]}, {"task": "classify", "tokenizers": {name: "char"}, "sizes": [5, 2]}):
         change(run, **changes)
-        with pytest.raises(
-            RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '"
-        ) as caught:
+        with pytest.raises(RunError, match=r"config\.json is damaged: .* must lie in the run folder") as caught:
             attent.load(run)
         assert repr(name) in str(caught.value)
         with pytest.raises(RunError, match="must lie in the run folder"):

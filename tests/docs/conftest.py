@@ -49,8 +49,6 @@ class Block:
 
 
 class Page:
-    """A page and its blocks."""
-
     def __init__(self, path: Path) -> None:
         self.name = path.relative_to(ROOT).as_posix()
         self.blocks: list[Block] = []
@@ -95,7 +93,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def pages() -> list[Page]:
-    """All pages."""
     return PAGES
 
 

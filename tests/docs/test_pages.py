@@ -83,7 +83,6 @@ def check(block: Any, expected: str, actual: str, line: int) -> None:
 
 
 def commands(block: Any) -> list[tuple[int, str, str]]:
-    """Of a console block the commands, the lines where they stand, and the output below each."""
     records: list[tuple[int, str, str]] = []
     for offset, line in enumerate(block.text.splitlines()):
         number = block.line + offset
@@ -145,7 +144,6 @@ def try_row(block: Any, names: dict[str, Any]) -> None:
 
 
 def read_aloud(page: Any, *, slow: bool) -> None:
-    """Run the blocks of a page, from top to bottom."""
     names: dict[str, Any] = {"__name__": page.name}
     printed: str | None = None
     for block in page.blocks:

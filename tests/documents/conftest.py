@@ -27,8 +27,6 @@ def reverse(text: str) -> AlignedText:
 
 @pytest.fixture
 def translate() -> Translate:
-    """Translate a file of this ending."""
-
     def translate(content: bytes, ending: str) -> bytes:
         document = read_document(content, ending)
         return document.render([reverse(line.text) for line in document.lines])

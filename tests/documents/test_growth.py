@@ -77,7 +77,6 @@ LONG = '<w:rFonts w:ascii="{0}"/>'
 
 
 def word_document(body: str, namespaces: str = "") -> bytes:
-    """Return a document of Word's, stored, so that nothing packs too well."""
     return packed(
         {
             CONTENT_TYPES: TYPES,
@@ -87,7 +86,6 @@ def word_document(body: str, namespaces: str = "") -> bytes:
 
 
 def open_document(body: str, namespaces: str = "") -> bytes:
-    """Return a text of OpenDocument, stored."""
     return packed(
         {
             "mimetype": MIME_TYPE.decode(),
@@ -105,17 +103,14 @@ def packed(entries: dict[str, str]) -> bytes:
 
 
 def run(text: str, text_format: str = "") -> str:
-    """Return a run of Word's."""
     return f"<w:r>{f'<w:rPr>{text_format}</w:rPr>' if text_format else ''}<w:t>{text}</w:t></w:r>"
 
 
 def paragraph(content: str) -> str:
-    """Return a paragraph of Word's."""
     return f"<w:p>{content}</w:p>"
 
 
 def declarations(count: int) -> str:
-    """Return names of namespaces."""
     return "".join(f' xmlns:n{number}="u{number}"' for number in range(count))
 
 

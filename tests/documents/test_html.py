@@ -3,7 +3,7 @@
 import pytest
 
 from attent.documents.html import parse_html
-from attent.documents.inline import AlignedText
+from attent.documents.inline import AlignedText, Element, cut_placeholders
 from attent.text.units import units
 
 
@@ -62,3 +62,19 @@ def test_a_line_end_within_a_sentence_is_a_space() -> None:
     marked = parse_html("<p>\n  Two men\n  are <b>talking\n now</b>.\n</p>\n")
     assert marked.texts == ["Two men are talking now."]
     assert marked.render([AlignedText("Zwei", [])]) == "<p>\n  <b></b>Zwei\n</p>\n"
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    [
+        "{{ name }}",
+        *["{name}", "${user.name}", "{0:.2f}", "%s", "%(count)d", "%1$s", "%05.2f", "https://a.org/b?c=d", "a.b@c.org"],
+    ],
+)
+def test_a_placeholder_is_cut_out(placeholder: str) -> None:
+    assert cut_placeholders(f"see {placeholder} now") == ["see ", Element(placeholder), " now"]
+
+
+@pytest.mark.parametrize("text", ["100% sure", "a {b", "50 %", "me@home"])
+def test_other_text_stays(text: str) -> None:
+    assert cut_placeholders(text) == [text]

@@ -129,8 +129,6 @@ def test_no_links_at_all() -> None:
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """Well-formed lines of nested elements, with points between words."""
-
     def content(depth: int) -> str:
         parts = []
         for _ in range(draw(st.integers(1, 4))):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from attent import documents
-from attent.documents import FORMATS, TextDocument, parse_text, read_document
+from attent.documents import FORMATS, TextDocument, parse_subtitles, parse_text, read_document
+from attent.documents.inline import untranslated
 from attent.errors import DataError, UnknownNameError
 
 SUBTITLES = """1
@@ -84,3 +85,25 @@ def test_a_line_of_too_many_characters_around_tags_is_refused() -> None:
     assert len(read_document(long.encode() * 2, ".html").lines) == 1
     with pytest.raises(DataError, match="with tags may have at most 100,000 characters"):
         read_document(f"<b>a</b> {long}".encode(), ".html")
+
+
+CUES = (
+    "1\n00:00:01,000 --> 00:00:02,000\n{\\an8}<i>one</i> two\nthree\n\n",
+    "1\r\n0:0:1.5 --> 0:0:2.5\r\n- one\r\n- two & <three>\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n\r\n",
+    # no blank line between them, and none at the end
+    "1\n00:00:01,000 --> 00:00:02,000\none\n2\n00:00:02,000 --> 00:00:03,000\n<b>two",
+    "no cue at all\n\n1\n",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", CUES)
+def test_its_own_translation_is_the_same_file(text: str) -> None:
+    for parse in (parse_subtitles, parse_text):
+        marked = parse(text)
+        assert marked.render(map(untranslated, marked.texts)) == text
+
+
+def test_cues_are_lines_and_nothing_else_is() -> None:
+    texts = [text for cues in CUES for text in parse_subtitles(cues).texts]
+    assert texts == ["one two three", "- one", "- two & <three>", "one", "two"]

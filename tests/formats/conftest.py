@@ -55,13 +55,11 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
 
 @pytest.fixture(scope="session")
 def run_folder(make_run: MakeRun) -> Path:
-    """A run folder of a Transformer as in the paper."""
     return make_run()
 
 
 @pytest.fixture
 def run(run_folder: Path) -> Run:
-    """The run of `run_folder`."""
     return read(run_folder)
 
 

@@ -24,14 +24,12 @@ class Internals:
 
     @staticmethod
     def command(arguments: list[str]) -> int:
-        """The exit code of `attent ARGUMENTS`, run in this process."""
         from attent.cli.app import run
 
         return run(arguments)
 
     @staticmethod
     def click_command() -> Any:
-        """The command as click has it, with all its parameters."""
         from typer.main import get_command
 
         from attent.cli.app import app
@@ -40,14 +38,12 @@ class Internals:
 
     @staticmethod
     def model(run: Path) -> Any:
-        """The module of a run folder."""
         import attent
 
         return attent.load(run).model
 
     @staticmethod
     def settings(text: str) -> Any:
-        """The settings in TOML text."""
         from attent.tasks.settings import parse
 
         return parse(text, "frozen.toml")
@@ -185,7 +181,6 @@ class Golden:
         assert not wrong, "\n" + "\n".join(wrong[:20])
 
     def save(self) -> None:
-        """Write what was collected."""
         if self.writing:
             GOLDEN.mkdir(exist_ok=True)
             if self.indented:
@@ -199,7 +194,6 @@ class Golden:
 
 
 def plain(value: Any) -> Any:
-    """Tensors as lists, numbers with a fraction to six digits."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):
@@ -210,7 +204,6 @@ def plain(value: Any) -> Any:
 
 
 def differences(actual: Any, frozen: Any, name: str, relative: float, absolute: float) -> Iterator[str]:
-    """Where two plain values differ."""
     if isinstance(actual, dict) and isinstance(frozen, dict):
         if list(actual) != list(frozen):
             yield f"{name}: keys {[*actual]}, frozen {[*frozen]}"
@@ -234,7 +227,6 @@ def differences(actual: Any, frozen: Any, name: str, relative: float, absolute: 
 
 @pytest.fixture(scope="module")
 def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
-    """The frozen values of a test file."""
     golden_file = Golden(Path(str(request.path)).stem.removeprefix("test_"))
     yield golden_file
     golden_file.save()
@@ -252,7 +244,6 @@ def own_golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
 
 @pytest.fixture
 def internals() -> type[Internals]:
-    """See there."""
     return Internals
 
 
@@ -289,5 +280,4 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 
 @pytest.fixture
 def attent_command(attent: Callable[..., Done]) -> Callable[..., Done]:
-    """The same, where `attent` is the package."""
     return attent

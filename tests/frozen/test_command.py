@@ -19,7 +19,6 @@ TYPER = f"typer {version('typer')}"
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command below one, itself first, with the words that call it."""
     yield path, command
     for name in getattr(command, "commands", {}):
         yield from commands(command.commands[name], (*path, name))

@@ -15,7 +15,6 @@ RUN = "runs/lines"
 
 @pytest.fixture
 def prompts(frozen_folder: Path, tmp_path: Path) -> Path:
-    """Beginnings, a line each, one with a word that the model does not know."""
     file = tmp_path / "prompts.txt"
     file.write_text("".join(f"{prompt}\n" for prompt in PROMPTS), encoding="utf-8")
     return file

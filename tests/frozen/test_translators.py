@@ -34,7 +34,6 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def sources(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
-    """The sources, a line each."""
     file = tmp_path / "sources.txt"
     file.write_text("".join(f"{source}\n" for source, _ in pairs_of(name, frozen_folder)), encoding="utf-8")
     return file
@@ -42,7 +41,6 @@ def sources(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pairs(name: str, frozen_folder: Path, tmp_path: Path) -> Path:
-    """Both, with a tab between them."""
     file = tmp_path / "pairs.tsv"
     file.write_text(
         "".join(f"{source}\t{target}\n" for source, target in pairs_of(name, frozen_folder)), encoding="utf-8"

@@ -147,7 +147,6 @@ def corpora() -> None:
 
 
 def documents() -> None:
-    """A letter in every format of documents, those of word processors by other programs."""
     from docx import Document
     from odfdo import Document as OpenDocument
     from odfdo import Header, Paragraph
@@ -179,7 +178,6 @@ def documents() -> None:
 
 
 def command(name: str, out: str, updates: int) -> list[str]:
-    """The command that trains a run."""
     settings = Path("settings", f"{name}.toml")
     settings.parent.mkdir(exist_ok=True)
     settings.write_text(f"{RUNS[name][0]}updates = {RUNS[name][1]}\n", encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 
 from attent.errors import RunError
 from attent.runs import durable
-from attent.runs.durable import LOCK_OFFSET, check_links, claim, draft_of, new_file, new_folder, settle, sweep
+from attent.runs.durable import LOCK_OFFSET, check_links, claim, draft_of, new_file, new_folder, sweep
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -68,13 +68,6 @@ def test_leavings_are_swept(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert content(tmp_path) == {".hidden": "kept"}
     sweep(tmp_path / "nowhere")
-
-
-def test_a_draft_is_settled(tmp_path: Path) -> None:
-    draft = draft_of(tmp_path / "new")
-    (draft / "file").write_text("text")
-    settle(draft, tmp_path / "new")
-    assert content(tmp_path) == {"new/file": "text"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has permissions of this kind")

@@ -64,13 +64,8 @@ def test_a_shared_matrix_is_stored_once_and_shared_again(tmp_path: Path) -> None
 
 def test_the_folder_says_what_made_it(tmp_path: Path) -> None:
     write(tmp_path / "run")
-    assert tree(tmp_path / "run") == {
-        "config.json",
-        "model.safetensors",
-        "source.tokenizer.json",
-        "target.tokenizer.json",
-        "log.jsonl",
-    }
+    names = "config.json model.safetensors source.tokenizer.json target.tokenizer.json log.jsonl"
+    assert tree(tmp_path / "run") == set(names.split())
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["format"] == FORMAT
     assert set(config["versions"]) == {"attent", "torch", "python"}
@@ -196,9 +191,7 @@ def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_pa
         run.begin(RunConfig(model=model.settings), SOURCE, TARGET)
         run.log({"update": 1})
         assert read_config(tmp_path / "run").state == "unfinished"
-        with pytest.raises(
-            RunError, match=r"run is unfinished and has no weights yet; attent train --resume \S+run goes on with it"
-        ):
+        with pytest.raises(RunError, match=r"run is unfinished .*attent train --resume \S+run "):
             read(tmp_path / "run")
         run.finish(RunConfig(model=model.settings), model, SOURCE, TARGET)
     assert read(tmp_path / "run").config.state == "finished"
@@ -297,9 +290,7 @@ def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, mon
     content = bytearray(weights.read_bytes())
     content[-3] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(
-        RunError, match=r"model\.safetensors is damaged: it has not the SHA-256 that digests names in \S+config\.json"
-    ):
+    with pytest.raises(RunError, match=r"model\.safetensors is damaged: .* SHA-256 "):
         read(tmp_path / "run")
     with monkeypatch.context() as patched:
         patched.setattr(folder, "MAX_HASHED", len(content) - 1)
@@ -378,9 +369,7 @@ def test_weights_know_the_tokenizers_that_they_were_written_with(tmp_path: Path)
     assert is_bound(run)
     # of the same size, and as good as any by itself
     CharTokenizer("acb").save(run / "source.tokenizer.json")
-    with pytest.raises(
-        RunError, match=r"source\.tokenizer\.json does not have the SHA-256 that model\.safetensors was written with"
-    ):
+    with pytest.raises(RunError, match=r"source\.tokenizer\.json does not have the SHA-256"):
         read(run)
     SOURCE.save(run / "source.tokenizer.json")
     read(run)

@@ -36,7 +36,6 @@ class Warm(Normalizer, nn.Module):
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A run of format 3."""
     return Path(shutil.copytree(FROZEN / "runs" / "pairs", tmp_path / "run"))
 
 

@@ -93,9 +93,7 @@ def test_shapes_are_read_without_the_tensors_and_expected_of_some(tmp_path: Path
     with pytest.raises(RunError, match=r"a\.safetensors is damaged: a/moment holds values that are not finite$"):
         read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 3))
     write_tensors({"a/moment": torch.zeros(5, 3, dtype=torch.int32)}, tmp_path / "a.safetensors")
-    with pytest.raises(
-        RunError, match=r"a\.safetensors is damaged: a/moment must be of torch\.float32, got torch\.int32$"
-    ):
+    with pytest.raises(RunError, match=r"a/moment must be of torch\.float32, got torch\.int32$"):
         read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 3))
 
 
