@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 EXTRA = "documents"
 # Bytes of a file; as many as an archive may unpack to.
 MAX_FILE = 2**27
-# Lines, tags, marks, cells of tables, entities and placeholders of a document, by a character of each. Each takes up to
-# two kilobytes of memory.
+# Lines, tags, marks, table cells, entities and placeholders of a document, counted by one character of each. Each takes
+# up to two kilobytes of memory.
 MAX_PARTS = 125_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
-# The bytes that an encoding begins a file with.
+# Byte order marks.
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 TIME = r"\d{1,4}:\d{1,2}:\d{1,2}[,.]\d{1,4}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}")
@@ -44,14 +44,14 @@ TAG = re.compile(r"(</?(?:b|i|u|s|font|span)(?=[\s>])[^<>\n]{0,200}>|\{\\[^{}\n]
 
 
 class TextDocument:
-    """A file of UTF-8, or of UTF-16 that says so in its first bytes; it is written in the same.
+    """A file in UTF-8, or in UTF-16 with a byte order mark; it is written in the same encoding.
 
     Args:
         content: of the file.
-        parse: cuts its text into lines to translate and the rest.
+        parse: splits its text into lines to translate and the rest.
 
     Raises:
-        DataError: it is in another encoding, has too many lines or tags, or cannot be parsed.
+        DataError: it has another encoding or too many lines or tags, or cannot be parsed.
     """
 
     def __init__(self, content: bytes, parse: Callable[[str], MarkedText]) -> None:
@@ -63,7 +63,7 @@ class TextDocument:
             position = error.start + len(self._mark)
             raise DataError(f"the file is not {self._encoding.upper()}: {error.reason} at byte {position:,}") from error
         if "\0" in text:
-            raise DataError("the file is no text: it holds zero bytes")
+            raise DataError("the file is not text: it contains zero bytes")
         if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
             raise DataError(
                 f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several"
@@ -82,7 +82,7 @@ class TextDocument:
 
 
 def parse_text(text: str) -> MarkedText:
-    """Cut a text into lines to translate, and the rest."""
+    """Split a text into lines to translate and the rest."""
     marked = MarkedText(escape=str)
     for line in text.splitlines(keepends=True):
         body = line.rstrip("\r\n")
@@ -91,7 +91,7 @@ def parse_text(text: str) -> MarkedText:
 
 
 def parse_subtitles(text: str) -> MarkedText:
-    """Cut subtitles into lines to translate, and the rest.
+    """Split subtitles into lines to translate and the rest.
 
     Raises:
         DataError: a cue has too many tags.

@@ -15,16 +15,15 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from attent.errors import DataError
 
 MAX_ENTRIES = 2_000
-# Bytes that all entries unpack to, and those of them that are read as XML, with the formats that are written more than
-# once.
+# Unpacked bytes of all entries, and of those read as XML, including formats that are written more than once.
 MAX_UNPACKED, MAX_XML = 128 * 2**20, 16 * 2**20
-# Tags and attributes of these, each of which takes up to 450 bytes of memory.
+# Tags and attributes of the XML; each takes up to 450 bytes of memory.
 MAX_TAGS = 250_000
-# Declarations of namespaces in an entry: those of one tag take quadratic time.
+# Namespace declarations in an entry: those of one tag take quadratic time.
 MAX_DECLARATIONS = 20_000
 # An entry's size over its packed size, from this size on: text and tables pack to a tenth or a thirtieth.
 MAX_RATIO, RATIO_FROM = 200, 2**20
-# The level of zlib's for what is changed: higher ones take ten times as long for text that was made to be slow.
+# zlib's level for changed entries: higher levels take ten times as long for adversarial text.
 COMPRESSION = 3
 CENTRAL_HEADER = b"PK\x01\x02"
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -36,7 +35,7 @@ def parse_xml(content: bytes) -> etree._Element:
     Raises:
         DataError: it is not well-formed, too deep, or has a document type.
     """
-    # another encoding might hide tags from whoever counts them
+    # another encoding could hide tags from the count
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
     parser = etree.XMLParser(
         encoding=encoding, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
@@ -57,12 +56,12 @@ class Archive:
         content: of the file.
 
     Raises:
-        DataError: it is none, or would take too much.
+        DataError: it is not an archive, or exceeds a limit.
     """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        # before an entry's name is read: a list of them may be as long as the file
+        # before any name is read: the list of entries may be as long as the file
         if content.count(CENTRAL_HEADER) > MAX_ENTRIES:
             raise DataError(f"the archive has more than {MAX_ENTRIES:,} entries")
         try:
@@ -94,7 +93,7 @@ class Archive:
         """Return an entry's XML.
 
         Raises:
-            DataError: there is no such entry, it is too large, has too many tags, or is no XML.
+            DataError: there is no such entry, or it is too large, has too many tags, or is not XML.
         """
         if name not in self._entries:
             raise DataError(f"the archive has no {name}")
@@ -106,14 +105,14 @@ class Archive:
         return parse_xml(content)
 
     def add_xml(self, size: int, tags: int) -> None:
-        """Count XML that is read, or written once more.
+        """Count XML that is read or written again.
 
         Args:
             size: its bytes.
             tags: its tags and attributes.
 
         Raises:
-            DataError: all of it together is too much.
+            DataError: the total exceeds a limit.
         """
         self._xml_size += size
         self._tags += tags
@@ -123,7 +122,7 @@ class Archive:
             raise DataError(f"its XML has more than {MAX_TAGS:,} tags and attributes")
 
     def write(self, changed: dict[str, etree._Element]) -> bytes:
-        """Return the archive with the XML of some entries changed; all others, and their order, stay.
+        """Return the archive with the XML of some entries replaced; the others and the order stay.
 
         Raises:
             DataError: an entry is damaged.
@@ -142,7 +141,7 @@ class Archive:
         return result.getvalue()
 
     def _copy(self, entry: zipfile.ZipInfo, copy: zipfile.ZipInfo, file: zipfile.ZipFile, stream: io.BytesIO) -> None:
-        """Write an entry as it is packed: to unpack and pack it anew takes seconds of what packs to a hundredth.
+        """Copy an entry without unpacking it, which takes seconds for highly compressible content.
 
         Raises:
             DataError: it is damaged.
@@ -165,10 +164,10 @@ class Archive:
     def _check(self) -> None:
         entries = self._zip.infolist()
         if len(entries) != len(self._entries):
-            raise DataError("the archive has two entries of one name")
+            raise DataError("the archive has two entries with the same name")
         if sum(entry.file_size for entry in entries) > MAX_UNPACKED:
             raise DataError(f"the archive unpacks to more than {MAX_UNPACKED:,} bytes")
-        # entries that share their bytes would be written with them each
+        # entries that share bytes would each be written with a copy of them
         if sum(entry.compress_size for entry in entries) > len(self._content):
             raise DataError("the archive's entries overlap")
         for entry in entries:
@@ -177,4 +176,4 @@ class Archive:
             if entry.compress_type not in METHODS or entry.flag_bits & 1:
                 raise DataError("the archive is encrypted, or packed by a method that word processors do not use")
             if entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"):
-                raise DataError("the archive has a name that leads out of it")
+                raise DataError("the archive has an entry name that points outside it")

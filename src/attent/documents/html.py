@@ -1,7 +1,7 @@
-"""HTML: lines to translate, and everything around them as it was.
+"""HTML: lines to translate, with everything around them unchanged.
 
-Each tag stays character by character. Elements of a line (b, a, span and the like) are nested; every
-other tag ends a line. Within `code`, `pre`, `script`, `style` and whatever has `translate="no"` nothing is translated.
+Tags are kept character by character. Inline elements (b, a, span and the like) are nested in a line; every other tag
+ends it. The content of `code`, `pre`, `script`, `style` and of elements with `translate="no"` is not translated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attent.documents.inline import AlignedText, Element, cut_line, cut_placehol
 from attent.documents.placement import place_tags
 from attent.errors import DataError
 
-# Elements that stand within a line of text.
+# Inline elements.
 INLINE = frozenset(
     (
         *(
@@ -40,7 +40,7 @@ INLINE = frozenset(
         *("q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
     )
 )
-# Elements without content that stand within a line.
+# Inline elements without content.
 POINTS = frozenset(("br", "img", "wbr", "input"))
 # Elements whose content is not translated.
 VERBATIM_INLINE = frozenset(("code", "kbd", "samp", "var"))
@@ -49,15 +49,15 @@ VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
 
-# A line's end in a text, with the white space around it. It is looked for once in each white space, or long ones would
-# take quadratic time.
+# A line break with the white space around it. Each white space is searched once, or long ones would take quadratic
+# time.
 BREAK = re.compile(r"(?<![ \t\f])[ \t\f]*+[\r\n][ \t\f\r\n]*+")
-# White space of HTML, which a no-break space is not.
+# White space in HTML, which excludes the no-break space.
 SPACES = " \t\f\r\n"
-# Elements of text in which no tag begins but their end.
+# Elements whose text contains no tags except their own closing tag.
 SCRIPTS = frozenset(("script", "style"))
 NAME = rf"<(?P<slash>/?)(?P<name>[A-Za-z][^{SPACES}/>]*+)"
-# A tag: in quotation marks after an equals sign a > is no end. And one in which they mean nothing.
+# A tag, in which a > between quotation marks after an equals sign is no end; and a tag regardless of quotation marks.
 TAG = re.compile(rf"{NAME}(?:[^=>]++|=[{SPACES}]*+(?:\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+)?+)*+>")
 UNQUOTED_TAG = re.compile(rf"{NAME}[^>]*+>")
 ATTRIBUTE = re.compile(
@@ -66,7 +66,7 @@ ATTRIBUTE = re.compile(
 )
 COMMENT_END = re.compile(r"--!?>")
 DOCTYPE = re.compile(r"<!doctype", re.IGNORECASE)
-# Marked sections: of SGML, and those that Office writes.
+# Marked sections: those of SGML and those that Office writes.
 SECTION = re.compile(
     rf"<!\[[{SPACES}]*+(?:(?:temp|cdata|ignore|include|rcdata)|(?P<office>if|else|endif))\b", re.IGNORECASE
 )
@@ -91,11 +91,11 @@ class Token:
 
 @dataclass
 class MarkedText:
-    """A document as lines to translate and what stands between them.
+    """A document as lines to translate and the text between them.
 
     Args:
-        parts: strings that stay as they are, and lines.
-        escape: writes text between tags; as HTML unless given.
+        parts: unchanged strings, and lines.
+        escape: escapes text; as HTML unless given.
     """
 
     parts: list[str | Element] = field(default_factory=list)
@@ -112,7 +112,7 @@ class MarkedText:
         return [line.text for line in self.lines]
 
     def render(self, translations: Iterable[AlignedText]) -> str:
-        """Return the document with the translation of each text in its place."""
+        """Return the document with each text replaced by its translation."""
         remaining = iter(translations)
         return "".join(
             part if isinstance(part, str) else place_tags(part, next(remaining), self.escape) for part in self.parts
@@ -120,18 +120,18 @@ class MarkedText:
 
 
 def escape(text: str) -> str:
-    """Write text between tags."""
+    """Escape text for HTML."""
     return html.escape(text, quote=False).replace("\u00a0", "&nbsp;")
 
 
 def parse_html(text: str) -> MarkedText:
-    """Cut HTML into lines to translate, and the rest.
+    """Split HTML into lines to translate and the rest.
 
-    A tag that is never closed, or never opened, stands where it stood between words, as an empty one does. A line end
-    within a sentence is a space, as browsers show it.
+    An unpaired tag keeps its position between words, like an empty element. A line break within a sentence becomes a
+    space, as browsers show it.
 
     Raises:
-        DataError: a line has too many tags, or they are nested too deep; a marked section is unknown.
+        DataError: a line has too many tags, or they are nested too deeply; or a marked section is unknown.
     """
     tokens = _join_verbatim(_tokens(text))
     marked, line = MarkedText(), list[Token]()
@@ -147,10 +147,10 @@ def parse_html(text: str) -> MarkedText:
 
 
 def _tokens(text: str) -> list[Token]:
-    """Return the tokens of a document, each with its characters; together they are the document.
+    """Return the tokens of a document, which joined are the document.
 
     Raises:
-        DataError: a marked section has a name that no browser and no word processor writes.
+        DataError: a marked section has an unknown name.
     """
     tokens, reader = list[Token](), _Reader(text)
     begin = position = 0
@@ -171,7 +171,7 @@ def _tokens(text: str) -> list[Token]:
 class _Reader:
     """Reads tags, comments and declarations, as browsers do (HTML Standard, section 13.2.5).
 
-    What has no end is looked for once: where an end is not found, it is known not to be further on either.
+    Each kind of end is searched once: where none is left, it is not searched again.
 
     Args:
         text: a document.
@@ -183,7 +183,7 @@ class _Reader:
         self._tag = TAG
 
     def read(self, begin: int) -> Token | None:
-        """Return what begins with this <; None if it is text."""
+        """Return the token that begins with this <; None if it is text."""
         text = self._text
         if self._last[">"] < begin:
             return None
@@ -201,17 +201,17 @@ class _Reader:
             )
         if text.startswith("<?", begin) or DOCTYPE.match(text, begin):
             return Token("block", text[begin : self._end(">", begin)])
-        # what browsers take for a comment
+        # browsers read these as comments
         return Token("point", text[begin : self._end(">", begin)]) if text.startswith(("<!", "</"), begin) else None
 
     def _end(self, mark: str, begin: int) -> int:
-        """Return where the next such mark ends, 0 if there is none."""
+        """Return the end of the next such mark; 0 if there is none."""
         return 0 if self._last[mark] < begin else self._text.index(mark, begin) + len(mark)
 
     def _unquoted(self, begin: int) -> re.Match[str] | None:
-        """Return a tag with a quotation mark that is not closed.
+        """Return a tag with an unclosed quotation mark.
 
-        From here on they mean nothing, or each such tag would be long to read.
+        From here on, quotation marks are ignored, or each such tag would take long to read.
         """
         match = UNQUOTED_TAG.match(self._text, begin)
         self._tag = UNQUOTED_TAG if match else self._tag
@@ -226,7 +226,7 @@ class _Reader:
             return Token("point" if name in POINTS or name in INLINE else "block", raw, name)
         is_verbatim = name in VERBATIM or _is_untranslated(raw)
         if name in SCRIPTS:
-            # its content has no tags; without an end it goes on to the document's
+            # its content has no tags; without a closing tag it extends to the end of the document
             end = re.compile(f"</{name}(?=[{SPACES}/>])", re.IGNORECASE).search(self._text, match.end())
             return Token(
                 "block", self._text[match.start() : end.start() if end else len(self._text)], name, is_verbatim
@@ -238,7 +238,7 @@ class _Reader:
 
 
 def _is_empty(tag: str) -> bool:
-    """Return whether a tag ends with a slash that is not of an attribute's value."""
+    """Return whether a tag ends with a slash that is not part of an attribute value."""
     if not tag.endswith("/>"):
         return False
     last = tag.rsplit(None, 1)[-1]
@@ -254,7 +254,7 @@ def _is_untranslated(tag: str) -> bool:
 
 
 def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
-    """Make one token of each element that is not translated, to its closing tag; of an unclosed one its tag alone."""
+    """Join each untranslated element into one token; if it is unclosed, the token is its tag alone."""
     result, number, ends = list[Token](), 0, _element_ends(tokens)
     while number < len(tokens):
         token = tokens[number]
@@ -271,7 +271,7 @@ def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _element_ends(tokens: Sequence[Token]) -> dict[int, int]:
-    """Return the number of the closing tag of each opening one, as if elements of other names were not there."""
+    """Return the index of the closing tag of each opening tag, ignoring elements with other names."""
     waiting, ends = dict[str, list[int]](), dict[int, int]()
     for number, token in enumerate(tokens):
         numbers = waiting.setdefault(token.name, [])
@@ -284,12 +284,12 @@ def _element_ends(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 class TagPairs:
-    """Pairs of opening and closing tags, or marks; those that cross have no pair."""
+    """Pairs of opening and closing tags or marks, without pairs that cross."""
 
     def __init__(self) -> None:
         self.closed: dict[int, int] = {}
         self._waiting: list[tuple[str, int]] = []
-        # where tags of a name stand among those that wait
+        # indices of the waiting tags by name
         self._indices: dict[str, list[int]] = {}
 
     def open(self, name: str, number: int) -> None:
@@ -298,7 +298,7 @@ class TagPairs:
         self._waiting.append((name, number))
 
     def close(self, name: str, number: int) -> bool:
-        """Add a closing tag, and return whether it closes one."""
+        """Add a closing tag, and return whether it closes an open tag."""
         if not (own := self._indices.get(name)):
             return False
         first = own[-1]
@@ -311,12 +311,12 @@ class TagPairs:
 def build_lines(
     tokens: Sequence[Token], unescape: Callable[[str], str] = html.unescape, escape: Callable[[str], str] = escape
 ) -> list[Element]:
-    """Return a line of tokens with its elements; several where it has a great many.
+    """Return the line that the tokens form, or several lines if it has many elements.
 
     Args:
-        tokens: without blocks.
-        unescape: reads text between tags.
-        escape: writes it.
+        tokens: of kinds other than "block".
+        unescape: decodes text between tags.
+        escape: encodes it.
 
     Raises:
         DataError: it has too many tags, or they are nested too deep.
@@ -346,7 +346,7 @@ def build_lines(
 
 
 def _add_line(marked: MarkedText, tokens: Sequence[Token]) -> None:
-    """Add a line, if it has something to translate."""
+    """Add a line; as an unchanged string if it has no words."""
     before, tokens, after = _trimmed(tokens)
     marked.parts.append(before)
     lines = build_lines(tokens, lambda raw: html.unescape(BREAK.sub(" ", raw)))

@@ -12,16 +12,16 @@ from typing import NamedTuple
 from attent.errors import DataError
 from attent.text.units import UNIT, Span, units
 
-# Elements within elements of a line, and elements of a line in all.
+# Nesting depth and number of the elements of a line.
 MAX_DEPTH, MAX_ELEMENTS = 50, 2_000
-# Characters of a line with elements: each is linked, which takes a hundred bytes of memory.
+# Characters of a line with elements: the link of each takes a hundred bytes of memory.
 MAX_CHARACTERS = 100_000
-# Texts and elements after which a line is cut in two: what a list of links without a block's tag between them comes to.
+# Texts and elements after which a line is split, such as a list of links without block tags between them.
 MAX_CHILDREN = 256
-# Words and signs of a document in lines with elements, and once more in each element: to place one takes some
-# microseconds.
+# Words and signs of a document in lines with elements, counted again for each element around them: placing one takes
+# some microseconds.
 MAX_PLACED = 300_000
-# As how many of these a line counts, and an element.
+# What a line and an element count among these.
 LINE_SIZE, ELEMENT_SIZE = 25, 5
 OPENING, CLOSING, POINT = range(3)
 # The text of a gap between words, and the elements and kinds of the tags in it.
@@ -35,16 +35,16 @@ PLACEHOLDER = re.compile(
     r"|(?:https?|ftp)://[^\s<>\"']{1,2000}[^\s<>\"'.,;:!?)\]]"
     r"|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}"
 )
-# One of these is in each of them; most texts have none.
+# Each placeholder contains one of these; most texts contain none.
 PLACEHOLDER_MARK = re.compile(r"[{%@]|://")
 
 
 class AlignedText(NamedTuple):
-    """A translation, and which characters of it belong to which of the source.
+    """A translation and its links to the characters of the source.
 
     Args:
         text: the translation.
-        links: spans of the source and of the translation.
+        links: pairs of a span of the source and a span of the translation.
     """
 
     text: str
@@ -61,13 +61,13 @@ class Element:
     """A piece of a line.
 
     Args:
-        opening: the tag before its content; of what is not translated, all of it.
-        closing: the tag after its content; empty without one.
+        opening: the tag before its content; the whole of an untranslated element.
+        closing: the tag after its content, if any.
         children: texts and elements, in order.
-        spaces: of an element without content, whether white space stood before and after it.
-        is_tight: of an element without content, whether it stood between words without any.
-        can_vanish: whether its tags are left out where its words have no counterpart.
-        removed: of an element without content, the white space that the text after it began with and does no more.
+        spaces: of an element without content, whether white space precedes and follows it.
+        is_tight: of an element without content, whether it is between words without white space.
+        can_vanish: whether its tags are dropped if its words have no counterpart.
+        removed: of an element without content, the white space removed from the text after it.
     """
 
     opening: str = ""
@@ -104,11 +104,11 @@ def has_words(text: str) -> bool:
 
 
 def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Element | str]:
-    """Return a text with each placeholder as an element without text.
+    """Return a text with its placeholders as elements without text.
 
     Args:
-        text: to be translated.
-        escape: writes a placeholder between tags.
+        text: to translate.
+        escape: escapes a placeholder.
     """
     if PLACEHOLDER_MARK.search(text) is None:
         return [text] if text else []
@@ -121,10 +121,10 @@ def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Elem
 
 
 def cut_line(line: Element) -> list[Element]:
-    """Cut a line that is finished into lines of a size to be aligned, and note the spaces in each.
+    """Split a complete line into lines short enough to align, and record the spaces in each.
 
     Raises:
-        DataError: it has too many elements, they are nested too deep, or the text around them is too long.
+        DataError: it has too many elements, they are nested too deeply, or their text is too long.
     """
     pieces = [
         Element(children=line.children[begin : begin + MAX_CHILDREN])
@@ -145,14 +145,14 @@ def cut_line(line: Element) -> list[Element]:
 
 
 def check_size(lines: Sequence[Element]) -> None:
-    """Check that the tags of a document's lines can be placed within moments.
+    """Check that the tags of a document's lines can be placed quickly.
 
     Raises:
-        DataError: too many words are in lines with tags, or in tags within tags.
+        DataError: lines with tags, or nested tags, contain too many words.
     """
 
     def size(element: Element) -> tuple[int, int]:
-        """Return the units in an element, and what it takes to place it and all within it."""
+        """Return the number of units in an element, and the cost of placing it and its content."""
         count, placed = 0, ELEMENT_SIZE
         for child in element.children:
             inner, inner_placed = (sum(1 for _ in UNIT.finditer(child)), 0) if isinstance(child, str) else size(child)
@@ -170,9 +170,9 @@ def check_size(lines: Sequence[Element]) -> None:
 
 
 def _note_spaces(line: Element) -> None:
-    """Note the white space around each element without content, and leave one space in the text around it.
+    """Record the white space around each element without content, and leave one space in its place.
 
-    The space parts its words.
+    The space separates the words.
     """
     leaves = [*_leaves(line)]
     for number, (parent, index) in enumerate(leaves):
@@ -180,11 +180,11 @@ def _note_spaces(line: Element) -> None:
         if isinstance(point, str):
             continue
         before, after = (_neighbor(leaves, number, step) for step in (-1, 1))
-        # a text that is empty by now was the space between two of them
+        # a text that is empty by now was the space between two elements
         has_before = before is not None and (str(before[0].children[before[1]]) or " ")[-1].isspace()
         following = "" if after is None else str(after[0].children[after[1]])
         has_after = following[:1].isspace()
-        # one that begins a line may come to stand within it
+        # an element at the beginning of a line may be moved into it
         has_before |= number == 0 and has_after
         point.spaces = has_before, has_after
         if has_before and has_after and after is not None:
@@ -205,7 +205,7 @@ def _leaves(element: Element) -> Iterator[tuple[Element, int]]:
 
 
 def _neighbor(leaves: Sequence[tuple[Element, int]], number: int, step: int) -> tuple[Element, int] | None:
-    """Return the text directly before or after a leaf; None if something else stands there."""
+    """Return the text directly before or after a leaf, if there is one."""
     number += step
     if not 0 <= number < len(leaves):
         return None
@@ -233,27 +233,27 @@ class Mark(NamedTuple):
 class SourceLine:
     """A line before its translation.
 
-    Its words and signs are cut at the tags within them: each piece is within an element or outside.
+    Words and signs are split at the tags within them, so that each piece is inside or outside an element.
 
     Args:
         line: the line.
     """
 
     def __init__(self, line: Element) -> None:
-        # tags, their positions in the text, and where a text that follows was changed by a point before it, that point
+        # tags with their positions in the text, and the points that changed the text after them, by index of their tags
         self._marks: list[tuple[int, Mark]] = []
         self._changes: dict[int, Element] = {}
         self._spans: dict[int, tuple[int, int]] = {}
         self._texts: list[str] = []
         self._innermost: list[tuple[int, int]] = []
-        # elements around others that have text
+        # elements that contain others with text
         self._outer: set[int] = set()
         self._point: Element | None = None
         self._size = 0
         self._read(line)
         self.text = "".join(self._texts)
         tags = sorted({position for position, _ in self._marks})
-        # the pieces of each word with tags in it, by the first one
+        # the pieces of each word with tags in it, by the first piece
         self.cut: dict[int, range] = {}
         self.begins: list[int] = []
         self.ends: list[int] = []
@@ -263,7 +263,7 @@ class SourceLine:
                 self.cut[len(self.begins)] = range(len(self.begins), len(self.begins) + len(inner) + 1)
             self.begins += unit.begin, *inner
             self.ends += *inner, unit.end
-        # of each piece, whether it is within an element that has no further one with text
+        # whether each piece is in an innermost element with text
         self.is_innermost = bytearray(len(self.begins))
         for begin, end in self._innermost:
             pieces = range(*(bisect_left(self.begins, position) for position in (begin, end)))
@@ -276,27 +276,27 @@ class SourceLine:
         return range(bisect_left(self.begins, begin), bisect_left(self.begins, end))
 
     def begin(self, element: Element) -> int:
-        """Return where an element begins in the text."""
+        """Return the position of an element in the text."""
         return self._spans[id(element)][0]
 
     def is_outer(self, element: Element) -> bool:
-        """Return whether an element is around others that do not have all of its text."""
+        """Return whether an element contains others with some of its text."""
         return id(element) in self._outer
 
     def share(self, pieces: set[int], own: range) -> float:
-        """Return how much of some pieces is within a range of them, 0 to 1."""
+        """Return the share of some pieces that is within a range, 0 to 1."""
         if len(pieces) == 1:
             return float(next(iter(pieces)) in own)
         sizes = [(self.ends[piece] - self.begins[piece], piece in own) for piece in pieces]
         return sum(size for size, is_own in sizes if is_own) / sum(size for size, _ in sizes)
 
     def has_word(self, pieces: range, word: str) -> bool:
-        """Return whether pieces that follow each other are this word."""
+        """Return whether consecutive pieces form this word."""
         begin, end = self.begins[pieces.start], self.ends[pieces.stop - 1]
         return end - begin == len(word) and self.text.startswith(word, begin)
 
     def _read(self, element: Element) -> int:
-        """Read what is in an element, and return how many characters of it are within innermost ones."""
+        """Read the content of an element, and return the number of its characters in innermost elements."""
         covered = 0
         for child in element.children:
             if isinstance(child, str):
@@ -325,7 +325,7 @@ class SourceLine:
         return covered
 
     def _gaps(self) -> dict[Gap, list[str | Mark]]:
-        """Return each gap between words that has tags, as it was: white space and tags."""
+        """Return the white space and tags of each gap between words that has tags."""
         gaps: dict[Gap, list[str | Mark]] = {}
         for number, indices in groupby(
             range(len(self._marks)), lambda index: bisect_right(self.ends, self._marks[index][0])
@@ -343,10 +343,10 @@ class SourceLine:
 
 
 def _unchanged(text: str, point: Element | None) -> str:
-    """Return white space after a point as it was before the spaces around it were noted."""
+    """Return the white space after a point before it was recorded."""
     return text if point is None else text[1:] if point.is_tight else point.removed + text
 
 
 def gap_key(text: str, marks: Iterable[Mark]) -> Gap:
-    """Return what a gap between words is known by: its text, and the tags in it."""
+    """Return the key of a gap between words: its text and the tags in it."""
     return text, frozenset((id(mark.element), mark.kind) for mark in marks)

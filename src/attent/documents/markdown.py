@@ -1,8 +1,7 @@
-"""Markdown: lines to translate, and everything around them as it was.
+"""Markdown: lines to translate, with everything around them unchanged.
 
-Which lines are text, and which are code, blocks of HTML or definitions of links, is markdown-it-py's word. Within a
-line emphasis and links are elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark
-0.31, as far as lines go.
+markdown-it-py tells text from code, blocks of HTML and link definitions. Within a line, emphasis and links are
+elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark 0.31, as far as lines go.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ MAX_NESTING = 20
 BLOCKS = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).disable("inline")
 FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
 LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
-# What may stand before the text of a line: spaces, quotes, bullets and numbers, a task's box or a footnote's mark, a
-# heading's signs, a table's bar.
+# The prefix of a line's text: spaces, quote marks, bullets and numbers, a task box or a footnote mark, heading signs, a
+# table bar.
 PREFIX = re.compile(
     r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?"
 )
-# Lines of a document, and marks of quotes, lists and headings that begin or surround them, each of which takes some 20
+# Lines of a document, and the marks of quotes, lists and headings that begin or surround them; each takes some 20
 # microseconds.
 MAX_BLOCKS = 100_000
 BLOCK_MARK = re.compile(r"[ \t]*+(?:>|[-*+#]|\d{1,9}[.)])")
@@ -45,15 +44,15 @@ INLINE = re.compile(
     r"|(?P<mark>\*\*|__|~~|\*|(?<!\w)_|_(?!\w))"
     r"|(?P<bar>\|)"
 )
-# What an entity stands for so that it is no mark.
+# Characters that an entity keeps from being a mark.
 MARKS = frozenset(string.punctuation) - frozenset("\"'")
 
 
 def parse_markdown(text: str) -> MarkedText:
-    """Cut Markdown into lines to translate, and the rest. A mark that is never closed is text.
+    """Split Markdown into lines to translate and the rest. Unclosed marks are text.
 
     Raises:
-        DataError: a line is too long, or has too many marks, or they are nested too deep.
+        DataError: a line is too long or has too many marks, or they are nested too deeply.
     """
     marked, front = MarkedText(escape=str), FRONT_MATTER.match(text)
     if front:
@@ -77,7 +76,7 @@ def parse_markdown(text: str) -> MarkedText:
 
 
 def _check_blocks(lines: Sequence[str]) -> None:
-    """Check that a document's blocks can be read within moments.
+    """Check that the blocks of a document can be parsed quickly.
 
     Raises:
         DataError: there are too many.
@@ -87,7 +86,7 @@ def _check_blocks(lines: Sequence[str]) -> None:
         marks = position = 0
         while marks < MAX_NESTING and (match := BLOCK_MARK.match(line, position)):
             marks, position = marks + 1, match.end()
-        # a line without any goes on with the quote before it, until a blank one
+        # a line without marks continues the quote before it, until a blank line
         depth = marks or (depth if line.strip() else 0)
         total += 1 + depth
     if total > MAX_BLOCKS:
@@ -95,7 +94,7 @@ def _check_blocks(lines: Sequence[str]) -> None:
 
 
 def _add_line(marked: MarkedText, body: str, ending: str) -> None:
-    """Add a line: its cells, if it is of a table, and what stands around them."""
+    """Add a line, or the cells of a table row with the text around them."""
     prefix = PREFIX.match(body)
     assert prefix is not None
     begin = prefix.end()
@@ -112,9 +111,9 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
 
 
 def _text_end(body: str) -> int:
-    """Return where the text of a line ends.
+    """Return the end of the text of a line.
 
-    Before a heading's signs, a table's bar, and the backslash or the spaces that break a line.
+    Heading signs, a table bar, and the backslash or spaces of a line break follow it.
     """
     text = body.rstrip()
     text = text.removesuffix("\\").rstrip()
@@ -134,7 +133,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _lines_of(text: str) -> list[Element]:
-    """Return a line with its elements; several where it has a great many."""
+    """Return a line with its elements, or several lines if it has many."""
     matches = [match for match in INLINE.finditer(text) if not match["bar"]]
     closed = _pairs(text, matches)
     closing = set(closed.values())
@@ -162,7 +161,7 @@ def _lines_of(text: str) -> list[Element]:
             begins.append(match.start())
         else:
             begin = begins.pop()
-            # code in emphasis: spaces that stood around both must not come between them, which would end the emphasis
+            # code in emphasis: spaces around both must not come between them, or they would end the emphasis
             if not any(child.strip() if isinstance(child, str) else child.children for child in parents.pop().children):
                 parents[-1].children[-1] = Element(text[begin:position])
     parents[-1].children += cut_placeholders(before + text[position:])
@@ -170,9 +169,9 @@ def _lines_of(text: str) -> list[Element]:
 
 
 def _character(entity: str, following: str) -> str:
-    """Return what an entity stands for, as text.
+    """Return the character of an entity.
 
-    Empty if it has to stay: a mark, white space, what would begin a tag or an entity.
+    Empty if the entity must stay: a mark, white space, or the beginning of a tag or an entity.
     """
     if entity[1] != "#" and entity[1:] not in html5:
         return entity
@@ -182,7 +181,7 @@ def _character(entity: str, following: str) -> str:
 
 
 def _pairs(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
-    """Return the number of the closing mark of each opening one that has one; marks that cross have none."""
+    """Return the index of the closing mark of each opening mark that has one; marks that cross have none."""
     pairs = TagPairs()
     for number, match in enumerate(matches):
         if match["link"]:

@@ -1,11 +1,11 @@
 """The tags of a line in its translation: each once, nested as they were.
 
-An element is put around the words of the translation that are linked to its own. They need not be side by side: of all
-stretches of words the element takes the one with the most of its own words beyond those of others. A word that is half
-within an element is cut at the tag if it comes out as it was, as in H<sub>2</sub>O. An element whose words have no
-counterpart stays, empty, where the words before it ended; emphasis of Markdown's, which would be read as text, goes.
-What is not translated (code, a placeholder, an address) is moved the same way as an empty tag. Where the same tags meet
-between two words as in the source, the white space around them is the source's.
+An element is put around the words of the translation that are linked to its own. These need not be adjacent: of all
+spans of words, the element takes the one with the largest excess of its own words over others. A word that is partly in
+an element is split at the tag if the translation copies it, as in H<sub>2</sub>O. An element whose words have no
+counterpart stays, empty, after the preceding words; emphasis of Markdown, which would be read as text, is dropped.
+Untranslated content (code, a placeholder, an address) is moved like an empty tag. Where the same tags are between two
+words as in the source, the white space around them is copied from the source.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from itertools import accumulate
 from attent.documents.inline import CLOSING, OPENING, POINT, AlignedText, Element, Mark, SourceLine, gap_key
 from attent.text.units import Span, units
 
-# What a word of an innermost element counts, to those around it: they bridge so many foreign words but one for it.
+# Weight of a word of an innermost element for outer elements, which include up to one foreign word less to keep it.
 INNERMOST = 6
-# What a word counts and what a sign: attention to signs says little, and rather does an element bridge one than that it
-# loses a word.
+# Weights of a word and of a sign: attention to signs says little, so an element may include a sign rather than lose a
+# word.
 WORD, SIGN = 10, 1
-# Links to either side of an element without words among which the nearest to its parent's words is looked for.
+# Links searched on either side of an element without words for the nearest one to its parent's words.
 REACH = 64
 
 
@@ -107,7 +107,7 @@ class _Placer:
     Args:
         source: the line.
         linked: the pieces of the source that each unit of the translation is linked to.
-        weights: what each unit counts.
+        weights: of the units.
     """
 
     def __init__(self, source: SourceLine, linked: Sequence[set[int]], weights: Sequence[int]) -> None:
@@ -115,10 +115,10 @@ class _Placer:
         # each linked piece with its unit
         links = sorted((piece, unit) for unit, pieces in enumerate(linked) for piece in pieces)
         self._link_pieces, self._link_units = [piece for piece, _ in links], [unit for _, unit in links]
-        # what a unit counts to an element around others
+        # weights for elements that contain others
         factors = [INNERMOST if any(map(source.is_innermost.__getitem__, pieces)) else 1 for pieces in linked]
         self._outer_weights = [weight * factor for weight, factor in zip(weights, factors, strict=True)]
-        # what units from the first one on cost whatever bridges them, without those that are not linked
+        # cumulative costs of including units, which is free for units without links
         self._costs, self._outer_costs = (
             [0, *accumulate(weight if pieces else 0 for weight, pieces in zip(unit_weights, linked, strict=True))]
             for unit_weights in (weights, self._outer_weights)
@@ -146,9 +146,9 @@ class _Placer:
         return placed
 
     def _stretches(self, elements: Sequence[Element], begin: int, end: int) -> dict[int, tuple[int, int]]:
-        """Return a stretch of units for each element that has one, by its number.
+        """Return the span of units of each element that has one, by its index.
 
-        The one with the clearest chooses first.
+        The element with the best span chooses first.
 
         Args:
             elements: side by side.
@@ -166,7 +166,7 @@ class _Placer:
             if score >= 0:
                 break
             if is_free.find(0, low, high) >= 0:
-                # units that have gone to another element: what is left for this one cannot be clearer
+                # another element took some of the units; what is left cannot score higher
                 heapq.heappush(waiting, self._best_stretch(is_free, elements[number], number))
                 continue
             stretches[number] = low, high
@@ -174,11 +174,11 @@ class _Placer:
         return stretches
 
     def _best_stretch(self, is_free: bytearray, element: Element, number: int) -> tuple[float, int, tuple[int, int]]:
-        """Return minus the own units beyond others' in the stretch with the most, the element's number, the stretch.
+        """Return the negative score of the best span of an element, its index, and the span.
 
-        A unit without a link counts nothing, and belongs to whatever surrounds it; one that is linked to a word half
-        within the element is worth a sign. For an element around others, words of innermost elements count as several:
-        rather does it take a foreign word in than that one of these loses its own.
+        The score is the weight of its own units minus that of others. A unit without a link has no weight; one linked
+        to a word that is partly in the element counts like a sign. For outer elements, words of innermost elements
+        count several times: the element may include a foreign word rather than lose one of theirs.
 
         The maximum subarray: Kadane (Bentley 1984), from own unit to own unit, since what is between them only costs.
         """
@@ -201,9 +201,9 @@ class _Placer:
         return -best, number, stretch
 
     def _point(self, start: int, begin: int, end: int, stretches: Sequence[tuple[int, int]]) -> int:
-        """Return the unit before which an element without words stands.
+        """Return the unit before which an element without words is put.
 
-        After the word that was before it, or before the next one.
+        This is after the preceding word of the source, or before the following one.
         """
         begins, ends = self._source.begins, self._source.ends
         index = bisect_left(self._link_pieces, bisect_left(begins, start))

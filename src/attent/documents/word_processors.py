@@ -27,27 +27,27 @@ from attent.documents.xml_lines import (
 from attent.errors import DataError
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-# The same of documents that Word saves as "Strict Open XML".
+# The namespace of documents that Word saves as "Strict Open XML".
 STRICT = "{http://purl.oclc.org/ooxml/wordprocessingml/main}"
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 CONTENT_TYPES = "[Content_Types].xml"
 OVERRIDE = "{http://schemas.openxmlformats.org/package/2006/content-types}Override"
 MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-# Parts of a document that have text besides the main one.
+# Other parts of a document that contain text.
 PARTS = ("header", "footer", "footnotes", "endnotes", "comments")
-# Elements with runs of their own; those that only say something of their parent; those that are made anew by Word.
+# Elements with runs of their own; those that describe their parent; those that Word generates again.
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag", "sdt", "customXml", "dir", "bdo"))
 PROPERTIES = frozenset(("pPr", "rPr", "smartTagPr", "customXmlPr", "sdtPr", "sdtEndPr"))
 PASSING = frozenset(("proofErr", "lastRenderedPageBreak", "softHyphen"))
-# Format that is not seen.
+# Formatting that is invisible.
 UNSEEN = frozenset(("lang", "noProof"))
 FIELD_TEXT = frozenset(("instrText", "delInstrText"))
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 CONTENT, STYLES, KIND = "content.xml", "styles.xml", "mimetype"
 MIME_TYPE = b"application/vnd.oasis.opendocument.text"
-# Spaces that an element may stand for.
+# The most spaces that one element may represent.
 MAX_SPACES = 200
-# White space that counts as one space, but for single spaces: to replace each of these takes eight times their memory.
+# White space that counts as one space, except single spaces: replacing each would take eight times their memory.
 WHITE_SPACE = re.compile(r"[\t\r\n][ \t\r\n]*+| [ \t\r\n]++")
 SPACES = re.compile(r"( {2,})")
 
@@ -56,7 +56,7 @@ def read_word(content: bytes) -> XmlDocument:
     """Read a document.
 
     Raises:
-        DataError: it is none, or cannot be read.
+        DataError: it is not such a document, or cannot be read.
     """
     archive = Archive(content)
     types = {
@@ -68,7 +68,7 @@ def read_word(content: bytes) -> XmlDocument:
     tag = next((str(root.tag) for name, root in roots.items() if types[name] == MAIN), "")
     word = next((namespace for namespace in (WORD, STRICT) if tag == f"{namespace}document"), None)
     if word is None:
-        raise DataError("the file is no document of Word's")
+        raise DataError("the file is not a Word document")
     untranslated = [f"{word}{name}" for name in ("del", "moveFrom", *PROPERTIES, *PASSING)]
     return XmlDocument(archive, roots, WordDialect(word, Formats(archive)), [f"{word}p"], untranslated)
 
@@ -128,11 +128,11 @@ class WordDialect:
         return run
 
     def _name(self, element: etree._Element) -> str:
-        """Return the name of an element of Word's, and the whole tag of another."""
+        """Return the name of an element in Word's namespace, or the whole tag of any other."""
         return str(element.tag).removeprefix(self._word)
 
     def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
-        """Return the texts of a run, and everything else in it, each in a run of its own."""
+        """Return the texts of a run, and its other content, each item in its own run."""
         properties, parent = run.find(f"{self._word}rPr"), run.getparent()
         text_format = TextFormat() if properties is None else self._formats.read(properties, unseen=self._unseen)
         children = [child for child in run.iterchildren(etree.Element) if self._name(child) not in PROPERTIES | PASSING]  # pyright: ignore[reportArgumentType]
@@ -157,9 +157,9 @@ class WordDialect:
     def _fold_fields(
         self, items: Sequence[FormattedText | FixedNodes | LinkedContent], parent: etree._Element
     ) -> list[FormattedText | FixedNodes | LinkedContent]:
-        """Make one of each field (a page's number, a reference) with what it shows.
+        """Join each field (a page number, a reference) with the text that it shows.
 
-        Marks of one that goes on elsewhere part sentences.
+        Marks of a field that continues elsewhere separate sentences.
         """
         begins, ends = list[int](), dict[int, int]()
         for number, item in enumerate(items):
@@ -200,11 +200,11 @@ def read_open_document(content: bytes) -> XmlDocument:
     """Read a document.
 
     Raises:
-        DataError: it is none, or cannot be read.
+        DataError: it is not such a document, or cannot be read.
     """
     archive = Archive(content)
     if KIND not in archive.names or not archive.read(KIND).startswith(MIME_TYPE):
-        raise DataError("the file is no text of OpenDocument")
+        raise DataError("the file is not an OpenDocument text")
     # headers and footers are in the styles
     roots = {name: archive.read_xml(name) for name in (CONTENT, *(name for name in archive.names if name == STYLES))}
     untranslated = [f"{TEXT}deletion", f"{TEXT}soft-page-break"]
@@ -258,7 +258,7 @@ class OpenDocumentDialect:
 
         add_text(element.text)
         for child in list(element):
-            # a comment is passed over; what is moved loses the text after it
+            # comments are skipped; an element that is moved loses the text after it
             name, tail = (
                 str(child.tag).rpartition("}")[2] if isinstance(child.tag, str) else "soft-page-break",
                 child.tail,

@@ -1,8 +1,8 @@
 """Paragraphs of XML as lines to translate, and back.
 
-Formatted text, links, and whatever else stands in them, as a line's elements. A word processor cuts text into runs
-without a visible reason. Those of equal format are joined, and the format that most of a paragraph has is that of its
-plain text; every other run is an element, which is put around the words that belong to its own.
+Formatted text, links and other content become elements of a line. Word processors split text into runs without a
+visible reason. Runs of equal format are joined, and the most frequent format of a paragraph is that of its plain text;
+every other run is an element, which is put around the corresponding words of the translation.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from attent.documents.inline import (
 from attent.documents.placement import place_tags
 from attent.errors import DataError
 
-# Bytes of a tag or an attribute, about, beside its value.
+# Approximate bytes of a tag or an attribute without its value.
 TAG_SIZE = 10
-# Elements of something that is moved as a whole, with text in the same run or span: to move it takes quadratic time.
+# Elements of content that is moved as a whole, beside text in the same run or span: moving it takes quadratic time.
 MAX_MOVED = 10_000
-# Paragraphs within paragraphs (text boxes, notes), and names of namespaces that hold at a place.
+# Nesting of paragraphs (text boxes, notes), and namespaces in scope of an element.
 MAX_NESTED, MAX_NAMESPACES = 5, 256
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Node = etree._Element | str
@@ -47,9 +47,9 @@ class TextFormat(NamedTuple):
 
     Args:
         key: a number, equal for equal formats of a document; 0 for none.
-        element: of XML, that expresses it; a copy.
+        element: a copy of the XML element that expresses it.
         outer: the format around it, if formats are nested.
-        size: its XML, in bytes, about.
+        size: approximate bytes of its XML.
         tags: its tags and attributes.
     """
 
@@ -64,7 +64,7 @@ class Formats:
     """The formats of a document: their numbers, one copy of each, and how often they are written.
 
     Args:
-        archive: counts what is written beyond what was read.
+        archive: counts formats that are written more often than read.
     """
 
     def __init__(self, archive: Archive) -> None:
@@ -76,13 +76,12 @@ class Formats:
     def read(
         self, element: etree._Element, outer: TextFormat | None = None, unseen: frozenset[str] | None = None
     ) -> TextFormat:
-        """Return the format that an element expresses by its attributes, and by what is in it.
+        """Return the format that an element expresses by its attributes and content.
 
         Args:
             element: of XML.
             outer: the format around it.
-            unseen: tags in it that make no difference: with none but these it is no format. Unless given, what is in it
-                is no format.
+            unseen: tags of invisible content, which does not count as format. By default, no content counts.
         """
         # tags and names of attributes; texts and values
         names: list[str | None] = []
@@ -119,10 +118,10 @@ class Formats:
         return text_format
 
     def add_copy(self, text_format: TextFormat) -> None:
-        """Count a format that is written.
+        """Count one more written copy of a format.
 
         Raises:
-            DataError: all that is written is too much.
+            DataError: the total exceeds a limit.
         """
         if self._unwritten[text_format.key] > 0:
             self._unwritten[text_format.key] -= 1
@@ -135,19 +134,19 @@ def _digest(content: object) -> bytes:
 
 
 def check_movable(element: etree._Element) -> None:
-    """Check that an element that leaves its parent is small.
+    """Check that an element to be moved out of its parent is small.
 
     Raises:
         DataError: it is not.
     """
     if next(islice(element.iter(), MAX_MOVED, None), None) is not None:
-        raise DataError(f"what stands within text may have at most {MAX_MOVED:,} elements")
+        raise DataError(f"content within text may have at most {MAX_MOVED:,} elements")
 
 
 def put(element: etree._Element, nodes: Sequence[etree._Element]) -> None:
-    """Leave these nodes in an element, in this order.
+    """Make these nodes the content of an element, in this order.
 
-    They are within it already, or within the same scope of namespaces: lxml takes quadratic time for what leaves one.
+    They must be in it already, or in the same namespace scope: lxml takes quadratic time to move nodes out of one.
     """
     for node in nodes:
         element.append(node)
@@ -162,13 +161,13 @@ class FormattedText(NamedTuple):
 
 
 class FixedNodes(NamedTuple):
-    """Something that is moved as a whole: a picture, a note's sign, a field.
+    """Content that is moved as a whole: a picture, a note reference, a field.
 
     Args:
         nodes: of XML.
-        format: of the text that it stands in.
-        is_separator: whether sentences end before it, as before a tab.
-        field: "begin", "end" or another mark of a field; empty for what is none.
+        format: of the surrounding text.
+        is_separator: whether it separates sentences, as a tab does.
+        field: "begin", "end" or another mark of a field; otherwise empty.
     """
 
     nodes: tuple[Node, ...]
@@ -182,8 +181,8 @@ class ParagraphContent:
     """The content of a paragraph, or of a link.
 
     Args:
-        before: elements that stay before all text, such as the beginning of a bookmark.
-        items: text and other things, in order.
+        before: elements that stay before all text, such as a bookmark start.
+        items: text and other content, in order.
         after: elements that stay after all text.
     """
 
@@ -217,10 +216,10 @@ class LinkedContent(NamedTuple):
 
 
 class Dialect(Protocol):
-    """The way in which a format writes paragraphs."""
+    """How a file format reads and writes paragraphs."""
 
     def read(self, element: etree._Element) -> ParagraphContent:
-        """Return the content of a paragraph; it may be taken out of it."""
+        """Return the content of a paragraph, which may be removed from it."""
         ...
 
     def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
@@ -240,7 +239,7 @@ class XmlParagraph:
         dialect: reads and writes it.
 
     Raises:
-        DataError: it has too many elements, or they are nested too deep.
+        DataError: it has too many elements, or they are nested too deeply.
     """
 
     def __init__(self, element: etree._Element, dialect: Dialect) -> None:
@@ -260,7 +259,7 @@ class XmlParagraph:
 
     @property
     def placed(self) -> list[Element]:
-        """All lines whose tags are placed: those to translate, and those without words."""
+        """All lines with tags to place: those to translate and those without words."""
         return [part for part in self._parts if isinstance(part, Element)]
 
     @property
@@ -308,7 +307,7 @@ class XmlParagraph:
         return children
 
     def _tag(self, item: object, *, is_pair: bool = False) -> Element:
-        """Return an element that stands for something, by its number."""
+        """Return an element that represents an item by its number."""
         self._items.append(item)
         number = len(self._items) - 1
         return Element(f'<g n="{number}">', "</g>") if is_pair else Element(f'<x n="{number}"/>')
@@ -338,10 +337,10 @@ class XmlDocument:
         roots: of its entries that have text, by their names.
         dialect: reads and writes their paragraphs.
         paragraphs: the tags of these.
-        untranslated: the tags of elements whose paragraphs stay as they are, such as deleted passages.
+        untranslated: the tags of elements whose paragraphs are not translated, such as deleted passages.
 
     Raises:
-        DataError: a paragraph has too many elements, or they are nested too deep.
+        DataError: a paragraph has too many elements, or they are nested too deeply.
     """
 
     def __init__(
@@ -367,7 +366,7 @@ class XmlDocument:
     def render(self, translations: Iterable[AlignedText]) -> bytes:
         """Return the file with the translation of each line in its place."""
         remaining = iter(translations)
-        # what was read is let go as it is written
+        # free each paragraph as it is written
         self._paragraphs.reverse()
         while self._paragraphs:
             self._paragraphs.pop().render(remaining)
@@ -377,17 +376,17 @@ class XmlDocument:
 def _find_paragraphs(
     root: etree._Element, paragraphs: Sequence[str], untranslated: Sequence[str]
 ) -> Iterator[etree._Element]:
-    """Yield the paragraphs that have text, in order, without those in passages that stay.
+    """Yield the paragraphs with text to translate, in order.
 
     Raises:
-        DataError: paragraphs are nested too deep, or names of namespaces.
+        DataError: paragraphs or namespaces are nested too deeply.
     """
-    # each name is looked for among all that hold at its place
+    # a name is looked up among all namespaces in scope
     names = accumulate(
         1 if event == "start-ns" else -1 for event, _ in etree.iterwalk(root, events=("start-ns", "end-ns"))
     )
     if max(names, default=0) > MAX_NAMESPACES:
-        raise DataError(f"its XML may have at most {MAX_NAMESPACES} namespaces at a place")
+        raise DataError(f"its XML may have at most {MAX_NAMESPACES} namespaces in scope")
     for element in root.iter(*paragraphs):
         if next(islice(element.iterancestors(*paragraphs), MAX_NESTED, None), None) is not None:
             raise DataError(f"paragraphs may be nested at most {MAX_NESTED} deep")
@@ -396,5 +395,5 @@ def _find_paragraphs(
 
 
 def escape(text: str) -> str:
-    """Write text between tags, without what XML cannot hold."""
+    """Escape text for XML, without characters that XML forbids."""
     return html.escape(ILLEGAL.sub("", text), quote=False)
