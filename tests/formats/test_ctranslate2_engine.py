@@ -135,16 +135,16 @@ def test_a_text_longer_than_the_positions_is_left_untranslated(make_run, tmp_pat
 
 
 def test_a_model_that_it_cannot_express_is_refused(make_run, tmp_path: Path) -> None:
-    expected = "no recurrent models; attent export RUN --to onnx takes every translator"
+    expected = "no recurrent models; attent export RUN --to onnx supports every translator"
     with pytest.raises(ArgumentError, match=expected):
         write(read(make_run(kind="rnn")), "RUN", tmp_path, None)
 
 
 def test_what_its_search_cannot_do_is_refused(run: Run, tmp_path: Path) -> None:
     _, reference = make_engines(run, tmp_path)
-    with pytest.raises(ArgumentError, match="does not draw samples"):
+    with pytest.raises(ArgumentError, match="does not sample like attent"):
         reference.search(TEXTS, SearchSettings(sample=True))
-    with pytest.raises(ArgumentError, match="does not score what it is made to say"):
+    with pytest.raises(ArgumentError, match="does not score prefixes"):
         reference.search(["abc"], prefixes=["1"])
 
 

@@ -14,8 +14,8 @@ from attent.text.tokenizers import BpeTokenizer
         ({"score": "vaswani", "normalizer": "softmax", "position": "none"}, None),
         ({"score": "additive"}, "it has no score 'additive', only scaled_dot and dot"),
         ({"normalizer": "sparsemax"}, "it has no normalizer 'sparsemax', only softmax"),
-        ({"position": "alibi"}, "it has position 'alibi' in decoders alone, not in encoders"),
-        ({"position": "relative_bias"}, "it has one table for all layers, and here each layer has its own"),
+        ({"position": "alibi"}, "it has position 'alibi' only in decoders, not in encoders"),
+        ({"position": "relative_bias"}, "one table for all layers, and in this model each layer has its own"),
         ({"kind": "rnn"}, "it has no recurrent models"),
     ],
 )

@@ -109,8 +109,8 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
     [
         ({"norm": "pre"}, "after each residual connection"),
         ({"position": "rotary"}, "no position 'rotary'"),
-        ({"score": "dot"}, "scaled_dot and softmax alone"),
-        ({"normalizer": "sparsemax"}, "scaled_dot and softmax alone"),
+        ({"score": "dot"}, "only scaled_dot and softmax"),
+        ({"normalizer": "sparsemax"}, "only scaled_dot and softmax"),
         ({"key_value_heads": 2}, "as many heads"),
         ({}, "its tokenizer is SentencePiece, and the source's is 'char'"),
     ],

@@ -100,7 +100,7 @@ def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
             attent.load(run)
 
     file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    refused("is damaged: it has not the SHA-256")
+    refused("is damaged: its SHA-256 does not match")
     file.write_bytes(good[: len(good) // 2])
     refused("is missing or damaged")
     metadata = {"format": "1", "weights": config["digests"]["model.safetensors"]}
@@ -123,17 +123,17 @@ def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_computed_so_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentError, match="cannot be computed in int8: that takes a Transformer of dot products"):
+    with pytest.raises(ArgumentError, match="cannot be computed in int8: it requires a Transformer with dot products"):
         attent.load(written(tmp_path / "a", RnnSettings(width=8)), dtype="int8")
     run = written(tmp_path / "b")
     with pytest.raises(ArgumentError, match="dtype must be float32, bfloat16 or int8, got 'int4'"):
         attent.load(run, dtype="int4")
-    with pytest.raises(ArgumentError, match="that takes the processor"):
+    with pytest.raises(ArgumentError, match="it requires the CPU"):
         use_dtype(run, read(run), "meta", "int8")
     exact = attent.load(run).translate(TEXTS)
     write_packed(run, read(run), "int8")
     monkeypatch.setattr(native, "library", lambda: None)
     # the run's own choice is no order
     assert attent.load(run).translate(TEXTS) == exact
-    with pytest.raises(ArgumentError, match="takes the compiled extension"):
+    with pytest.raises(ArgumentError, match="requires the compiled extension"):
         attent.load(run, dtype="int8")

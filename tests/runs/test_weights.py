@@ -99,7 +99,7 @@ def test_shapes_are_read_without_the_tensors_and_expected_of_some(tmp_path: Path
 
 def test_a_header_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{}")
-    with pytest.raises(RunError, match="its header says that it has more than 16,777,216 bytes"):
+    with pytest.raises(RunError, match="its header claims more than 16,777,216 bytes"):
         shapes_in(tmp_path / "a.safetensors")
 
 

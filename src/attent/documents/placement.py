@@ -20,7 +20,7 @@ from itertools import accumulate
 from attent.documents.inline import CLOSING, OPENING, POINT, AlignedText, Element, Mark, SourceLine, gap_key
 from attent.text.units import Span, units
 
-# Weight of a word of an innermost element for outer elements, which include up to one foreign word less to keep it.
+# Weight of a word of an innermost element for outer elements: they include up to 5 foreign words to keep it.
 INNERMOST = 6
 # Weights of a word and of a sign: attention to signs says little, so an element may include a sign rather than lose a
 # word.

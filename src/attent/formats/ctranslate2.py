@@ -1,4 +1,4 @@
-"""CTranslate2: a Transformer in its format, and its search in place of ours."""
+"""CTranslate2: Transformers in its format, and its search instead of ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of
 
 NAME = "ctranslate2"
-# CTranslate2 reads sinusoidal positions from a table of this length; ours are computed when needed.
+# Length of the table of sinusoidal positions for CTranslate2; ours are computed on demand.
 POSITIONS = 2048
 ADDED = ("sinusoidal", "learned", "none")
 UNK_TOKEN, BOS_TOKEN, EOS_TOKEN = "<unk>", "<s>", "</s>"
@@ -60,7 +60,7 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
     ctranslate2 = package(NAME, "CTranslate2", NAME)
     if reason := unsupported(run):
         raise ArgumentError(
-            f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator"
+            f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx supports every translator"
         )
     from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
 
@@ -76,10 +76,10 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
 
 
 class CTranslate2Engine(Engine):
-    """Translates like `Translator`, by CTranslate2's search.
+    """Translates like `Translator`, with CTranslate2's search.
 
-    Its beam search ends when K hypotheses have ended, and we rank these by our length penalty; our own search goes on
-    until no hypothesis can become better. Log-probabilities are normalized without PAD and BOS; a translation that
+    Its beam search ends when K hypotheses have ended, which are ranked by our length penalty; our own search continues
+    until no hypothesis can improve. Log-probabilities are normalized without PAD and BOS; a translation that
     reaches its limit is cut off there, and its score does not include EOS. Each of torch's threads translates batches
     of its own.
 
@@ -135,18 +135,14 @@ class CTranslate2Engine(Engine):
             ArgumentError: `settings` ask for samples, or there are prefixes.
         """
         if settings.sample:
-            raise ArgumentError(
-                "the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx"
-            )
+            raise ArgumentError("the engine ctranslate2 does not sample like attent; omit --engine, or use onnx")
         prompt = prompt_of(self.target_tokenizer)
         if any(tuple(prefix) != prompt for prefix in prefixes):
-            raise ArgumentError(
-                "the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx"
-            )
+            raise ArgumentError("the engine ctranslate2 does not score prefixes; omit --engine, or use onnx")
         lengths = Sequences(sources).lengths
         limits = settings.limits(lengths, self.longest)
         translations = [[Hypothesis((), 0.0, 1.0)]] * len(sources)
-        # a batch has one limit: sources whose translations exceed their own are translated again, by equal limits
+        # a batch has a single limit: sources whose translations exceed their own are translated again, grouped by limit
         over_limit: dict[int, list[int]] = {}
         # start all batches before waiting for the first, so that every thread has work
         batches = [
@@ -210,14 +206,14 @@ def unsupported(run: Run) -> str | None:
     if type(attention.normalizer) is not Softmax:
         return f"it has no normalizer {settings.normalizer!r}, only softmax"
     if settings.position == "alibi":
-        return "it has position 'alibi' in decoders alone, not in encoders"
+        return "it has position 'alibi' only in decoders, not in encoders"
     if settings.position == "relative_bias":
-        return "of position 'relative_bias' it has one table for all layers, and here each layer has its own"
+        return "its position 'relative_bias' has one table for all layers, and in this model each layer has its own"
     return None
 
 
 def max_length(run: Run) -> int | None:
-    """Return the most tokens that a sequence may have; None if there is no limit."""
+    """Return the maximum tokens of a sequence; None if there is no limit."""
     settings = cast(Transformer, run.model).settings
     if settings.position == "learned":
         return settings.maximum_length

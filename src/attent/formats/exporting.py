@@ -32,12 +32,12 @@ from attent.text.settings import FILES, TextSettings, limit_length
 from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
-# Lines to compare: enough to show differences, few enough to take seconds.
+# Lines to compare: enough to show differences, and translated in seconds.
 LINES = 64
-# Pairs to compare, by BLEU too.
+# Pairs to compare, also by BLEU.
 PAIRS = 200
 SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
-# The most tokens of a random line, for runs whose own text is not available.
+# Maximum tokens of a random line, for runs whose own text is not available.
 MAX_RANDOM_TOKENS = 12
 # Modules with `write` and `load`.
 ENGINES = {"ctranslate2": "attent.formats.ctranslate2", "onnx": "attent.formats.onnx"}
@@ -49,7 +49,7 @@ class Sample:
 
     Args:
         lines: the sources.
-        references: as many; None where there are none.
+        references: of the lines; None if there are none.
         origin: of the lines, for the report.
     """
 
@@ -85,7 +85,7 @@ class Comparison:
 
     Args:
         lines: number of lines.
-        differences: lines that differ, by the name of the search.
+        differences: lines with different translations, by the name of the search.
         scores: BLEU and chrF2 of attent's own engine and of the other, by the name of the search; empty without
             references.
         origin: of the lines.
@@ -149,18 +149,18 @@ def sample_of(
     source: Path | None = None,
     target: Path | None = None,
 ) -> Sample:
-    """Return lines to compare on: those of a file, else the run's validation, else random tokens, which are no text.
+    """Return lines to compare on: those of a file, else the run's validation, else random tokens.
 
     Args:
         config: of the run.
         tokenizers: of its sources and targets.
-        longest: the most tokens that its model can read; no limit if None.
+        longest: the maximum tokens that its model can read; no limit if None.
         source: lines of text.
         target: their references.
 
     Raises:
         ArgumentError: lines and references differ in number.
-        DataError: a file that is named here cannot be read.
+        DataError: one of these files cannot be read.
     """
     if source is not None and target is not None:
         return Sample.of_pairs(map(Pair, *read_with_references(source, target)), f"{source} and {target}")
@@ -171,7 +171,7 @@ def sample_of(
         )
     try:
         return Sample.of_pairs(_validation(config, tokenizers, longest), "the run's validation")
-    # the files of a run may have been deleted or changed
+    # the files of the run may have been deleted or changed
     except (AttentError, ValidationError) as error:
         reason = str(error) if isinstance(error, AttentError) else "config.json names none"
         origin = (
@@ -182,7 +182,7 @@ def sample_of(
 
 
 def _validation(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], longest: int | None) -> Sequence[Pair]:
-    """Return the pairs that a run was validated on; raise if they cannot be read again, or may have been trained on."""
+    """Return the pairs that a run was validated on; raise if they cannot be read or may have been trained on."""
     if "dates" in config.corpus:
         settings = DatesSettings.model_validate(config.corpus["dates"]).model_copy(update={"training_pairs": 1})
         return dates(settings).validation
@@ -228,10 +228,9 @@ def export(
     Args:
         run: the run folder.
         engine: "ctranslate2" or "onnx".
-        out: the folder to write, which may hold an older export; RUN/export/ENGINE by default.
+        out: the output folder, which may contain an older export; RUN/export/ENGINE by default.
         quantization: of the weights, in the engine's spelling.
-        sample: lines to compare on; the run's validation pairs by default, or random tokens where these cannot be read
-            again.
+        sample: lines to compare on; by default the run's validation pairs, or random tokens if these cannot be read.
         references: of these lines, for BLEU and chrF2.
         trust_code: True if the run may name modules to import.
 
@@ -283,7 +282,7 @@ def check_target(run: Path, engine: str, out: Path | None) -> Path:
     """Return the folder to write an export to, RUN/export/ENGINE by default.
 
     Raises:
-        RunError: it holds something else than an export, or a default folder is a symbolic link.
+        RunError: it contains something other than an export, or the default folder is a symbolic link.
     """
     target = folder_of(run, engine, out)
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):

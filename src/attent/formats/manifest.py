@@ -32,7 +32,7 @@ class StateTensor(BaseModel, extra="forbid", frozen=True):
         name: in the graphs.
         side: "written" and "source" tensors have a row for each row of the batch, which a search selects; "neither" has
             none.
-        is_constant: True if a step leaves it as it is (`kept` in JSON).
+        is_constant: True if a step does not change it (`kept` in JSON).
     """
 
     name: str
@@ -50,7 +50,7 @@ class Manifest(BaseModel, extra="forbid"):
         run: hashes of the files and settings of the run, by name.
         quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own
             precision.
-        longest: the most tokens that a sequence may have; None if there is no limit.
+        longest: the maximum tokens of a sequence; None if there is no limit.
         state: of the decoder, if the engine has graphs.
         comparison: number of lines that differ from our own engine's, by search.
     """
@@ -68,13 +68,13 @@ class Manifest(BaseModel, extra="forbid"):
 
 
 def identity(run: Path) -> dict[str, str]:
-    """Return a hash of everything in a run folder that an export depends on, by name.
+    """Return hashes of everything in a run folder that an export depends on, by name.
 
     Raises:
         RunError: the run is damaged, or has no weights.
     """
     config = read_config(run)
-    # as written, without settings that later versions of the library add
+    # as written, without settings added by later versions of the library
     model = read_json(run / CONFIG, LARGEST)["model"]
     settings = json.dumps(model, sort_keys=True)
     hashes = {"model": hashlib.sha256(settings.encode()).hexdigest()}
@@ -93,7 +93,7 @@ def write(manifest: Manifest, folder: Path) -> None:
 
 
 def read(folder: Path, engine: str, run: Path) -> Manifest:
-    """Read the manifest of an export, and check that it is of the run's present state.
+    """Read the manifest of an export, and check that it matches the present state of the run.
 
     Raises:
         ArgumentError: there is no export, it is for another engine, or the run has changed since.

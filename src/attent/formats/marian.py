@@ -46,11 +46,11 @@ def unsupported(run: Run) -> str | None:
     model = cast(Transformer, run.model)
     settings, attention = model.settings, model.decoder.layers[0].self_attention
     if settings.norm != "post":
-        return "its layer normalization comes after each residual connection, and the run's before"
+        return "its layer normalization follows each residual connection, and the run's precedes it"
     if settings.position not in ("sinusoidal", "learned"):
         return f"it has no position {settings.position!r}, only sinusoidal and learned"
     if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normalizer != "softmax":
-        return f"it has scaled_dot and softmax alone, got {settings.score!r} and {settings.normalizer!r}"
+        return f"it has only scaled_dot and softmax, got {settings.score!r} and {settings.normalizer!r}"
     if settings.key_value_heads not in (None, settings.heads):
         return "it has as many heads of keys and values as of queries"
     for side in SIDES:
@@ -58,7 +58,7 @@ def unsupported(run: Run) -> str | None:
         if not isinstance(tokenizer, SubwordTokenizer | SentencePieceTokenizer):
             return f"its tokenizer is SentencePiece, and the {side}'s is {run.config.tokenizers[side]!r}"
         if isinstance(tokenizer, SentencePieceTokenizer) and side == "target" and tokenizer.prompt:
-            return "it forces no token of a language at the beginning of a translation"
+            return "it forces no language token at the beginning of a translation"
     return None
 
 
@@ -76,7 +76,7 @@ def write(run: Run, name: str, folder: Path) -> None:
 
     Raises:
         ArgumentError: Marian cannot express the run.
-        RunError: the folder is there, or cannot be written.
+        RunError: the folder exists, or cannot be written.
     """
     if reason := unsupported(run):
         raise ArgumentError(f"a Marian checkpoint cannot express {name}: {reason}")

@@ -1,4 +1,4 @@
-"""ONNX: two graphs in place of a translator, under our own search, and one graph in place of a language model.
+"""ONNX: two graphs for a translator, driven by our own search, and one graph for a language model.
 
 A language model's graph computes the logits of every next token of texts, without cached keys and values:
 
@@ -45,7 +45,7 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
     """Write a run's model into a folder as two graphs, and return the manifest to be written.
 
     Args:
-        run: of any model.
+        run: with any model.
         name: of the run, for messages.
         folder: an empty folder.
         quantization: must be None.
@@ -66,8 +66,8 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
 class OnnxState:
     """Immutable decoder state: arrays, and row indices into them.
 
-    A step gathers the rows and computes equal ones once: a batch is filled up with repeated rows, and
-    the hypotheses of a beam begin as one.
+    A step gathers the rows, and computes equal rows once: batches are padded with repeated rows, and the hypotheses of
+    a beam begin equal.
 
     Args:
         tensors: the graphs' state by name.
@@ -91,7 +91,7 @@ class OnnxState:
 
 
 class OnnxModel(EncoderDecoder[OnnxState]):
-    """Two graphs as a model: it keeps the contract of `attent.models.model`, with logits for features.
+    """Two graphs as a model with the contract of `attent.models.model`, where features are logits.
 
     Args:
         folder: an export.
@@ -121,13 +121,13 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         self._source = [tensor.name for tensor in manifest.state if tensor.side == "source"]
         self._names = [tensor.name for tensor in manifest.state]
         self._changed = [tensor.name for tensor in manifest.state if not tensor.is_constant]
-        # a graph has no input for a tensor that it does not use
+        # a graph has no inputs for unused tensors
         self._inputs = [tensor.name for tensor in self._step.get_inputs() if tensor.name != TOKENS]
         self._outputs = [LOGITS, *(AFTER + name for name in self._changed)]
 
     @property
     def longest(self) -> int | None:
-        """Return the most tokens of a sequence, padding included; None if there is no limit."""
+        """Return the maximum tokens of a sequence, including padding; None if there is no limit."""
         return self._longest
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
@@ -146,7 +146,7 @@ class OnnxModel(EncoderDecoder[OnnxState]):
     def start(self, memory: Memory) -> OnnxState:
         """Return the state before the first token, with the logits after BOS."""
         source, lengths = memory.features.numpy(), memory.lengths.numpy()
-        # a filled-up batch ends in equal rows: encode one of them
+        # a padded batch ends in equal rows: encode one of them
         differ = np.flatnonzero((source != source[-1:]).any(1) | (lengths != lengths[-1:]))
         count = int(differ[-1]) + 2 if len(differ) else 1
         logits, *tensors = self._encoder.run([LOGITS, *self._names], {SOURCE: source[:count], LENGTHS: lengths[:count]})
@@ -220,7 +220,7 @@ def export(
 
     Args:
         run: the run folder.
-        out: the folder to write, which may hold an older export; RUN/export/onnx by default.
+        out: the output folder, which may contain an older export; RUN/export/onnx by default.
         sample: lines to compare on; random pieces by default.
         trust_code: True if the run may name modules to import.
 

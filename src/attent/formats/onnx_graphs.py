@@ -3,8 +3,8 @@
     encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after BOS, state
     step.onnx      tokens (B,), state            →  logits (B, V), changed parts of the state
 
-The state is passed between them, a tensor for each part. What every step needs of the source, such as the memory's
-keys, is computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first
+The state is passed between them as one tensor per part. What every step needs from the source, such as the keys of the
+memory, is computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first
 step. While a model is traced, attention is computed by the plain formula, and a recurrent layer is one operator, which
 ONNX has too.
 """
@@ -40,7 +40,7 @@ ENCODER, STEP = "encoder.onnx", "step.onnx"
 SOURCE, LENGTHS, TOKENS, LOGITS = "source", "lengths", "tokens", "logits"
 # The prefix of the names of tensors that a step returns.
 AFTER = "after."
-# Two values of each size, to see which axes depend on it; all pairs differ.
+# Two values of each size, which reveal the axes that depend on it; all pairs differ.
 TRACE_SIZES = {"rows": (3, 5), "source_length": (4, 6), "written": (2, 3)}
 LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 # The order of the gates in ONNX, by their indices in PyTorch's: reset, update, new; input, forget, cell, output.
@@ -196,7 +196,7 @@ def export_graph(
                 module.eval(),
                 arguments,
                 dynamic_shapes=axes,
-                # facts on sizes that cannot be proved, such as min(2n, n) = n, are assumed
+                # assume facts about sizes that cannot be proved, such as min(2n, n) = n
                 prefer_deferred_runtime_asserts_over_guards=True,
             )
             program = torch.onnx.export(

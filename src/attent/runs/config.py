@@ -20,11 +20,11 @@ from attent.text.settings import LANGUAGE, VectorsSettings
 DType = Literal["float32", "bfloat16", "int8"]
 FORMAT = 4
 CONFIG = "config.json"
-# Bytes that a config.json may have.
+# Maximum bytes of a config.json.
 LARGEST = 2**22
-# The keys by which a config.json of Hugging Face's transformers is known.
+# Keys that identify a config.json of Hugging Face's transformers.
 PRETRAINED_KEYS = frozenset(("model_type", "architectures"))
-# The model_type of those that can be imported as runs.
+# The model_type of models that can be imported as runs.
 IMPORTED = frozenset(("marian", "m2m_100"))
 
 
@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
     }
 
 
-# Of a vocabulary, of a vector, or of classes.
+# The size of a vocabulary or a vector, or the number of classes.
 Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
@@ -55,14 +55,14 @@ def tokenizer_file(name: str) -> str:
 
 
 class AlignmentHead(BaseModel, extra="forbid", frozen=True):
-    """The attention of a translator that word alignments are read from.
+    """The attention of a translator that yields word alignments.
 
     `attent.alignment.forced_decoding.AttentionSelector` has the same fields.
 
     Args:
-        layer: of those with attention to the source, from 0; None for the last.
-        head: from 0; None for the mean over heads.
-        about: the target token that a row is about.
+        layer: index among the layers with attention to the source; None for the last.
+        head: its index; None for the mean over heads.
+        about: the target token that a row of weights belongs to.
     """
 
     layer: int | None = Field(None, ge=0)
@@ -80,26 +80,25 @@ class RunConfig(BaseModel, extra="forbid"):
 
     Args:
         format: the version of the folder's layout.
-        state: of training; format 1 has finished runs only.
+        state: of training; in format 1 always finished.
         versions: of attent, torch and python, by name.
-        task: the name of the model's task; before format 3 always to translate.
+        task: the name of the model's task; before format 3 always translation.
         tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a
             translator, "text" of other texts, none for vectors.
-        files: the names of further files that belong to the run, all of them text.
-        sizes: of the input (tokens, or features of a vector) and of the output (tokens or classes); None if these are
-            the sizes of the first and of the last tokenizer.
+        files: the names of further text files of the run.
+        sizes: of the input (tokens, or features of a vector) and the output (tokens or classes); None for the sizes of
+            the first and the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
         digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal
             a corpus that has changed; and the SHA-256 of a finished run's weights, by the name of their file.
-        spacing: the share of places that have a space by convention alone in the sources of a translator's training
-            text, see `attent.text.units`; None if unknown.
+        spacing: the share of spaces that are only conventional in the source text that a translator was trained on, see
+            `attent.text.units`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
-        dtype: the type of weights in which the model computes unless another is asked for.
-        alignment: the attention that a translator's words are aligned by, which `attent align --best` chose; None
-            before.
-        training: the settings of training, and its own choices, such as the precision.
+        dtype: the default type of the model's weights.
+        alignment: the attention that aligns a translator's words, as chosen by `attent align --best`, if any.
+        training: the settings of training, and its automatic choices, such as the precision.
         results: scores by name.
         origin: of an imported model: its name, licence and format, its languages, and how it was searched there.
     """
@@ -135,7 +134,7 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @property
     def languages(self) -> str:
-        """Both languages for a person, such as "zh → en"; empty if none was named."""
+        """Both languages in readable form, such as "zh → en"; empty if neither is known."""
         pair = self.source_language, self.target_language
         return " → ".join(language or "?" for language in pair) if any(pair) else ""
 
@@ -151,10 +150,7 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out spacing that is unknown, float32, no choice of attention and no origin.
-
-        The config is then that of earlier versions.
-        """
+        """Leave out some fields that have their defaults, as configs of earlier versions do."""
         defaults = ("spacing", None), ("dtype", "float32"), ("alignment", None), ("origin", {})
         return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
@@ -168,9 +164,9 @@ class RunConfig(BaseModel, extra="forbid"):
         return self
 
     def _check_alignment(self) -> None:
-        """Check that the model has the attention that words are aligned by.
+        """Check that the model has the attention that aligns words.
 
-        Only a Transformer has several layers and heads of it.
+        Only Transformers have several layers and heads of it.
         """
         if self.alignment is None:
             return
@@ -241,12 +237,12 @@ def _is_pretrained(content: object) -> bool:
 
 
 def code_in(config: RunConfig) -> dict[str, str]:
-    """Return the settings of a run's model that import a module, with their values."""
+    """Return the settings of a run's model that import a module."""
     return {key: value for key, value in config.model if isinstance(value, str) and registry.is_imported(value)}
 
 
 def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None:
-    """Check that building a run's model imports no module that the run names.
+    """Check that building a run's model imports no modules named by the run.
 
     Args:
         path: the run folder.
@@ -254,7 +250,7 @@ def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None
         trust_code: whether the run may name modules.
 
     Raises:
-        RunError: it names one, and is not trusted.
+        RunError: it names a module and is not trusted.
     """
     if not trust_code and (code := code_in(config)):
         key, name = next(iter(code.items()))

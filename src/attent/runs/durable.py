@@ -17,16 +17,16 @@ from safetensors import SafetensorError
 from attent.bounded import regular
 from attent.errors import DataError, RunError
 
-# The first and the last characters of temporary names, by which the drafts of a killed process are recognized.
+# Prefix and suffix of temporary names, by which drafts of killed processes are recognized.
 HIDDEN, PART = ".", ".part"
 # The log of a run, whose lock is the run's.
 LOG = "log.jsonl"
-# Windows has no such flag: links need a permission there.
+# Windows has no such flag; links require a permission there.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Seconds until a new draft is locked at the latest.
+# Maximum seconds until a new draft is locked.
 LOCK_DELAY = 10.0
-# Windows lets no other process read a locked byte: lock one that no log reaches, at the largest offset that its locks
-# can name.
+# On Windows, other processes cannot read a locked byte: lock the byte at the largest possible offset, which no log
+# reaches.
 LOCK_OFFSET = 2**31 - 2
 
 
@@ -35,11 +35,11 @@ def new_file(path: Path) -> Iterator[Path]:
     """Write a file that replaces `path` when the block ends; if the block fails, `path` stays as it was.
 
     Raises:
-        RunError: it cannot be written, for want of space or of permission.
+        RunError: it cannot be written, for lack of space or permission.
     """
     draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
     with said_clearly(path):
-        # the draft may be a link to another file
+        # a stale draft may be a link to another file
         draft.unlink(missing_ok=True)
         try:
             yield draft
@@ -63,7 +63,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that replaces `path` when the block ends; if the block fails, `path` stays as it was.
 
     Raises:
-        RunError: it cannot be written, for want of space or of permission.
+        RunError: it cannot be written, for lack of space or permission.
     """
     with said_clearly(path):
         draft = draft_of(path)
@@ -76,13 +76,13 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def draft_of(path: Path) -> Path:
-    """Make an empty folder beside the path, and its parents."""
+    """Make an empty folder beside the path, with its parents."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{HIDDEN}{path.name}.", suffix=PART, dir=path.parent))
 
 
 def settle(draft: Path, path: Path) -> None:
-    """Sync a folder, and move it to a path, where it replaces an older one."""
+    """Sync a folder, and move it to a path, replacing an older folder."""
     _share(draft)
     for file in draft.iterdir():
         sync(file)
@@ -124,10 +124,10 @@ def sweep(folder: Path) -> None:
 
 
 def check_links(*paths: Path) -> None:
-    """Check that none of these files and folders is a symbolic link: writing through one changes another file.
+    """Check that none of these paths is a symbolic link, since writing through it would change another file.
 
     Raises:
-        RunError: one is.
+        RunError: one of them is.
     """
     for path in paths:
         if path.is_symlink():
@@ -137,8 +137,8 @@ def check_links(*paths: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the content of a file or folder would survive a power failure."""
-    # Only POSIX can open a folder, and needs it to be synced.
+    """Sync a file or folder to the disk, so that it survives a power failure."""
+    # Only on POSIX can folders be opened, and must they be synced.
     if path.is_dir() and os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
@@ -150,7 +150,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
-    """Turn errors of writing a path into a RunError that names it."""
+    """Convert errors of writing a path to a RunError that names it."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -158,9 +158,9 @@ def said_clearly(path: Path) -> Iterator[None]:
 
 
 def claim(file: IO[Any], run: Path) -> bool:
-    """Lock an open file of a run until it is closed or its process ends, however that happens.
+    """Lock an open file of a run until it is closed or its process ends.
 
-    On file systems without locks nothing is locked.
+    On file systems without locks, nothing is locked.
 
     Args:
         file: open for writing.
@@ -182,7 +182,7 @@ def claim(file: IO[Any], run: Path) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock by fcntl on Unix, by msvcrt on Windows."""
+    """Lock by fcntl on Unix and msvcrt on Windows."""
     try:
         import fcntl
     except ImportError:
@@ -206,17 +206,17 @@ def _lock_on_windows(descriptor: int) -> None:
 
 @contextmanager
 def held(path: Path | str) -> Iterator[None]:
-    """Lock a run for other processes until the block ends.
+    """Lock a run against other processes until the block ends.
 
     Raises:
-        RunError: another process trains it, or the folder cannot be written.
+        RunError: another process is training it, or the folder cannot be written.
     """
     with lock_run(Path(path)):
         yield
 
 
 def sweep_drafts(path: Path) -> None:
-    """Remove the drafts of a run folder whose processes ended before training began, so that logs are not locked."""
+    """Remove the drafts of a run folder left by processes that ended before training began."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
         # OSError: another process has moved or removed it in the meantime
         with suppress(OSError, RunError):
@@ -226,7 +226,7 @@ def sweep_drafts(path: Path) -> None:
             ):
                 continue
             if not log.is_file():
-                draft.rmdir()  # killed before it had a log; rmdir removes it only if it is empty
+                draft.rmdir()  # killed before it had a log; rmdir removes only empty folders
                 continue
             with _log_in(draft) as file:
                 if claim(file, draft):
@@ -245,11 +245,11 @@ def _log_in(folder: Path) -> IO[str]:
 
 
 def lock_run(path: Path) -> IO[str]:
-    """Open a run's log to append, and lock it, which locks the run; check that the run contains no links."""
+    """Open a run's log for appending, and lock it and thereby the run; check that the run contains no links."""
     log = _log_in(path)
     try:
         claim(log, path)
-        # from now on no other training adds or removes files
+        # from now on, no other training adds or removes files
         with said_clearly(path):
             check_links(*path.rglob("*"))
     except RunError:

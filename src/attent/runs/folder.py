@@ -4,8 +4,8 @@ Their files:
     config.json              see attent.runs.config
     model.safetensors        the parameters of the model, tied ones once
     NAME.tokenizer.json      each tokenizer, such as source.tokenizer.json and target.tokenizer.json of a translator
-    …                        further files that the config names
-    log.jsonl                one record a line, as training reported them; locked by the process that trains
+    …                        further files named in the config
+    log.jsonl                the records of training, one per line; locked by the process that trains
     checkpoints/             from which training resumes, see attent.training.checkpoint
 """
 
@@ -52,9 +52,9 @@ from attent.text.tokenizer import MAX_FILE, Tokenizer
 from attent.text.tokenizers import KINDS
 
 MODEL = "model.safetensors"
-# Bytes that a further file of a run may have.
+# Maximum bytes of a further file of a run.
 LARGEST = 2**24
-# Bytes of weights up to which reading a run compares their digest, in less than a second.
+# Maximum bytes of weights whose digest is checked when a run is read, which takes less than a second.
 MAX_HASHED = 2**28
 
 
@@ -94,14 +94,14 @@ class RunWriter:
             run.finish(config, model, *tokenizers)
 
     Leaving the block before `begin` leaves no files; `finish` calls `begin` if needed. From `begin` on, the run is
-    locked for other processes until the block ends.
+    locked against other processes until the block ends.
 
     Args:
         path: of the folder.
         replace: whether `begin` replaces a run folder at this path.
 
     Raises:
-        RunError: the path exists, another process trains it, or the folder cannot be written.
+        RunError: the path exists, another process is training the run, or the folder cannot be written.
     """
 
     def __init__(self, path: Path | str, *, replace: bool = False) -> None:
@@ -114,10 +114,10 @@ class RunWriter:
 
     @classmethod
     def again(cls, path: Path | str) -> Self:
-        """Open a run to resume it, locked for other processes until the block ends.
+        """Open a run to resume it, locked against other processes until the block ends.
 
         Raises:
-            RunError: it is no run folder, another process trains it, or it cannot be written.
+            RunError: it is not a run folder, another process is training it, or it cannot be written.
         """
         run = cls.__new__(cls)
         run.path, run._draft = Path(path), None
@@ -137,7 +137,7 @@ class RunWriter:
             pass
 
     def rewind(self, log: int) -> None:
-        """Cut log.jsonl to so many bytes: records after them are later than the last checkpoint."""
+        """Truncate log.jsonl to a number of bytes, dropping records later than the last checkpoint."""
         with said_clearly(self.path / LOG):
             self._log.truncate(min(log, (self.path / LOG).stat().st_size))
 
@@ -160,16 +160,16 @@ class RunWriter:
         files: Mapping[str, str] | None = None,
         start: torch.nn.Module | None = None,
     ) -> None:
-        """Move the folder to its path, marked as unfinished; of a resumed run, write the config only.
+        """Move the folder to its path, marked as unfinished; for a resumed run, only write the config.
 
         Args:
             config: of the run, without results.
             tokenizers: in the order of the config.
-            files: the text of further files that the config names, by name.
+            files: the text of further files named in the config, by name.
             start: the model whose weights training starts from, unless they are random.
 
         Raises:
-            RunError: the folder cannot be written, or another process has begun one there in the meantime.
+            RunError: the folder cannot be written, or another process has created it in the meantime.
         """
         config = without_digest(config).model_copy(update={"state": "unfinished"})
         if self._draft is None:
@@ -220,16 +220,16 @@ def read(path: Path | str, trust_code: bool = False) -> Run:
 
     Args:
         path: the folder.
-        trust_code: whether it may name modules to import, such as the score "my.module:Class".
+        trust_code: whether it may import modules that it names, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged, or written by a newer version, or names code and is not trusted.
+        RunError: it is missing, damaged or written by a newer version, or names modules without being trusted.
     """
     path = Path(path)
     config = read_config(path)
     check_code(path, config, trust_code=trust_code)
     if config.state == "unfinished" and not (path / MODEL).is_file():
-        raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
+        raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} continues it")
     tokenizers = read_tokenizers(path, config)
     model = filled_model(path, config, tokenizers, mapped=True)
     return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
@@ -259,8 +259,8 @@ def _check_digests(path: Path, config: RunConfig) -> None:
     expected = config.digests.get(MODEL)
     if expected is not None and (path / MODEL).stat().st_size <= MAX_HASHED and digest(path / MODEL) != expected:
         raise RunError(
-            f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, "
-            "whatever fits is taken)"
+            f"{path / MODEL} is damaged: its SHA-256 does not match digests in {path / CONFIG} (without that "
+            "entry, it is not checked)"
         )
     check_files(path / MODEL, config.text_files)
 
@@ -273,21 +273,21 @@ def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
 def filled_model(
     path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, mapped: bool = False
 ) -> Any:
-    """Load the model of a run folder, comparing its sizes with those of the weights before taking memory.
+    """Load the model of a run folder, checking its sizes against the weights before allocating memory.
 
     Args:
         path: the run folder.
         config: of the run, whose code is trusted.
         tokenizers: in the order of the config.
         weights: of a checkpoint; those of the run folder unless given.
-        mapped: whether the file's memory may be the model's, where it can.
+        mapped: whether the model may use the mapped memory of the file, where possible.
 
     Raises:
-        RunError: the weights are missing, damaged or of another model, or no model has the config's sizes.
+        RunError: the weights are missing, damaged or of another model, or the sizes in the config are impossible.
     """
     weights, model = weights or path / MODEL, None
     try:
-        # a part from another module may need its numbers when it is built
+        # a part from another module may need real tensors when it is built
         if not code_in(config):
             model = check_sizes(config.model, *_sizes(config, tokenizers), weights)
         if model is None or not mapped or not is_all_saved(model):
@@ -295,7 +295,7 @@ def filled_model(
     except RunError:
         raise
     except (AttentError, RuntimeError) as error:
-        # RuntimeError: sizes that no memory holds
+        # RuntimeError: sizes that exceed the memory
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     if weights == path / MODEL:
         _check_digests(path, config)
@@ -310,7 +310,7 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
         return config.sizes
     if config.sizes is None:
         return tokenizers[0].size, tokenizers[-1].size
-    # a masked language model reads one token more, the mask
+    # a masked language model has one more token, the mask
     if config.sizes[0] < tokenizers[0].size:
         raise ArgumentError(f"it reads {config.sizes[0]} tokens, and its tokenizer has {tokenizers[0].size}")
     return config.sizes
@@ -329,7 +329,7 @@ def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
     """Read the further files of a run folder, by name.
 
     Raises:
-        RunError: one is missing or is no text.
+        RunError: one is missing or is not text.
     """
     return {name: _text(Path(path) / name, LARGEST) for name in config.files}
 

@@ -1,7 +1,7 @@
-"""Former names in run folders, read under their present ones: the only module that knows them.
+"""Former names in run folders, converted to their present ones.
 
 Up to format 3 a model's normalizer was called `normaliser`, in config.json and in the names of its tensors, and
-`tensorboard` was a setting of training beside `log`. Formats 1 and 2 lack keys alone, which have defaults in
+`tensorboard` was a setting of training beside `log`. Formats 1 and 2 only lack keys, which have defaults in
 `attent.runs.config.RunConfig`.
 """
 
@@ -19,7 +19,7 @@ PACKAGE = re.compile(r"^attent\.attention\.normalisers(?=[.:])")
 def present_config(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a config.json of format 1, 2 or 3 under the keys of the present format.
 
-    It is checked by nobody before.
+    The content has not been validated before.
     """
     result = dict(content)
     if isinstance(model := content.get("model"), dict):

@@ -22,9 +22,9 @@ from attent.runs.durable import new_file
 from attent.runs.folder import MAX_HASHED, MODEL, Run
 from attent.runs.weights import check_shapes, digest, metadata_of, read_tensors, shapes_in
 
-# Of the files, in their metadata.
+# The format number in the metadata of the files.
 FORMAT = "1"
-# Where the tensors of a file begin, in bytes: a processor reads numbers faster that do not lie on two of its lines.
+# Alignment of the tensors of a file in bytes, so that numbers do not straddle cache lines.
 ALIGNMENT = 64
 
 
@@ -34,13 +34,13 @@ def packed_file(kind: WeightType) -> str:
 
 
 def use_dtype(path: Path | str, run: Run, device: torch.device | str, dtype: DType | None = None) -> None:
-    """Have a run's model compute in a type of weights from now on; `Model.train` and `eval` pack it again.
+    """Set the type of weights in which a run's model computes; `Model.train` and `eval` pack it again.
 
     Args:
         path: the run folder.
         run: what was read of it.
-        device: of the model; other devices than the CPU compute in float32.
-        dtype: the type; the run's own unless given, or float32 where that is not to be had.
+        device: of the model; devices other than the CPU compute in float32.
+        dtype: the type; by default the run's own, or float32 where that is not available.
 
     Raises:
         ArgumentError: the model cannot be computed in this type here.
@@ -61,16 +61,16 @@ def use_dtype(path: Path | str, run: Run, device: torch.device | str, dtype: DTy
 
 def _problem(model: Model, device: torch.device) -> str | None:
     if device.type != "cpu":
-        return f"that takes the processor, and the device is {device}"
+        return f"it requires the CPU, and the device is {device}"
     if not packed_linear.is_there():
-        return "that takes the compiled extension, which this installation lacks"
+        return "it requires the compiled extension, which this installation lacks"
     if not transformer_packing.parts(model):
-        return "that takes a Transformer of dot products and softmax"
+        return "it requires a Transformer with dot products and softmax"
     return None
 
 
 def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:
-    """Map the packed weights of a run folder, if they were written of the weights that it has now."""
+    """Map the packed weights of a run folder, if they were made from its present weights."""
     file, parts = path / packed_file(kind), transformer_packing.parts(model)
     weights, own = config.digests.get(MODEL), config.digests.get(packed_file(kind))
     if weights is None or own is None or not file.is_file():
@@ -85,7 +85,7 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
         )
     if file.stat().st_size <= MAX_HASHED and digest(file) != own:
         raise RunError(
-            f"{file} is damaged: it has not the SHA-256 that config.json names; attent quantize {path} writes it again"
+            f"{file} is damaged: its SHA-256 does not match config.json; attent quantize {path} writes it again"
         )
     check_shapes(
         {name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file
@@ -102,7 +102,7 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
     Args:
         path: the run folder, held.
         run: what was read of it.
-        dtype: the type; float32 removes what other types wrote.
+        dtype: the type; float32 removes the files of other types.
 
     Raises:
         ArgumentError: the model cannot be computed in this type here.
@@ -130,7 +130,7 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
 
 
 def _write(tensors: dict[str, Tensor], metadata: dict[str, str], file: Path) -> None:
-    """Write bytes by name, the first of which is aligned: the header is filled up to that."""
+    """Write tensors of bytes by name, padding the header so that the first is aligned."""
     save_file(tensors, file, metadata | {"padding": ""})
     with file.open("rb") as stream:
         header = 8 + int.from_bytes(stream.read(8), "little")

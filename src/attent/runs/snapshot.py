@@ -1,8 +1,7 @@
-"""Copies of run folders that nothing changes any more: what a server maps its weights from.
+"""Immutable copies of run folders, from which a server maps its weights.
 
-Who writes into a file that is mapped changes what is computed, and who shortens it ends the process by a signal. A copy
-is taken of files that did not change meanwhile, each of them one that a stamp names, and its weights have no name in
-any folder.
+Writing into a mapped file changes what is computed, and truncating it ends the process by a signal. A copy contains
+only files that did not change while it was made, as recorded in a stamp, and its weights have no name in any folder.
 """
 
 from __future__ import annotations
@@ -25,17 +24,15 @@ from attent.runs.folder import MAX_HASHED, MODEL
 from attent.runs.weights import FILES, metadata_of
 from attent.text.tokenizer import MAX_FILE
 
-# Of each file its name, device, inode, bytes, and when its content and its entry were last written, in nanoseconds:
-# rsync -a and cp -p set back the former, and nothing sets back the latter.
+# Name, device, inode, bytes, and times in nanoseconds of the last change of content and of inode, for each file. rsync
+# -a and cp -p reset the former time; nothing resets the latter.
 Stamp = frozenset[tuple[str, int, int, int, int, int]]
 WEIGHTS = ".safetensors"
-# Seconds after which a file that is written again has another time: clocks of file systems tick every 10 ms at the
-# longest.
+# Seconds after which a rewritten file has another time: file system clocks tick at least every 10 ms.
 TICK = 0.05
-# Bytes that are copied at a time.
+# Bytes copied at a time.
 CHUNK = 2**20
-# On a disk by the Filesystem Hierarchy Standard, which /tmp need not be: pages of a file that a process has read need
-# not stay in memory.
+# On a disk according to the Filesystem Hierarchy Standard, unlike /tmp, so that pages of the file can leave memory.
 DISK = "/var/tmp"
 DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "")
 
@@ -45,9 +42,9 @@ class UnsettledError(RunError):
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return what tells whether a folder's files are the same.
+    """Return a stamp that identifies the present files of a folder.
 
-    Its log and hidden files, which drafts are, do not count.
+    Its log and hidden files, such as drafts, do not count.
     """
     entries = set[tuple[str, int, int, int, int, int]]()
     with suppress(OSError), os.scandir(path) as files:
@@ -55,7 +52,7 @@ def stamp_of(path: Path) -> Stamp:
             # OSError: it has been removed meanwhile
             with suppress(OSError):
                 if file.name != LOG and not file.name.startswith(HIDDEN) and file.is_file():
-                    # what the system says of an open file, which on Windows a folder's entry lacks
+                    # as for an open file: on Windows, folder entries lack some of this
                     entries.add((file.name, *_identity(Path(file.path).stat())))
     return frozenset(entries)
 
@@ -65,7 +62,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
 
 
 def is_bound(path: Path) -> bool:
-    """Return whether a run's weights have a digest, and those of its other files, as all that are finished have.
+    """Return whether a run has digests of its weights and of its other files, as finished runs do.
 
     Raises:
         RunError: the config or the weights are missing or damaged.
@@ -75,21 +72,21 @@ def is_bound(path: Path) -> bool:
 
 @contextmanager
 def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
-    """Copy a run folder for the length of a block; what is mapped in the block stays mapped after it.
+    """Copy a run folder for the duration of a block; files mapped in the block stay mapped after it.
 
     Args:
         path: the run folder.
-        stamp: of its files, taken by `stamp_of` before: the copy is of these or there is none.
+        stamp: of the files to copy, taken earlier by `stamp_of`.
 
     Raises:
-        RunError: the folder has no config, or a file cannot be read or copied, or large weights have not the digest of
-            the config. Errors of the block that name the copy name the run folder instead.
+        RunError: the folder has no config, a file cannot be read or copied, or the digest of large weights does not
+            match the config. Errors of the block that name the copy name the run folder instead.
         UnsettledError: a file has changed since the stamp was taken.
     """
     if not any(name == CONFIG for name, *_ in stamp):
-        # says what is wrong with the path
+        # raises the reason
         read_config(path)
-    # a file that is written after this has another time than in the stamp
+    # a file written after this differs in time from the stamp
     time.sleep(TICK)
     with ExitStack() as stack:
         try:
@@ -108,16 +105,14 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                     _unlinked(copy / name, size) if name.endswith(WEIGHTS) else (copy / name).open("wb")
                 )
                 digest = _copy(path / name, tuple(identity), target, is_hashed=size > MAX_HASHED)
-                # smaller ones are compared where they are read
+                # smaller files are checked when they are read
                 if digest is not None and digests.get(name, digest) != digest:
-                    raise RunError(
-                        f"{path / name} is damaged: it has not the SHA-256 that digests names in {path / CONFIG}"
-                    )
+                    raise RunError(f"{path / name} is damaged: its SHA-256 does not match digests in {path / CONFIG}")
                 if name.endswith(WEIGHTS):
-                    # pages that a disk does not have yet stay in memory
+                    # pages not yet on the disk would stay in memory
                     os.fsync(target.fileno())
                 if name == CONFIG:
-                    # a damaged one is refused where it is read
+                    # a damaged config is refused when it is read
                     with suppress(RunError):
                         digests = read_config(copy).digests
             if stamp_of(path) != stamp:
@@ -132,11 +127,11 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
 
 
 def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hashed: bool) -> str | None:
-    """Copy the file of an identity, and return its SHA-256 if that is asked for."""
+    """Copy a file that must have an identity, and return its SHA-256 if requested."""
     hasher = hashlib.sha256() if is_hashed else None
     try:
         with open_regular(source) as file:
-            # at first too: what is being written is not copied in vain
+            # check before copying too, so that a file being written is not copied in vain
             if is_same := _identity(os.fstat(file.fileno())) == identity:
                 while chunk := file.read(CHUNK):
                     target.write(chunk)
@@ -152,10 +147,10 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
 
 
 def _unlinked(path: Path, size: int) -> IO[Any]:
-    """Open a file to write that ends with its last mapping, and that a path names until it is closed.
+    """Open a file for writing that disappears with its last mapping; the path refers to it until it is closed.
 
-    On Linux it has no name of its own, so that a killed process leaves nothing behind, and lies on a disk, or in memory
-    if none can hold it. Elsewhere it is removed with its folder.
+    On Linux it has no name, so that a killed process leaves nothing behind, and is on a disk, or in memory if the disk
+    is full. Elsewhere it is removed with its folder.
     """
     if sys.platform == "linux" and DESCRIPTORS.is_dir():
         try:
@@ -163,7 +158,7 @@ def _unlinked(path: Path, size: int) -> IO[Any]:
                 if size:
                     os.posix_fallocate(file.fileno(), 0, size)
                 descriptor = os.dup(file.fileno())
-        # the disk is full, or only read
+        # the disk is full or read-only
         except OSError:
             descriptor = os.memfd_create("attent-weights")
         path.symlink_to(DESCRIPTORS / str(descriptor))

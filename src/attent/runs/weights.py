@@ -20,10 +20,10 @@ from attent.models.build import build
 from attent.ops.mapped import adopt, give_back
 from attent.runs.old_formats import present_name
 
-# The key in the metadata of a run's weights under which the digests of its other files stand; the weights' own is in
-# the config, so that config, weights and tokenizers are known to be of one run.
+# The metadata key of a run's weights for the digests of its other files; the digest of the weights is in the config, so
+# that config, weights and tokenizers are known to belong together.
 FILES = "files"
-# Bytes that the names and shapes of a file's tensors may have: those of 100,000 tensors.
+# Maximum bytes of the names and shapes of a file's tensors, enough for 100,000 tensors.
 LARGEST_HEADER = 2**24
 # Numbers that are checked at a time.
 CHECKED = 2**20
@@ -32,7 +32,7 @@ CHECKED = 2**20
 def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name.
 
-    A tied one under its first name only, since the model ties it again itself.
+    Tied tensors appear under their first name only, since the model ties them again itself.
     """
     named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -41,7 +41,7 @@ def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors of any device under their names, and what the file says of them."""
+    """Write tensors of any device under their names, with the metadata of the file."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file, metadata)
 
 
@@ -59,15 +59,15 @@ def digest(file: Path) -> str:
 
 
 def files_metadata(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return what weights say of the files beside them: their digests, as sha256sum prints them; errors as `digest`."""
+    """Return the metadata of weights on the files beside them: digests as sha256sum prints them; errors as `digest`."""
     return {FILES: "".join(f"{digest(folder / name)}  {name}\n" for name in names)}
 
 
 def check_files(file: Path, names: Iterable[str]) -> None:
-    """Check that the files beside weights are those that the weights were written with, if they say so.
+    """Check that the files beside weights match the digests in the weights, if there are any.
 
     Raises:
-        RunError: a file is another or missing, or the weights are missing or damaged.
+        RunError: a file differs or is missing, or the weights are missing or damaged.
     """
     metadata = metadata_of(file)
     if FILES in metadata and metadata[FILES] != (present := files_metadata(file.parent, names)[FILES]):
@@ -90,7 +90,7 @@ def opened(file: Path) -> Iterator[safe_open]:
     try:
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
-                raise DataError(f"its header says that it has more than {LARGEST_HEADER:,} bytes")
+                raise DataError(f"its header claims more than {LARGEST_HEADER:,} bytes")
         with safe_open(file, framework="pt") as tensors:
             yield tensors
     except (OSError, DataError, SafetensorError) as error:
@@ -108,7 +108,7 @@ def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 def metadata_of(file: Path) -> dict[str, str]:
-    """Return what a file says of its tensors.
+    """Return the metadata of a file of tensors.
 
     Raises:
         RunError: the file is missing or damaged.
@@ -139,7 +139,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
 
     Args:
         file: the file.
-        like: returns the tensor whose shape that of a name must have, unless it is a scalar; any shape unless given.
+        like: returns the tensor whose shape a name must have, unless it is a scalar; any shape unless given.
 
     Raises:
         RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are
@@ -167,7 +167,7 @@ def fill(tensors: Mapping[str, Tensor], file: Path) -> None:
 
 
 def map_into(model: nn.Module, file: Path) -> None:
-    """Have a model's tensors be those of a file, which is mapped and not copied, after checking all of them.
+    """Map the tensors of a file into a model without copying, after checking all of them.
 
     Raises:
         RunError: as `fitting`.
@@ -195,7 +195,7 @@ def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor],
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != like(name).is_floating_point():
             raise RunError(f"{file} is damaged: {name} must be of {like(name).dtype}, got {tensor.dtype}")
-        # not all at once, and not to stay in memory: the tensors are those of the mapped file
+        # in pieces that are released again, since the tensors are those of the mapped file
         for numbers in tensor.flatten().split(CHECKED):
             is_finite = bool(numbers.isfinite().all())
             give_back(numbers)
@@ -214,9 +214,9 @@ class _Uninitialized(TorchFunctionMode):
 
 
 def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Module:
-    """Check that the model of these settings has the tensors of a file, before taking memory for either.
+    """Check that the model of these settings has the tensors of a file, before allocating memory for either.
 
-    Return it without memory.
+    Returns the model on the meta device.
 
     Args:
         settings: of a model of any kind.
@@ -230,7 +230,7 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
     """
     shapes = shapes_in(file)
     for key, value in settings:
-        # each layer has at least one tensor, and building it takes time even without memory
+        # each layer has at least one tensor, and building a layer takes time even without memory
         if key.endswith("layers") and value > len(shapes):
             raise ArgumentError(f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
     try:
@@ -243,9 +243,9 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
 
 
 def is_all_saved(model: nn.Module) -> bool:
-    """Return whether a file of a model's tensors has all that it computes with.
+    """Return whether a file of a model's tensors contains all tensors that it computes with.
 
-    No other buffers, nor tensors by another name.
+    These may be neither unsaved buffers nor plain attributes.
     """
     buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     return buffers <= {*model.state_dict()} and not any(

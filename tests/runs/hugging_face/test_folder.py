@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name files of safetensors in the folder"),
     "index without its file": (indexed({SHARED: "model-1.safetensors"}), "model-1.safetensors is missing"),
     "ids that are none": (text("vocab.json", '{"a": "b"}'), "must map pieces to ids"),
-    "ids twice": (text("vocab.json", '{"a": 1, "b": 1}'), "two pieces have one id"),
+    "ids twice": (text("vocab.json", '{"a": 1, "b": 1}'), "two pieces have the same id"),
     "no end": (text("vocab.json", '{"<unk>": 1}'), "</s> is missing in its vocabulary"),
 }
 

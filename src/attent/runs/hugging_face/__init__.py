@@ -1,4 +1,4 @@
-"""The families of translators that transformers keeps, read as runs: Marian, and M2M100 with NLLB.
+"""Translators of transformers read as runs: Marian, and M2M100 with NLLB.
 
 Sources: Marian, such as the translators of OPUS-MT, Junczys-Dowmunt et al. (2018), arXiv 1804.00344; M2M100, Fan et al.
 (2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
@@ -32,13 +32,13 @@ from attent.runs.hugging_face.layout import (
 from attent.runs.weights import tensors_of
 from attent.text.tokenizers import EOS_PIECE, SentencePieceTokenizer, processor_of
 
-# What transformers' Marian ignores, and a model that was trained with it needs.
+# Settings that transformers' Marian ignores although models trained with them need them.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
-# Positions that differ from the formula by less are the formula's.
+# Positions that differ less from the formula are those of the formula.
 TOLERANCE = 1e-5
 UNK_PIECE, PAD_PIECE = "<unk>", "<pad>"
 SPM, VOCABULARY_FILE, TOKENIZER_FILE = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
-# Both families begin so, whatever the SentencePiece model's own ids.
+# Both families begin with these, whatever the ids of the SentencePiece model.
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
 # Ids before the pieces of a SentencePiece model: <unk>, <s> and </s>.
@@ -52,7 +52,7 @@ LANGUAGES = (
 
 KIND = "sentencepiece"
 LICENCE = "LICENSE"
-# What generation_config.json says of the search.
+# Settings of the search in generation_config.json.
 SEARCH = ("num_beams", "length_penalty", "early_stopping", "max_length", "no_repeat_ngram_size")
 
 
@@ -61,15 +61,15 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
 
     Args:
         folder: its files.
-        source_language: of the source, to be noted.
-        target_language: of the target; where the vocabulary has its mark, such as ">>fra<<", every source begins with
+        source_language: of the source, to be recorded.
+        target_language: of the target; if the vocabulary has its mark, such as ">>fra<<", every source begins with
             it.
 
     Raises:
-        RunError: a file is missing or damaged, or says what attent cannot express.
+        RunError: a file is missing or damaged, or attent cannot express the model.
     """
     if wrong := next((name for name in UNSUPPORTED if folder.config.get(name)), None):
-        raise folder.error(f"{wrong} is not what its model in transformers computes, nor attent's Marian")
+        raise folder.error(f"{wrong} is supported neither by Marian in transformers nor by attent")
     settings = common_settings(folder)
     positions = _learned_positions(folder, settings["width"])
     kind = {"position": "learned", "maximum_length": folder.number("max_position_embeddings")} if positions else {}
@@ -149,7 +149,7 @@ def _marian_tokenizer(
 
 
 def _learned_positions(folder: SourceFolder, width: int) -> dict[str, Tensor]:
-    """Return the tables of positions by side where they are other than the formula's; the formula's are not kept."""
+    """Return the tables of positions by side if they differ from the formula."""
     names = {side: f"model.{stack}.embed_positions.weight" for side, stack in SIDES.items()}
     count = folder.number("max_position_embeddings")
     if any(folder.weights.shapes.get(name, (count, width)) != (count, width) for name in names.values()):
@@ -170,8 +170,8 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
         target_language: likewise.
 
     Raises:
-        RunError: a file is missing or damaged, a language is not given or not known, or config.json says what attent
-            cannot express.
+        RunError: a file is missing or damaged, a language is not given or not known, or attent cannot express the
+            model.
     """
     settings = common_settings(folder)
     size, count = folder.vocabulary_size("vocab_size"), folder.number("max_position_embeddings")
@@ -233,14 +233,16 @@ def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple
     added = _added(folder, len(names), is_nllb=is_nllb)
     for token, name in added.items():
         if names.get(token, name) != name:
-            raise folder.error(f"the id {token} is {names[token]!r} in its vocabulary and {name!r} beside it")
+            raise folder.error(
+                f"the id {token} is {names[token]!r} in its vocabulary and {name!r} among the added tokens"
+            )
     return names | added, [name for name in added.values() if name not in (*FIRST, MASK)]
 
 
 def _added(folder: SourceFolder, count: int, *, is_nllb: bool) -> dict[int, str]:
-    """Return the tokens that stand beside the vocabulary, by id.
+    """Return the tokens added to the vocabulary, by id.
 
-    Those that files name with ids, or languages after `count` ids.
+    Files list them with ids, or else languages follow after `count` ids.
     """
     listed = folder.json(TOKENIZER_FILE, {}).get("added_tokens") if is_nllb else None
     tokens = folder.tokenizer_config.get("added_tokens_decoder")

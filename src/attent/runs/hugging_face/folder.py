@@ -23,20 +23,20 @@ from attent.text.tokenizer import MAX_FILE
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-# Bytes of a vocabulary as JSON, and of a SentencePiece model: the largest known have a tenth.
+# Maximum bytes of a vocabulary as JSON and of a SentencePiece model, ten times those of the largest known.
 LARGEST_JSON, LARGEST_MODEL = MAX_FILE, 2**26
-# The largest width or vocabulary, and other numbers by name: a table of positions may be made that no tensor bounds.
+# The largest width or vocabulary, and limits of other numbers by name: no tensor bounds a table of positions.
 LARGEST_SIZE, LARGEST_SIZES = 2**20, {"max_position_embeddings": 2**14}
-# Bytes of a text about the model.
+# Maximum bytes of a text about the model.
 LARGEST_TEXT = 2**22
-# Files of pickles, and of Marian itself.
+# Pickled files, and files of Marian itself.
 PICKLED, MARIAN = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"), ("*.npz",)
-# The names of tensors of decoders that attent has not.
+# Parts of tensor names that belong to decoders unknown to attent.
 FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
 
 
 class SourceFolder:
-    """A folder of transformers. Nothing of it is run, and no file but those directly in it is read.
+    """A folder of transformers, of which no code is run and only direct files are read.
 
     Args:
         path: of the folder.
@@ -57,11 +57,11 @@ class SourceFolder:
         self.special_tokens = self.json("special_tokens_map.json", {})
 
     def error(self, reason: str) -> RunError:
-        """Return the error that refuses the folder."""
+        """Return the error with which the folder is refused."""
         return RunError(f"{self.path} cannot be imported: {reason}")
 
     def json(self, name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read a file of JSON that holds an object; the default if it is missing and there is one.
+        """Read a JSON file with an object; if it is missing, return the default, if there is one.
 
         Raises:
             RunError: it is missing, damaged or too large.
@@ -77,16 +77,16 @@ class SourceFolder:
         return content
 
     def vocabulary(self, name: str) -> dict[str, int]:
-        """Read a file of JSON from pieces to ids.
+        """Read a JSON file that maps pieces to ids.
 
         Raises:
-            RunError: it is missing or damaged, or two pieces have one id.
+            RunError: it is missing or damaged, or two pieces have the same id.
         """
         ids = self.json(name)
         if not ids or any(type(token) is not int or token < 0 for token in ids.values()) or "" in ids:
             raise self.error(f"{name} is damaged: it must map pieces to ids")
         if len(set(ids.values())) != len(ids):
-            raise self.error(f"{name} is damaged: two pieces have one id")
+            raise self.error(f"{name} is damaged: two pieces have the same id")
         return ids
 
     def model(self, name: str) -> bytes:
@@ -108,7 +108,7 @@ class SourceFolder:
         """Return a whole number of config.json from 1 to `maximum`, or to the largest of its name.
 
         Raises:
-            RunError: it is missing, no whole number, or too small or large.
+            RunError: it is missing, not a whole number, or out of range.
         """
         value, maximum = self.config.get(name), min(maximum or LARGEST_SIZE, LARGEST_SIZES.get(name, LARGEST_SIZE))
         if type(value) is not int or not 1 <= value <= maximum:
@@ -116,9 +116,7 @@ class SourceFolder:
         return value
 
     def vocabulary_size(self, name: str) -> int:
-        """Return the size of a vocabulary, which is at most that of the longest tensor.
-
-        Its ids are listed before tensors are read.
+        """Return the size of a vocabulary, at most that of the longest tensor.
 
         Raises:
             RunError: as `number`; or the weights are missing or damaged.
@@ -126,7 +124,7 @@ class SourceFolder:
         return self.number(name, max((shape[0] for shape in self.weights.shapes.values() if shape), default=1))
 
     def token(self, name: str, size: int) -> int:
-        """Return an id of generation_config.json, which transformers heeds first, or of config.json.
+        """Return an id from generation_config.json, which has precedence in transformers, or from config.json.
 
         Raises:
             RunError: it is missing or not below the size of the vocabulary.
@@ -138,7 +136,7 @@ class SourceFolder:
 
     @property
     def licence(self) -> str | None:
-        """The licence that the model card names, or the first line of a file LICENSE."""
+        """The licence named in the model card, or the first line of the file LICENSE."""
         card, text = (self._text(name) for name in ("README.md", "LICENSE"))
         named = (
             re.match(r"---\n(?:.*\n)*?license:[ \t]*(\S[^\n]*)\n(?:.*\n)*?---", card)
@@ -182,7 +180,7 @@ class SourceFolder:
 
 
 class SourceWeights:
-    """Tensors by name, read from mapped files when they are asked for.
+    """Tensors by name, read from mapped files on access.
 
     Args:
         folder: for messages.
@@ -208,11 +206,11 @@ class SourceWeights:
         self._stack = ExitStack()
 
     def check(self, expected: Mapping[str, tuple[int, ...]], optional: Mapping[str, tuple[int, ...]]) -> None:
-        """Compare the tensors with those that a model of the config's sizes has, before taking memory for any.
+        """Check the tensors against a model with the sizes in the config, before allocating memory.
 
         Args:
             expected: shapes by name.
-            optional: those of tensors that may be missing.
+            optional: shapes of tensors that may be missing, by name.
 
         Raises:
             RunError: a tensor is missing, has another shape, or has no place in the model.
@@ -220,7 +218,7 @@ class SourceWeights:
         for name, shape in self.shapes.items():
             if name not in expected and name not in optional:
                 foreign = next((kind for part, kind in FOREIGN.items() if part in name.lower()), None)
-                reason = f"is of {foreign}, which attent has not" if foreign else "has no place in its model"
+                reason = f"is of {foreign}, which attent does not support" if foreign else "has no place in its model"
                 raise self._folder.error(f"{name} {reason}")
             shape_expected = expected.get(name, optional.get(name))
             if shape != shape_expected:
@@ -239,7 +237,7 @@ class SourceWeights:
         """Read a tensor in float32.
 
         Raises:
-            RunError: it is damaged, or holds no floating-point numbers or values that are not finite.
+            RunError: it is damaged, or does not contain finite floating-point numbers.
         """
         file = self._files[name]
         if file not in self._opened:

@@ -21,7 +21,7 @@ from attent.models.settings import TransformerSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.text.tokenizer import PAD, SPECIALS, Tokenizer
 
-# The bias of a token that their model does not have: such a token has no probability, and a loss stays finite.
+# The bias of a token that their model lacks: its probability is practically zero, and the loss stays finite.
 ABSENT = -100.0
 # Our parts of layers, and theirs.
 ATTENTION = {
@@ -68,7 +68,7 @@ class Vocabulary:
     where it is another token, such as the end (M2M100), BOS is a copy of its row, without an output of its own.
 
     Args:
-        names: of their ids; one without a name is in no text.
+        names: of their ids; an id without a name occurs in no text.
         size: rows of their embedding.
         special: their special ids.
     """
@@ -79,7 +79,7 @@ class Vocabulary:
 
     @property
     def ordinary(self) -> list[int]:
-        """Their ids that are none of PAD, UNK and EOS."""
+        """Their ids except PAD, UNK and EOS."""
         special = {self.special.pad, self.special.unk, self.special.eos}
         return [token for token in range(self.size) if token not in special]
 
@@ -90,7 +90,7 @@ class Vocabulary:
 
     @property
     def unnamed(self) -> list[str]:
-        """Those of the pieces that are in no text since they have no name."""
+        """The pieces that occur in no text since their ids have no name."""
         return [self.unused(token) for token in self.ordinary if not self.names.get(token)]
 
     @staticmethod
@@ -107,10 +107,7 @@ class Vocabulary:
         return result
 
     def bias(self, bias: Tensor) -> Tensor:
-        """Return our output's bias (V,) from theirs.
-
-        So negative that there is no probability where they have no such token.
-        """
+        """Return our output's bias (V,) from theirs; `ABSENT` for tokens that they lack."""
         pad, unk, start, eos = self.special
         result = bias[torch.tensor([pad, unk, start, eos, *self.ordinary])]
         result[PAD if start == pad else SPECIALS - 2] = ABSENT
@@ -139,10 +136,10 @@ class TranslatorSource:
 
 
 def common_settings(folder: SourceFolder) -> dict[str, Any]:
-    """Return the settings of our model that both families say alike.
+    """Return the settings of our model that both families have in common.
 
     Raises:
-        RunError: config.json says what attent cannot express.
+        RunError: attent cannot express a setting in config.json.
     """
     config = folder.config
     activation = config.get("activation_function")
@@ -154,7 +151,7 @@ def common_settings(folder: SourceFolder) -> dict[str, Any]:
     width, heads = folder.number("d_model"), folder.number("encoder_attention_heads")
     if width % 2 or width % heads:
         raise folder.error(f"d_model must be even and divisible by encoder_attention_heads = {heads}, got {width}")
-    # before anything of that width is made
+    # before a tensor of that width is made
     if (shape := folder.weights.shapes.get(FIRST)) != (width, width):
         raise folder.error(f"{FIRST} must be ({width}, {width}) by config.json, got {shape}")
     is_shared, is_tied = (
@@ -235,9 +232,9 @@ def sinusoids(count: int, width: int) -> Tensor:
 
 
 def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str, list[str]]:
-    """Return the names that each embedding and the output may have, the one that is read first.
+    """Return the possible names of each embedding and of the output, the preferred one first.
 
-    Tied ones have the same names.
+    Tied tensors have the same names.
     """
     names = {side: [f"model.{stack}.embed_tokens.weight"] for side, stack in SIDES.items()}
     if settings.share_embeddings == "none":
@@ -248,7 +245,7 @@ def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str,
 
 
 def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
-    """Iterate over the tensors of our model by name, read one after another; tied ones come once.
+    """Iterate over the tensors of our model by name, read one by one; tied ones appear once.
 
     Raises:
         RunError: a tensor is missing, damaged or of another shape, or tied ones differ.
@@ -283,11 +280,11 @@ def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
 
 
 def _one_of(folder: SourceFolder, names: list[str], *, is_tied: bool) -> str:
-    """Return the first of the names that the folder has; tied tensors must be the same."""
+    """Return the first name that the folder has; tied tensors must be equal."""
     present = [name for name in names if name in folder.weights]
     if not present:
         raise folder.error(f"{names[0]} is missing in its weights")
     for name in present[1:] if is_tied else ():
         if not torch.equal(folder.weights[name], folder.weights[present[0]]):
-            raise folder.error(f"{name} differs from {present[0]}, which config.json says are one")
+            raise folder.error(f"{name} differs from {present[0]}, to which config.json ties it")
     return present[0]
