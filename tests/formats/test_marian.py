@@ -107,7 +107,7 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"norm": "pre"}, "after each residual connection"),
+        ({"norm": "pre"}, "follows each residual connection"),
         ({"position": "rotary"}, "no position 'rotary'"),
         ({"score": "dot"}, "only scaled_dot and softmax"),
         ({"normalizer": "sparsemax"}, "only scaled_dot and softmax"),

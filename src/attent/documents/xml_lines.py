@@ -216,7 +216,7 @@ class LinkedContent(NamedTuple):
 
 
 class Dialect(Protocol):
-    """How a file format reads and writes paragraphs."""
+    """Reader and writer of the paragraphs of a file format."""
 
     def read(self, element: etree._Element) -> ParagraphContent:
         """Return the content of a paragraph, which may be removed from it."""
