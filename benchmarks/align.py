@@ -28,10 +28,10 @@ from attent.alignment.forced_decoding import AttentionSelector
 from attent.alignment.head_selection import rank_by_differences
 from attent.alignment.pharaoh import parse, read_gold
 from attent.alignment.symmetrization import symmetrize
-from attent.cli.links import CHOSEN_ALONE_BY, PairLinker, random_halves
 from attent.runs.config import read_config
 from attent.tasks.dates import DatesSettings, dates
 from attent.tasks.dates.generated import regenerate
+from attent.tasks.translation.pair_linker import CHOSEN_ALONE_BY, PairLinker, random_halves
 from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
 from attent.text.text import Gold, Link
@@ -117,7 +117,7 @@ def judge_dates(run: Path, model: Translator) -> None:
 def texts(model: Translator, source: str, target: str, gold_file: str | None) -> None:
     """Time the alignment of two files, and judge it where gold links are given."""
     pairs = list(zip(read_lines(source), read_lines(target), strict=True))
-    linker = PairLinker(model, None, None, None, "words", "grow-diag")
+    linker = PairLinker(model, None, None, None, "words", "grow-diag", print)
     for _ in linker.stream(iter(pairs[:256])):
         pass
     begin, processor = time.perf_counter(), time.process_time()

@@ -17,8 +17,8 @@ from typing import Any, get_args
 
 from typer.models import OptionInfo
 
-from attent.cli.settings import toml
 from attent.cli.settings_options import expanded
+from attent.tasks.overrides import toml
 from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
 
 COMMANDS = Path(__file__).with_name("commands.txt")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attent.cli.settings import override, resolve_corpus
 from attent.runs.config import read_config
 from attent.tasks import settings
+from attent.tasks.overrides import override, resolve_corpus
 from attent.tasks.recipe import follow, resume
 from attent.tasks.stories import StoriesSettings, stories
 

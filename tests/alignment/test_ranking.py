@@ -7,12 +7,12 @@ import pytest
 from attent.alignment.aligner import TokenizedPair, align, all_selectors, rank_selectors, tokenize_pair
 from attent.alignment.error_rate import Agreement, agreement
 from attent.alignment.forced_decoding import AttentionSelector
-from attent.cli.settings import override
 from attent.errors import ShapeError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.dates import dates
 from attent.tasks.dates.corpus import gold_links, tokenize_dates
+from attent.tasks.overrides import override
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 from attent.tasks.translation.translator import load

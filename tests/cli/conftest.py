@@ -78,7 +78,7 @@ def generating_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _train_on_captions(folder: Path, settings: str) -> Path:
-    from attent.cli.settings import resolve_corpus
+    from attent.tasks.overrides import resolve_corpus
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read
 

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.cli.settings import corpus_settings
 from attent.errors import ArgumentError, UnknownNameError
 from attent.runs.config import read_config
 from attent.runs.folder import MODEL
 from attent.runs.weights import digest
+from attent.tasks.overrides import corpus_settings
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.suggestions import fine_tuning, suggest

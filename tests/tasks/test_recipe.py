@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.cli.settings import toml
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import RnnSettings
 from attent.runs.config import read_config
 from attent.tasks import recipe
+from attent.tasks.overrides import toml
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.translation.translator import load

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from attent.cli.settings import override
 from attent.errors import RunError
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
+from attent.tasks.overrides import override
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import parse, read
 from attent.training.checkpoint import latest_checkpoint, read_state

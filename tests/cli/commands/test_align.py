@@ -14,8 +14,6 @@ from attent.alignment.aligner import align, tokenize_pair
 from attent.alignment.forced_decoding import AttentionSelector
 from attent.alignment.pharaoh import parse, pharaoh
 from attent.alignment.symmetrization import symmetrize
-from attent.cli.inputs import read_text_pairs
-from attent.errors import DataError
 from attent.runs.config import read_config
 from attent.tasks.translation.translator import Translator, load
 
@@ -118,7 +116,7 @@ def test_what_translate_says_of_its_own_translations(attent, run_folder: Path, t
 @pytest.fixture(scope="session")
 def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run for the other direction: from ISO dates to French ones."""
-    from attent.cli.settings import corpus_settings
+    from attent.tasks.overrides import corpus_settings
     from attent.tasks.recipe import follow
     from attent.tasks.settings import parse
 
@@ -158,7 +156,7 @@ def test_neither_chunks_nor_threads_change_a_line(
     file.write_text(4 * file.read_text(encoding="utf-8"), encoding="utf-8")
     whole = attent("align", run_folder, file).out
     assert len(whole) == 20
-    monkeypatch.setattr("attent.cli.links.LINES", 3)
+    monkeypatch.setattr("attent.tasks.translation.pair_linker.LINES", 3)
     monkeypatch.setattr("attent.cli.commands.align.INTERVAL", 0)
     try:
         for threads in (1, 3):
@@ -177,7 +175,7 @@ def test_lines_before_a_wrong_one_are_aligned(
 ) -> None:
     whole = attent("align", run_folder, file).out
     file.write_text(file.read_text(encoding="utf-8") + "no tab\n", encoding="utf-8")
-    monkeypatch.setattr("attent.cli.links.LINES", 2)
+    monkeypatch.setattr("attent.tasks.translation.pair_linker.LINES", 2)
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
@@ -286,17 +284,6 @@ def test_what_cannot_be_read(attent, run_folder: Path, tmp_path: Path) -> None:
     assert attent("align", run_folder, wrong).err == [
         f"attent: {wrong}, line 2: must be source, tab, target, got 0 tabs"
     ]
-
-
-def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
-    first, second = tmp_path / "one.txt", tmp_path / "other.txt"
-    first.write_text("a\nb\n")
-    second.write_text("a\n")
-    for source, target in ((first, second), (second, first)):
-        read = read_text_pairs(None, str(source), str(target))
-        assert next(read) == ("a", "a")
-        with pytest.raises(DataError, match=rf"{second.name} ends before line 2, which .*{first.name} has"):
-            next(read)
 
 
 def test_a_run_without_attention_to_the_source(attent, settings_file: Path, tmp_path: Path, file: Path) -> None:

@@ -151,32 +151,14 @@ def test_vectors_are_classified_and_others_refused(
 ) -> None:
     assert command(["classify", str(of_vectors), str(tmp_path / "v.npz"), "--row", "7"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
-    np.savez(tmp_path / "wide.npz", x=np.random.rand(2, 5, 4))
     for arguments, message in (
-        ([str(tmp_path / "wide.npz")], "the run reads vectors of 3 numbers, and these have 4"),
         ([str(tmp_path / "v.npz"), "--row", "20"], "--row must be below the 20 examples"),
-        (["a.png"], "this run reads sequences of vectors, from an .npz, got a.png"),
-        ([""], "this run reads sequences of vectors, from an .npz, got ''"),
         ([str(tmp_path / "v.npz"), "--invert"], "--invert is for pictures, and this run reads vectors"),
     ):
         assert command(["classify", str(of_vectors), *arguments]) == 2
         error = capsys.readouterr().err
         assert message in error
         assert len(error.splitlines()) == 1
-
-
-def test_what_is_no_picture_is_refused(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "b.png").write_text("no picture")
-    (tmp_path / "empty").mkdir()
-    np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3))
-    for source, message in (
-        ("b.png", "b.png cannot be read: no picture that Pillow knows, or a damaged one"),
-        ("nowhere.png", "nowhere.png cannot be read: No such file or directory"),
-        ("empty", "empty has no picture"),
-        ("v.npz", "this run reads pictures, and"),
-    ):
-        assert command(["classify", str(of_pictures), str(tmp_path / source)]) == 2
-        assert message in capsys.readouterr().err
 
 
 def test_digits_are_scikit_learns_whatever_lies_here(

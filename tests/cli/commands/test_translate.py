@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from attent.tasks.translation import translator
+from attent.tasks.translation.glossary import missing
 
 FROZEN = Path(__file__).parents[2] / "frozen" / "runs"
 # how `translate` ends where an answer is no date: two updates teach nobody to write them
@@ -256,3 +257,21 @@ def test_engines_that_cannot_do_it(attent, run_folder: Path, options: list[objec
 def test_the_command_and_the_library_translate_alike(attent) -> None:
     text, folder = "ａ man in a ｂlue shirt", FROZEN / "bahdanau"
     assert attent("translate", folder, text).out == translator.load(folder).translate([text])
+
+
+def test_terms_are_translated_as_told(attent, run_folder: Path, tmp_path: Path) -> None:
+    terms, lines = tmp_path / "terms.tsv", tmp_path / "lines.txt"
+    terms.write_text("mars\t1-2\n", encoding="utf-8")
+    lines.write_text("fr | mardi 3 mars 2026\nfr | 3 avril 2026\n", encoding="utf-8")
+    done, plain = (
+        attent("translate", run_folder, lines, "--max-length", 9, *more) for more in (("--glossary", terms), ())
+    )
+    assert not missing(done.out[0], ["1-2"]) and done.out[1] == plain.out[1]
+    assert not missing(
+        attent("translate", run_folder, lines, "--max-length", 9, "--markup", "html", "--glossary", terms).out[0],
+        ["1-2"],
+    )
+    terms.write_text("mars\t#\n", encoding="utf-8")
+    says = f"attent: {terms}: the run cannot write the term '#': its vocabulary lacks a part of it"
+    assert attent("translate", run_folder, lines, "--glossary", terms)[1:] == ([], [says])
+    assert "one of them" in attent("translate", run_folder, lines, "--glossary", terms, "--sample").err[0]

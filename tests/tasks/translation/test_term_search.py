@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, DataError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.search.search import Translation
 from attent.search.settings import SearchSettings
 from attent.tasks.translation.glossary import Glossary, missing
-from attent.tasks.translation.term_search import TermSearch, check_terms
+from attent.tasks.translation.term_search import TermSearch, check_terms, read_terms
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import CharTokenizer, Tokenizer, WordTokenizer
 
@@ -118,3 +119,13 @@ def test_what_cannot_be_searched() -> None:
         search(own)(["dog"], SearchSettings(sample=True))
     with pytest.raises(ArgumentError, match="the run cannot write the term 'x7': its vocabulary lacks a part of it"):
         check_terms(Glossary((("dog", "12"), ("cat", "x7"))), own.target_tokenizer)
+
+
+def test_terms_that_a_run_cannot_write_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "terms.tsv"
+    file.write_text("dog\t12\ncat\t3x\n", encoding="utf-8")
+    assert read_terms(file, CharTokenizer("123x")).entries == (("dog", "12"), ("cat", "3x"))
+    with pytest.raises(ArgumentError, match="the run cannot write the term '3x'"):
+        read_terms(file, CharTokenizer("123"))
+    with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
+        read_terms(tmp_path / "nowhere", CharTokenizer("123"))

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import display_name, read_text_pairs
 from attent.cli.options import Loading, RunFolder, head_number
 from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError, refuse
 from attent.setting import Bound, Flag, Help
+from attent.text.readers import display_name
+from attent.text.sources import read_text_pairs
 
 if TYPE_CHECKING:
     from attent.alignment.forced_decoding import AttentionSelector
+    from attent.tasks.translation.pair_linker import PairLinker
 
 SYMMETRIZATION = "grow-diag"
 # Seconds between two lines about the progress.
@@ -38,9 +41,25 @@ class Selection:
     best: Annotated[bool, Help("Choose them in the same way, and save the choice with the run.")] = False
 
     @property
-    def is_given(self) -> bool:
-        """Return whether the command names the attention."""
-        return any(value is not None for value in (self.layer, self.head, self.about))
+    def chooses(self) -> bool:
+        """Return true if the command is to choose the attention."""
+        return self.choose or self.best
+
+    def selector(self) -> AttentionSelector | None:
+        """Return the attention that the options name; None if they name none.
+
+        Raises:
+            ArgumentError: the head is neither a number nor the mean.
+            UnknownNameError: `about` is unknown.
+        """
+        from attent.alignment.forced_decoding import ABOUT, AttentionSelector
+
+        if all(value is None for value in (self.layer, self.head, self.about)):
+            return None
+        number = head_number(self.head, " or mean")
+        if self.about not in (None, *ABOUT):
+            raise UnknownNameError("token that a row is about", self.about, ABOUT)
+        return AttentionSelector(self.layer, number, self.about or ABOUT[0])
 
 
 @dataclass(frozen=True)
@@ -90,106 +109,122 @@ def align(
     without a file too, and saves the choice with each run: its alignments and the tags of markup use it from then on,
     unless --layer, --head or --about is given.
     """
-    from attent.alignment.pharaoh import pharaoh
     from attent.alignment.symmetrization import symmetrize
-    from attent.runs.config import read_config
-    from attent.tasks.dates.generated import GENERATED, generated_name
 
-    gold, reverse, threshold, best = links.gold, links.reverse, links.threshold, selection.best
-    if best and gold is pairs is source is target is None:
-        gold = generated_name(read_config(run).corpus)
-        if gold is None:
-            raise ArgumentError(
-                "--best chooses by known links, which the corpus of this run has not: --gold FILE names some; or by "
-                "pairs: name a file of them"
-            )
-    option, choose = "--best" if best else "--best-head", selection.choose or best
-    is_generated = gold in GENERATED
-    inputs = (source, target) if source is not None else (pairs or "-",)
+    has_pairs = any(name is not None for name in (pairs, source, target))
+    gold = _known_links(run) if selection.best and links.gold is None and not has_pairs else links.gold
+    inputs = [pairs or "-"] if source is None or target is None else [source, target]
     refuse(
+        (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
+        ((source is None) != (target is None), "sources and translations go together: --source FILE --target FILE"),
         (
-            choose and selection.is_given,
-            f"{option} chooses layer, head and what rows are about: give none of them",
+            pairs is not None and source is not None,
+            "pairs come from one file, or from --source and --target, not from both",
         ),
+        (source == target == "-", "standard input holds the sources or the targets, not both"),
+    )
+    _check(selection, links, gold, has_pairs=has_pairs)
+    method = links.symmetrization or SYMMETRIZATION
+    # rejects an unknown method before anything is read
+    symmetrize((), (), method)
+    from attent.tasks.translation.pair_linker import PairLinker
+    from attent.tasks.translation.translator import load
+
+    translator = loading.tool(run, load)
+    backward = None if links.reverse is None else loading.tool(links.reverse, load)
+    units = "tokens" if links.tokens else "words"
+    linker = PairLinker(translator, backward, selection.selector(), links.threshold, units, method, say)
+    if gold is None and not selection.chooses:
+        is_complete = _write_links(linker, inputs)
+    else:
+        is_complete = _judge(run, linker, inputs, selection, links, gold)
+    if not is_complete:
+        raise typer.Exit(2)
+
+
+def _known_links(run: Path) -> str:
+    """Return the name of a run's generated corpus, whose links are known."""
+    from attent.runs.config import read_config
+    from attent.tasks.dates.generated import generated_name
+
+    name = generated_name(read_config(run).corpus)
+    if name is None:
+        raise ArgumentError(
+            "--best chooses by known links, which the corpus of this run does not have: give --gold FILE, or a file of "
+            "pairs"
+        )
+    return name
+
+
+def _check(selection: Selection, links: Links, gold: str | None, *, has_pairs: bool) -> None:
+    """Check that the options go together."""
+    from attent.tasks.dates.generated import GENERATED
+
+    option, is_generated = "--best" if selection.best else "--best-head", gold in GENERATED
+    is_named = any(value is not None for value in (selection.layer, selection.head, selection.about))
+    has_reverse = links.reverse is not None
+    refuse(
+        (selection.chooses and is_named, f"{option} chooses layer, head and what rows are about: give none of them"),
         (
-            choose and gold is not None and reverse is not None,
+            selection.chooses and gold is not None and has_reverse,
             f"{option} chooses by --gold or by --reverse, not by both",
         ),
         (
-            choose and gold is None and threshold is not None,
+            selection.chooses and gold is None and links.threshold is not None,
             f"{option} without --gold chooses by the largest weights: give no --threshold",
         ),
         (
-            links.symmetrization is not None and reverse is None,
+            links.symmetrization is not None and not has_reverse,
             "--symmetrization joins the links of two runs: --reverse names the other one",
         ),
-        (links.tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
+        (links.tokens and has_reverse, "--tokens are each run's own, and --reverse joins links between words"),
         (
             links.one_based and (gold is None or is_generated),
             "--one-based says how a file of links is written: give it by --gold",
         ),
-        (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
+        (
+            is_generated and (has_pairs or has_reverse or links.tokens),
+            f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens",
+        ),
     )
-    method = links.symmetrization or SYMMETRIZATION
-    # refuses an unknown method before anything is read
-    symmetrize((), (), method)
-    from attent.cli.links import PairLinker, choose_unlabelled, judge_file, judge_generated, keep_choice
-    from attent.tasks.translation.translator import load
 
-    selector = parse_selector(selection.layer, selection.head, selection.about) if selection.is_given else None
-    translator = loading.tool(run, load)
-    if is_generated:
-        if any(value is not None for value in (pairs, source, target, reverse)) or links.tokens:
-            raise ArgumentError(
-                f"--gold {gold} judges the held-out {gold} by character: it takes neither pairs, --reverse nor --tokens"
-            )
-        selector = judge_generated(run, translator, selector, threshold, choose=choose)
-        if best:
-            keep_choice(run, selector)
-        return
-    backward = None if reverse is None else loading.tool(reverse, load)
-    linker = PairLinker(translator, backward, selector, threshold, "tokens" if links.tokens else "words", method)
-    read = read_text_pairs(pairs, source, target)
-    if gold is not None:
-        selector, is_complete = judge_file(linker, read, gold, first=int(links.one_based), choose=choose)
-        if best:
-            keep_choice(run, selector)
-        if not is_complete:
-            raise typer.Exit(2)
-        return
-    if choose:
-        selectors, is_complete = choose_unlabelled(linker, read)
-        for folder, choice in zip((run, reverse), selectors, strict=False):
-            if best and folder is not None:
-                keep_choice(folder, choice)
-        if not is_complete:
-            raise typer.Exit(2)
-        return
+
+def _judge(
+    run: Path, linker: PairLinker, inputs: Sequence[str], selection: Selection, links: Links, gold: str | None
+) -> bool:
+    """Print what was chosen or judged, and save a choice; return whether every pair was read."""
+    from attent.tasks.dates.generated import GENERATED
+    from attent.tasks.translation import pair_linker
+
+    if gold is None:
+        report = pair_linker.choose_unlabelled(linker, read_text_pairs(*inputs))
+    elif gold in GENERATED:
+        report = pair_linker.judge_generated(run, linker, choose=selection.chooses)
+    else:
+        read = read_text_pairs(*inputs)
+        report = pair_linker.judge_file(linker, read, gold, first_word=int(links.one_based), choose=selection.chooses)
+    print("\n".join(report.lines))
+    for folder, selector in zip((run, links.reverse), report.selectors, strict=False):
+        if selection.best and folder is not None:
+            pair_linker.keep_choice(folder, selector)
+            say(f"{folder} aligns by {selector} from now on")
+    return report.is_complete
+
+
+def _write_links(linker: PairLinker, inputs: Sequence[str]) -> bool:
+    """Print the links of each pair, and report the speed; return whether every pair was read."""
+    from attent.alignment.pharaoh import pharaoh
+
     number, is_complete = 0, True
     begin = reported = time.monotonic()
-    for chunk, is_readable in linker.stream(read):
+    for chunk, is_readable in linker.stream(read_text_pairs(*inputs)):
         print("\n".join(map(pharaoh, chunk)), flush=True)
         number, is_complete, now = number + len(chunk), is_complete and is_readable, time.monotonic()
         if now - reported >= INTERVAL:
             say(f"{number:,} pairs aligned, {number / (now - begin):,.0f} a second")
             reported = now
     if not number:
-        names = [display_name(name) for name in inputs if name is not None]
-        say(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} empty: nothing is aligned")
-    if not is_complete:
-        raise typer.Exit(2)
-
-
-def parse_selector(layer: int | None, head: str | None, about: str | None) -> AttentionSelector:
-    """Return the attention that the options select.
-
-    Raises:
-        ArgumentError: the head is neither a number nor the mean.
-        UnknownNameError: `about` is neither of the known names.
-    """
-    from attent.alignment.forced_decoding import ABOUT, AttentionSelector
-
-    number = head_number(head, " or mean")
-    if about not in (None, *ABOUT):
-        raise UnknownNameError("token that a row is about", about, ABOUT)
-    return AttentionSelector(layer, number, about or ABOUT[0])
+        say(
+            f"{' and '.join(map(display_name, inputs))} {'is' if len(inputs) == 1 else 'are'} empty: nothing is aligned"
+        )
+    return is_complete

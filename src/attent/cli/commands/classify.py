@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import read_examples
 from attent.cli.options import JsonLines, Loading, RunFolder
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
@@ -42,9 +41,10 @@ def classify(
     Empty lines stay empty, and so do lines longer than the model can read, which are reported on standard error.
     """
     from attent.tasks.classification.classifier import load
+    from attent.tasks.classification.unlabelled import read_examples
 
     classifier = loading.tool(run, load)
-    names, data = read_examples(classifier, source, invert=invert)
+    names, data = read_examples(classifier, source, say, invert=invert)
     if row is not None:
         if row >= len(names):
             raise ArgumentError(f"--row must be below the {len(names)} examples that there are, got {row}")

@@ -41,8 +41,8 @@ def demo(
     device: Device = AUTO,
 ) -> None:
     """Train a Transformer on dates in fourteen languages, evaluate it, translate dates, and show its attention."""
-    from attent.cli.settings import override
     from attent.tasks import settings
+    from attent.tasks.overrides import override
     from attent.tasks.recipe import follow
     from attent.tasks.translation.translator import load
     from attent.views.labels import pad, width

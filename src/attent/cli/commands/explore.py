@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent import registry
-from attent.cli.inputs import check_utf8, decode_lines, open_source, read_examples
 from attent.cli.options import PretrainedLoading, RunOrModel
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Flag, Help
+from attent.text.sources import check_utf8, source_lines
 
 if TYPE_CHECKING:
     from attent.explorer.loaded_run import LoadedRun
@@ -140,14 +140,15 @@ def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
     """Return the examples of a file to choose from, or its text, by the kind that a run reads."""
     kind = run.describe()["reads"]
     if kind != "texts":
+        from attent.tasks.classification.unlabelled import read_examples
+
         if file is None:
             raise ArgumentError(f"this run reads {kind}: --file names those to choose from, as for attent classify")
-        return read_examples(run.tool, file, invert=False)[1], ""
+        return read_examples(run.tool, file, say)[1], ""
     return None, "" if file is None else _text_of(file)
 
 
 def _text_of(file: str) -> str:
     if file != "-" and not Path(file).is_file():
         raise ArgumentError(f"--file {file} is no file; a text is given by --text")
-    with open_source(file) as stream:
-        return " ".join(line.strip() for line in decode_lines(stream, file))
+    return " ".join(line.strip() for line in source_lines(file))

@@ -6,11 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from attent.cli.inputs import check_utf8
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 from attent.setting import Help
+from attent.text.sources import check_utf8
 
 # The engines that a run can be exported to, and a format.
 Target = StrEnum("Target", ("ctranslate2", "onnx", "marian"))

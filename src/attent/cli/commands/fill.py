@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import decode_lines, open_source
 from attent.cli.options import JsonLines, PretrainedLoading, RunOrModel
 from attent.cli.output import say, write
 from attent.errors import DataError
 from attent.setting import Bound, Help
+from attent.text.sources import decode_lines, open_source
 
 if TYPE_CHECKING:
     from attent.tasks.fill_mask.fill_mask import FillMask, MaskPrediction

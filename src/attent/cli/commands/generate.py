@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import decode_lines, open_source
 from attent.cli.options import Generation, JsonLines, RunFolder, TypedLoading
 from attent.cli.output import say, write
 from attent.errors import DataError, printable
+from attent.text.sources import decode_lines, open_source
 
 if TYPE_CHECKING:
     from attent.search.settings import GenerationSettings

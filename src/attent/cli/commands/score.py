@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.inputs import check_file, decode_lines, open_source
 from attent.cli.options import RunFolder, TypedLoading
 from attent.text.readers import display_name
+from attent.text.sources import check_file, decode_lines, open_source
 
 
 def score(

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.glossaries import read_terms
 from attent.cli.options import TypedLoading
 from attent.cli.output import say
 from attent.errors import ArgumentError
@@ -41,6 +40,7 @@ def serve(
 
     from attent.server.engines import RunCatalog, parse_languages
     from attent.server.server import TranslationServer, listen
+    from attent.tasks.translation.term_search import read_terms
     from attent.tasks.translation.translator import load
 
     if settings.require_api_key and settings.api_keys_file is None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import check_utf8
 from attent.cli.options import PretrainedLoading, RunOrModel, head_number
 from attent.cli.output import say, use_color
 from attent.errors import ArgumentError
 from attent.setting import Bound, Help
+from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
     from attent.tasks.loading import StoredRun

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer.core import TyperCommand
 
-from attent.cli.inputs import check_utf8
 from attent.cli.options import AUTO, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.cli.settings import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
 from attent.cli.settings_options import Given, Offer
 from attent.errors import ArgumentError, check_known
 from attent.setting import Flag, Help
+from attent.tasks.overrides import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
+from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
     from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
@@ -169,7 +169,7 @@ def train(
         raise ArgumentError(f"{options[next(iter(files))]} goes with {main}, or with a --config of [{table}]")
     if files:
         minutes = training.values.get("minutes")
-        start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes)
+        start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes, say)
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol
 
 import typer
 
-from attent.cli.glossaries import read_terms
-from attent.cli.inputs import check_utf8, decode_lines, display_name, open_source
 from attent.cli.options import RunFolder, Search, TargetLanguage, TypedLoading, known_language
 from attent.cli.output import say
-from attent.cli.translations import align_translations, json_line, report, text_line
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
-from attent.text.readers import chunks
+from attent.text.readers import chunks, display_name
+from attent.text.sources import check_utf8, decode_lines, decode_whole, open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from attent.runs.results import Results
+    from attent.cli.settings_options import Given
     from attent.runs.config import RunConfig
     from attent.search.search import SourceText, Translation
+    from attent.search.settings import SearchSettings
     from attent.tasks.translation.engine import Engine
-    from attent.tasks.translation.translator import Translator
+    from attent.tasks.translation.glossary import Glossary
     from attent.text.batches import BatchSize
     from attent.text.units import Detokenizer
 
-# Line numbers named in a message.
-NAMED = 5
+    # Returns the translations of each text, the best first.
+    SearchTexts = Callable[[Sequence[str | SourceText]], list[list[Translation]]]
+
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
-# Parameters that no translation depends on, and the run, whose files count.
-IRRELEVANT = frozenset(("run", "source", "batching", "using", "out", "resume"))
+# Files that are documents by the ending of their names, with their markup. A .txt is a file of lines.
+ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": None, ".odt": None}
 Format = StrEnum("Format", ("text", "jsonl"))
 Markup = StrEnum("Markup", ("html", "markdown"))
 EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
@@ -69,6 +70,23 @@ class Output:
     detokenize: Annotated[bool, Help("Detokenize, and capitalize sentences.")] = False
     target_language: TargetLanguage = None
 
+    def detokenizer(self, config: RunConfig) -> Detokenizer | None:
+        """Return the detokenizer of the target's language, which the command or the run names."""
+        from attent.text.units import Detokenizer
+
+        if not self.detokenize:
+            return None
+        language = known_language(self.target_language) or config.target_language
+        if language is None:
+            raise ArgumentError(
+                "--detokenize needs the target's language, which this run does not name: --target-language en"
+            )
+        if self.alignments:
+            raise ArgumentError(
+                "--alignments number the words of a translation before --detokenize joins them: one of them"
+            )
+        return Detokenizer(language)
+
 
 @dataclass(frozen=True)
 class DocumentOptions:
@@ -86,6 +104,60 @@ class EngineOptions:
     exported: Annotated[Path | None, Help("Folder that attent export wrote; RUN/export/ENGINE unless given.")] = None
 
 
+@dataclass(frozen=True)
+class Wording:
+    """Words that translations must have."""
+
+    prefix: Annotated[str, Help("Text that every translation must begin with.")] = ""
+    glossary: Annotated[Path | None, Help("Glossary: a term, a tab and its translation in a line.")] = None
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """The file of the translations."""
+
+    out: Annotated[Path | None, Help("Output file, which must not exist; progress is printed.")] = None
+    resume: Annotated[bool, Help("Resume an interrupted --out; start it if there is none.")] = False
+
+    def is_finished(self) -> bool:
+        """Return whether --resume has nothing to do, and report it."""
+        from attent.runs.results import is_there
+
+        if not self.resume or self.out is None or not is_there(self.out):
+            return False
+        say(f"{self.out} is there already: nothing is left to do")
+        return True
+
+    def results(self, run: Path, using: EngineOptions, options: dict[str, object]) -> Results:
+        """Return the results on standard output, or in the file, of which the options are kept for --resume."""
+        from attent.runs.results import ResultFile, Results
+
+        if self.out is None:
+            return Results()
+        settings = {name: str(value) for name, value in options.items()} | _fingerprint(run, using)
+        return ResultFile(self.out, settings, resume=self.resume, say=say)
+
+
+class ChunkTranslator(Protocol):
+    """Translates numbered texts, a chunk at a time.
+
+    Attributes:
+        is_empty: whether there was nothing to translate.
+        end: the text that follows each result.
+        warning: a message about all texts together.
+    """
+
+    is_empty: bool
+    end: str
+
+    @property
+    def warning(self) -> str | None: ...
+
+    def translate(self, chunk: Sequence[tuple[int, str]]) -> tuple[Sequence[str | bytes], bool]:
+        """Return results, and whether all of them can be used."""
+        ...
+
+
 def translate(
     run: RunFolder,
     search: Search,
@@ -94,177 +166,220 @@ def translate(
     document: DocumentOptions,
     using: EngineOptions,
     loading: TypedLoading,
+    *,
     source: Annotated[
         str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
     ] = "-",
-    prefix: Annotated[str, Help("Text that every translation must begin with.")] = "",
-    glossary: Annotated[Path | None, Help("Glossary: a term, a tab and its translation in a line.")] = None,
-    out: Annotated[Path | None, Help("Output file, which must not exist; progress is printed.")] = None,
-    resume: Annotated[bool, Help("Resume an interrupted --out; start it if there is none.")] = False,
+    wording: Wording,
+    file: OutputFile,
 ) -> None:
     """Translate a text, a file of lines, or a document.
 
     Each input line gives one output line, in order; an argument that is not a file is translated as text. Characters
-    that the model does not know are replaced by equivalents if there are any (a space for a no-break space, 3 for ３);
-    other unknown characters and lines that are too long for the model are reported on standard error. A run on dates
-    leaves a line without a year untranslated, and reports it and every output that is not a date; the exit code is
-    then 2, after all lines.
+    that the model does not know are replaced by equivalents if there are any (a space for a no-break space, 3 for ３).
+    Other unknown characters, lines that are too long, text whose spacing differs from that of the training text, and
+    translations that repeat themselves are reported on standard error. A run on dates leaves a line without a year
+    untranslated; after that, or an output that is not a date, the exit code is 2 in the end.
 
     With --n-best, each translation has a line: line number from 0 ||| text ||| partial scores ||| score. With
-    --alignments, the links follow the text; words are separated by spaces, and the links are those of attent align.
-
-    Text whose spacing differs from that of the training text, such as unsegmented Chinese for a run trained on words,
-    and translations that repeat themselves are reported on standard error. --detokenize joins words and punctuation and
-    restores capitals for the target language, with sacremoses.
+    --alignments, the links follow the text; they are those of attent align. --detokenize joins words and punctuation
+    and restores capitals, with sacremoses.
 
     A file that ends in .docx, .odt, .srt, .html or .md is translated as a document, into --out with the same ending:
-    every tag and format is kept once, nested as before, around the words that are aligned with its own. --markup html
-    or markdown does the same for text from any source, as a whole, or with --each-line as one document per line.
-    Sentences that the run refuses, and markup that cannot be parsed, stay unchanged.
+    every tag and format is kept once, nested as before, around the aligned words. --markup does the same for text from
+    any source. Sentences that the run refuses, and markup that cannot be parsed, stay unchanged.
 
     --glossary FILE lists terms and their translations, such as dog, a tab, Köter. Only the exact form of a term
-    matches, in any case unless the run distinguishes cases; the longest of several matching terms is used. Lines
-    without a term are translated as without a glossary.
+    matches, in any case unless the run distinguishes cases; the longest matching term is used.
 
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
-    continues, and the result is the same as without the interruption. It refuses to continue if the run, an option or
-    the lines differ.
-
-    The engine ctranslate2 supports neither sampling nor prefixes; --alignments and --replace-unknown need the engine
-    attent.
+    continues, unless the run, an option or the lines differ.
     """
-    options = {name: str(value) for name, value in locals().items() if name not in IRRELEVANT}
-    from attent.cli.documents import ENDINGS, ending_of, read_file, translate_file, translate_markup
-
-    options["engine"] = using.engine.name
-    settings, engine, exported, markup = search.settings(), using.engine, using.exported, document.markup
-    has_scores = "n_best" in search.values
-    check_utf8(prefix, "--prefix")
-    ending = ending_of(source, out) if markup is None else ""
-    if output.target_language is not None and not output.detokenize:
-        raise ArgumentError("--target-language goes with --detokenize")
-    refuse(
-        (document.each_line and markup is None, "--each-line is for documents: --markup html or markdown"),
-        (
-            (markup is not None or ending)
-            and (
-                output.alignments
-                or output.replace_unknown
-                or output.detokenize
-                or has_scores
-                or output.format is Format.jsonl
-            ),
-            (
-                f"{'--markup' if markup else ending} gives documents back: none of --alignments, --replace-unknown, "
-                "--detokenize, --n-best, --format jsonl goes with it"
-            ),
-        ),
-    )
-    if resume and out is None:
-        raise ArgumentError("--resume goes on with the file of --out")
-    if batching.batch is not None and batching.batch_tokens is not None:
-        raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
-    from attent.runs.config import read_config
-    from attent.runs.results import ResultFile, Results, is_there
-    from attent.search.constraints import is_repetitive
-    from attent.tasks.dates.generated import output_check
-    from attent.tasks.translation.term_search import TermSearch
-    from attent.tasks.translation.translator import load
-    from attent.text.units import SpacingCheck
-
-    if out is not None and resume and is_there(out):
-        say(f"{out} is there already: nothing is left to do")
+    settings, ending = search.settings(), "" if document.markup else _document_ending(source, file.out)
+    _check(search, batching, output, document, using, wording, file, ending)
+    if file.is_finished():
         return
-    size = batching.size
-    own: Translator | None = None
-    if engine is EngineName.attent:
-        own = loading.tool(run, load)
-    if own is None and (output.alignments or output.replace_unknown or markup or ending):
-        raise ArgumentError(
-            f"--alignments, --replace-unknown, --markup and documents look at attention, which the engine {engine} "
-            "does not show"
+    engine, search_texts, terms = _load(run, loading, using, wording, settings, batching.size)
+    options: dict[str, object] = {"search": search, "output": output, "document": document, "loading": loading}
+    options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else "", "engine": using.engine.name}
+    with open_source(source) as stream:
+        translator, texts = _chunk_translator(
+            run,
+            engine,
+            search_texts,
+            stream,
+            source,
+            ending,
+            document,
+            output,
+            file.out,
+            scores="n_best" in search.values,
         )
-    if own is not None and exported is not None:
-        raise ArgumentError("--exported is for another engine than attent's own: give --engine")
-    refuse(
-        (
-            glossary is not None and own is None,
-            f"--glossary places terms by attention, which the engine {engine} does not show",
-        ),
-        (glossary is not None and settings.sample, "--glossary is for a search, and --sample draws: one of them"),
-    )
-    terms = read_terms(glossary, own.target_tokenizer) if glossary is not None and own is not None else None
-    options["glossary"] = "" if terms is None else str(terms.entries)
-    translator = own or _load_engine(run, engine, exported)
-    config = read_config(run)
-    detokenizer = _detokenizer(config, output) if output.detokenize else None
-    check, is_empty = output_check(config.corpus), True
-    spacing, repetitive = SpacingCheck(config.spacing), list[int]()
-    if out is not None:
-        options |= _fingerprint(run, engine, exported)
-
-    search_texts = translator.search if own is None or terms is None else TermSearch(own, terms)
-
-    def translate_lines(texts: Sequence[str | SourceText]) -> list[list[Translation]]:
-        return search_texts(texts, settings, prefixes=[prefix] * len(texts), batch=size)
-
-    file = read_file(source, ending) if ending and out is not None else None
-    with (
-        open_source(source) as stream,
-        Results() if out is None else ResultFile(out, options, resume=resume, say=say) as results,
-    ):
-        is_complete, lines, kind = results.is_complete, iter(()), markup.name if markup else ENDINGS.get(ending)
-        if own is not None and file is not None and isinstance(results, ResultFile):
-            has_any, is_complete = translate_file(own, file, results, translate_lines)
-            is_empty = not has_any
-        elif own is not None and kind is not None:
-            has_any, is_complete = translate_markup(
-                own, stream, source, kind, results, translate_lines, each_line=document.each_line
-            )
-            is_empty = not has_any
-        else:
-            lines = results.remaining(decode_lines(stream, source))
-        # a person who types waits for each translation
-        for chunk in chunks(lines, 1 if stream.isatty() else LINES):
-            is_empty = False
-            n_best_lists = align_translations(
-                own,
-                translate_lines([line for _, line in chunk]),
-                alignments=output.alignments,
-                replace_unknown=output.replace_unknown,
-            )
-            if detokenizer is not None:
-                n_best_lists = [
-                    [replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists
-                ]
-            for (number, line), translations in zip(chunk, n_best_lists, strict=True):
-                best = translations[0].translation
-                if output.format is Format.jsonl:
-                    results.write(json_line(translations))
-                else:
-                    for translation in translations:
-                        results.write(text_line(number, translation, has_scores=has_scores))
-                if message := spacing.add(line):
-                    say(message)
-                if is_repetitive(best.tokens) and not is_repetitive(best.source.ids):
-                    repetitive.append(number + 1)
-                is_complete &= report(number + 1, translations[0], translator, check)
-            results.commit([line for _, line in chunk], is_complete=is_complete)
-        results.finish(f"the translation of {source}" if ending else None)
-    if is_empty:
+        with file.results(run, using, options) as results:
+            is_complete = _write(translator, texts, results, size=1 if stream.isatty() else LINES)
+            results.finish(f"the translation of {source}" if ending else None)
+    if translator.is_empty:
         say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
-    if repetitive:
-        count = (
-            "a translation repeats itself"
-            if len(repetitive) == 1
-            else f"{len(repetitive):,} translations repeat themselves"
-        )
-        say(f"{count}, line {','.join(map(str, repetitive[:NAMED]))}: --no-repeat-ngram 4 forbids that")
+    if translator.warning:
+        say(translator.warning)
     if not is_complete:
         raise typer.Exit(2)
 
 
-def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[str, str]:
+def _check(
+    search: Given[SearchSettings],
+    batching: Batching,
+    output: Output,
+    document: DocumentOptions,
+    using: EngineOptions,
+    wording: Wording,
+    file: OutputFile,
+    ending: str,
+) -> None:
+    """Check that the options go together."""
+    check_utf8(wording.prefix, "--prefix")
+    is_document, is_own = bool(document.markup or ending), using.engine is EngineName.attent
+    changes_lines = output.alignments or output.replace_unknown or output.detokenize or "n_best" in search.values
+    refuse(
+        (output.target_language is not None and not output.detokenize, "--target-language goes with --detokenize"),
+        (document.each_line and document.markup is None, "--each-line is for documents: --markup html or markdown"),
+        (
+            is_document and (changes_lines or output.format is Format.jsonl),
+            f"{ending or '--markup'} gives documents back: none of --alignments, --replace-unknown, --detokenize, "
+            "--n-best, --format jsonl goes with it",
+        ),
+        (file.resume and file.out is None, "--resume goes on with the file of --out"),
+        (
+            batching.batch is not None and batching.batch_tokens is not None,
+            "a batch is counted in lines or in tokens: give --batch or --batch-tokens",
+        ),
+        (
+            not is_own and (output.alignments or output.replace_unknown or is_document),
+            "--alignments, --replace-unknown, --markup and documents look at attention, which the engine "
+            f"{using.engine} does not show",
+        ),
+        (
+            is_own and using.exported is not None,
+            "--exported is for another engine than attent's own: give --engine",
+        ),
+        (
+            not is_own and wording.glossary is not None,
+            f"--glossary places terms by attention, which the engine {using.engine} does not show",
+        ),
+        (
+            wording.glossary is not None and "sample" in search.values,
+            "--glossary is for a search, and --sample draws: one of them",
+        ),
+    )
+
+
+def _document_ending(source: str, out: Path | None) -> str:
+    """Return the ending of a file that is a document; empty for anything else.
+
+    Raises:
+        ArgumentError: the translation of the document cannot go there.
+    """
+    ending = Path(source).suffix.lower()
+    # a long text is no name
+    if ending not in ENDINGS or len(source) > 4_096 or not Path(source).is_file():
+        return ""
+    refuse(
+        (out is None and ENDINGS[ending] is None, f"{source} is a document: --out FILE{ending} takes its translation"),
+        (
+            out is not None and out.suffix.lower() != ending,
+            f"{source} is a document: its translation ends in {ending} too, got --out {out}",
+        ),
+    )
+    return ending
+
+
+def _load(
+    run: Path,
+    loading: TypedLoading,
+    using: EngineOptions,
+    wording: Wording,
+    settings: SearchSettings,
+    size: BatchSize,
+) -> tuple[Engine, SearchTexts, Glossary | None]:
+    """Return the engine of a run, a function that searches with it, and the glossary."""
+    from attent.tasks.translation.term_search import TermSearch, read_terms
+    from attent.tasks.translation.translator import load
+
+    terms = None
+    if using.engine is EngineName.attent:
+        engine = loading.tool(run, load)
+        if wording.glossary is not None:
+            terms = read_terms(wording.glossary, engine.target_tokenizer)
+        search = engine.search if terms is None else TermSearch(engine, terms)
+    else:
+        from attent.formats.exporting import load as load_engine
+
+        engine = load_engine(run, using.engine.name, using.exported)
+        search = engine.search
+
+    def search_texts(texts: Sequence[str | SourceText]) -> list[list[Translation]]:
+        return search(texts, settings, prefixes=[wording.prefix] * len(texts), batch=size)
+
+    return engine, search_texts, terms
+
+
+def _chunk_translator(
+    run: Path,
+    engine: Any,
+    search_texts: SearchTexts,
+    stream: BinaryIO,
+    source: str,
+    ending: str,
+    document: DocumentOptions,
+    output: Output,
+    out: Path | None,
+    *,
+    scores: bool,
+) -> tuple[ChunkTranslator, Iterator[str]]:
+    """Return the translator of a source's texts, and the texts."""
+    if ending and out is not None:
+        from attent.documents.chunks import FileTranslator
+
+        translator = FileTranslator(engine, search_texts, say, source, ending)
+        return translator, iter([translator.digest])
+    if (markup := document.markup.name if document.markup else ENDINGS.get(ending)) is not None:
+        from attent.documents.chunks import MarkupTranslator
+
+        texts = decode_lines(stream, source) if document.each_line else decode_whole(stream, source)
+        return MarkupTranslator(engine, search_texts, say, markup, each_line=document.each_line), texts
+    from attent.runs.config import read_config
+    from attent.tasks.translation.translation_lines import LineFormat, LineTranslator
+
+    config = read_config(run)
+    line_format = LineFormat(
+        as_json=output.format is Format.jsonl,
+        scores=scores,
+        alignments=output.alignments,
+        replace_unknown=output.replace_unknown,
+        detokenizer=output.detokenizer(config),
+    )
+    return LineTranslator(engine, search_texts, say, config, line_format), decode_lines(stream, source)
+
+
+def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, size: int) -> bool:
+    """Write the translations of texts; return whether all of them can be used."""
+    from attent.runs.results import ResultFile
+
+    is_complete = results.is_complete
+    for chunk in chunks(results.remaining(texts), size):
+        translations, is_usable = translator.translate(chunk)
+        for translation in translations:
+            if isinstance(translation, bytes):
+                assert isinstance(results, ResultFile)
+                results.write_bytes(translation)
+            else:
+                results.write(translation, end=translator.end)
+        is_complete &= is_usable
+        results.commit([text for _, text in chunk], is_complete=is_complete)
+    return is_complete
+
+
+def _fingerprint(run: Path, using: EngineOptions) -> dict[str, str]:
     """Return the SHA-256 of each file that translations of a run or of its export depend on, and attent's version."""
     from attent.formats.manifest import EXPORTS
     from attent.runs.config import CONFIG, read_config, version_of
@@ -272,30 +387,7 @@ def _fingerprint(run: Path, engine: EngineName, exported: Path | None) -> dict[s
     from attent.runs.weights import digest
 
     files = [run / name for name in (CONFIG, *map(tokenizer_file, read_config(run).tokenizers))]
-    folder = exported or run / EXPORTS / engine.name
-    files += (
-        [run / MODEL] if engine is EngineName.attent else sorted(file for file in folder.rglob("*") if file.is_file())
-    )
+    folder = using.exported or run / EXPORTS / using.engine.name
+    is_own = using.engine is EngineName.attent
+    files += [run / MODEL] if is_own else sorted(file for file in folder.rglob("*") if file.is_file())
     return {str(file): digest(file) for file in files} | {"attent": version_of("attent")}
-
-
-def _detokenizer(config: RunConfig, output: Output) -> Detokenizer:
-    """Return the detokenizer of the target's language, which the command or the run names."""
-    from attent.text.units import Detokenizer
-
-    language = known_language(output.target_language) or config.target_language
-    if language is None:
-        raise ArgumentError(
-            "--detokenize needs the target's language, which this run does not name: --target-language en"
-        )
-    if output.alignments:
-        raise ArgumentError(
-            "--alignments number the words of a translation before --detokenize joins them: one of them"
-        )
-    return Detokenizer(language)
-
-
-def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine:
-    from attent.formats.exporting import load
-
-    return load(run, engine.name, exported)

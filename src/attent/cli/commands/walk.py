@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent import registry
-from attent.cli.inputs import check_utf8
 from attent.cli.options import NUMBER, Loading
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 from attent.mask_text import check_mask
 from attent.setting import Bound, Flag, Help
+from attent.text.sources import check_utf8
 
 if TYPE_CHECKING:
     from attent.views.render_walk import Walk

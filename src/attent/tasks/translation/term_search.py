@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from attent.errors import ArgumentError
 from attent.search.search import SourceText, Translation
 from attent.search.settings import GREEDY, SearchSettings
 from attent.tasks.translation.engine import BATCH
-from attent.tasks.translation.glossary import Glossary, Term, compose, keeps_case, missing
+from attent.tasks.translation.glossary import Glossary, Term, compose, keeps_case, missing, read_glossary
 from attent.tasks.translation.translator import Translator
 from attent.text.batches import BatchSize
 from attent.text.tokenizer import BOS, EOS, UNK, Tokenizer, marks_of, prompt_of
@@ -90,6 +91,25 @@ def check_terms(glossary: Glossary, tokenizer: Tokenizer) -> None:
     for _, target in glossary.entries:
         if UNK in _term_tokens(target, tokenizer):
             raise ArgumentError(f"the run cannot write the term {target!r}: its vocabulary lacks a part of it")
+
+
+def read_terms(path: Path, tokenizer: Tokenizer) -> Glossary:
+    """Read a glossary for a run.
+
+    Args:
+        path: of the file.
+        tokenizer: of the run's target.
+
+    Raises:
+        ArgumentError: the run cannot write a term.
+        DataError: the file cannot be read, or a line is no term.
+    """
+    glossary = read_glossary(path)
+    try:
+        check_terms(glossary, tokenizer)
+    except ArgumentError as error:
+        raise ArgumentError(f"{path}: {error}") from error
+    return glossary
 
 
 class TermSearch:

@@ -1,14 +1,13 @@
-"""Settings of a training from the command line: from the files that it names, and with single values overridden."""
+"""Settings of a training from the files that it learns from, and with single values overridden."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attent.cli.output import say
 from attent.errors import ArgumentError, check_known
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ def corpus_settings(
     task: str | None = None,
     init_from: Path | None = None,
     minutes: float | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> RunSettings:
     """Return the settings of a run on these files.
 
@@ -81,6 +81,7 @@ def corpus_settings(
         task: what to learn from them; the table's first task unless given.
         init_from: a run whose weights are adapted; the suggestion is then gentler, and has no model.
         minutes: after which training ends, in the place of the suggested updates.
+        say: reports the suggestion, in the main process.
 
     Raises:
         ArgumentError, DataError: the files do not go together or cannot be read.
@@ -108,7 +109,7 @@ def corpus_settings(
             tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {
                 "preset": preset
             }
-        if is_main_process():
+        if say is not None and is_main_process():
             say(summary(tables, examples))
     tables[table] = {**tables.get(table, {}), **files}
     return parse(toml(tables), "the command line")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -19,14 +19,13 @@ from attent.alignment.forced_decoding import ABOUT_LABELS, AttentionSelector
 from attent.alignment.head_selection import rank_by_differences, rank_directions
 from attent.alignment.pharaoh import check, read_gold
 from attent.alignment.symmetrization import symmetrize
-from attent.cli.inputs import check_file
-from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 from attent.runs.config import AlignmentHead, read_config, write_config
 from attent.runs.durable import held
 from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.translator import Translator
 from attent.text.readers import TextPair, chunks, display_name
+from attent.text.sources import check_file
 from attent.text.text import Gold, Link
 
 # Pairs aligned at once: enough to sort them by length, few enough to see results soon.
@@ -52,6 +51,7 @@ class PairLinker:
         threshold: as for `attent.alignment.aligner.extract_links`.
         units: words or tokens.
         symmetrization: the way to join the links of both directions.
+        say: reports progress, and pairs that are too long.
     """
 
     forward: Translator
@@ -60,6 +60,7 @@ class PairLinker:
     threshold: float | None
     units: Units
     symmetrization: str
+    say: Callable[[str], None]
 
     def tokenize(self, pair: TextPair) -> TokenizedPair:
         """Encode a pair for the forward run."""
@@ -120,7 +121,7 @@ class PairLinker:
         for number, pair in enumerate(pairs, start=first):
             error = self._length_error(pair)
             if error:
-                say(f"line {number}: not aligned: {error}")
+                self.say(f"line {number}: not aligned: {error}")
             readable.append(("", "") if error else pair)
         return readable
 
@@ -166,21 +167,30 @@ def map_in_order(function: Callable[[Item], Result], items: Iterator[Item], thre
         raise failure
 
 
-def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tuple[AttentionSelector, ...], bool]:
-    """Choose layer, head and meaning of the rows by pairs without gold links, and print the best choices.
+class HeadReport(NamedTuple):
+    """The attention that links are read from, chosen or judged.
 
-    The first pairs read are used.
+    Args:
+        selectors: of the run, and of the run for the other direction if that was chosen too.
+        lines: a table of the best choices, and agreement with gold links.
+        is_complete: whether every pair could be read.
+    """
 
-    Returns:
-        The choice, or with a run for the other direction that of each run; and whether every pair was read.
+    selectors: tuple[AttentionSelector, ...]
+    lines: list[str]
+    is_complete: bool
+
+
+def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> HeadReport:
+    """Choose layer, head and meaning of the rows by the first pairs, without gold links.
 
     Raises:
-        DataError: there is nothing to choose by, or it tells no head from another.
+        DataError: there is nothing to choose by, or the pairs do not tell the heads apart.
     """
     pairs = list(islice(read, CHOSEN_BY if linker.backward else CHOSEN_ALONE_BY))
     readable = linker.blank_long(pairs, 1)
     title = f"{len(pairs):,} {'pair' if len(pairs) == 1 else 'pairs'} without gold links"
-    say(f"looking at every layer and head on {title}")
+    linker.say(f"looking at every layer and head on {title}")
     tokenized = [linker.tokenize(pair) for pair in readable]
     if linker.backward is None:
         ranking = rank_by_differences(linker.forward.model, tokenized)
@@ -197,37 +207,65 @@ def choose_unlabelled(linker: PairLinker, read: Iterator[TextPair]) -> tuple[tup
         raise DataError("there is nothing to choose by: every pair has an empty side")
     if not choices or quality[0] <= 0 or quality[0] == quality[-1]:
         raise DataError("these pairs do not tell the heads apart: give more pairs, or --gold")
-    print("\n".join((*head, *rows)))
-    return choices[0], readable == pairs
+    return HeadReport(choices[0], [*head, *rows], readable == pairs)
 
 
-def judge_generated(
-    run: Path, translator: Translator, selector: AttentionSelector | None, threshold: float | None, *, choose: bool
-) -> AttentionSelector:
+def judge_generated(run: Path, linker: PairLinker, *, choose: bool) -> HeadReport:
     """Judge a run by the gold links of its generated corpus' held-out sets.
 
-    If wanted, choose on its validation first.
-
-    Returns:
-        What was judged: the choice, or the given or the run's own selector.
+    Args:
+        run: the run folder.
+        linker: of the run alone.
+        choose: whether to choose layer, head and meaning of the rows on the validation set first.
 
     Raises:
         ArgumentError: the corpus of the run was read from files.
     """
     corpus = regenerate(run, read_config(run).corpus)
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    tokenizers, lines = (linker.forward.source_tokenizer, linker.forward.target_tokenizer), list[str]()
     if choose:
         pairs, gold = corpus.with_gold(corpus.validation, tokenizers)
-        selector = _choose(translator, pairs, gold, threshold, f"{len(gold):,} pairs of validation")
-    selector = selector or AttentionSelector.of_run(translator.config)
+        linker, lines = _choose(linker, pairs, gold, f"{len(gold):,} pairs of validation")
+    selector = linker.selector_of(linker.forward)
     width = max(map(len, corpus.held_out))
     for name, test in corpus.held_out.items():
         pairs, gold = corpus.with_gold(test, tokenizers)
-        print(
-            f"{name:{width}}  "
-            f"{_agreement(align(translator.model, pairs, selector, threshold=threshold), gold, selector)}"
-        )
-    return selector
+        links = align(linker.forward.model, pairs, selector, threshold=linker.threshold)
+        lines.append(f"{name:{width}}  {_agreement(links, gold, str(selector))}")
+    return HeadReport((selector,), lines, is_complete=True)
+
+
+def judge_file(linker: PairLinker, read: Iterator[TextPair], gold: str, *, first_word: int, choose: bool) -> HeadReport:
+    """Judge the links of pairs by the gold links of a file.
+
+    Args:
+        linker: makes the links.
+        read: the pairs.
+        gold: the file.
+        first_word: number of a sentence's first word in the file, 0 or 1.
+        choose: whether to choose layer, head and meaning of the rows on half of the pairs, and to judge the other half.
+
+    Raises:
+        ArgumentError: there is no such file, or only one pair to choose by.
+        DataError: its lines are not as many as the pairs, or one links words that the pair does not have.
+    """
+    check_file(gold)
+    pairs, gold_links = _read_gold(linker, read, gold, first_word)
+    if not pairs:
+        raise DataError("there is no pair to align")
+    readable, lines = linker.blank_long(pairs, 1), list[str]()
+    rows = list(range(len(pairs)))
+    if choose:
+        if len(pairs) < 2:
+            raise ArgumentError("--best-head needs a pair to choose on and another one to judge")
+        half, rows = random_halves(len(pairs))
+        title = f"{len(half):,} of {len(pairs):,} pairs, drawn at random"
+        tokenized = [linker.tokenize(readable[row]) for row in half]
+        linker, lines = _choose(linker, tokenized, [gold_links[row] for row in half], title)
+    links, selector = linker.links([readable[row] for row in rows]), linker.selector_of(linker.forward)
+    source = str(selector) if linker.backward is None else f"{selector}; {linker.symmetrization} of both directions"
+    lines.append(_agreement(links, [gold_links[row] for row in rows], source))
+    return HeadReport((selector,), lines, readable == pairs)
 
 
 def keep_choice(run: Path, selector: AttentionSelector) -> None:
@@ -239,51 +277,6 @@ def keep_choice(run: Path, selector: AttentionSelector) -> None:
     with held(run):
         chosen = AlignmentHead(layer=selector.layer, head=selector.head, about=selector.about)
         write_config(read_config(run).model_copy(update={"alignment": chosen}), run)
-    say(f"{run} aligns by {selector} from now on")
-
-
-def judge_file(
-    linker: PairLinker, read: Iterator[TextPair], gold: str, *, first: int, choose: bool
-) -> tuple[AttentionSelector, bool]:
-    """Judge the links of pairs by those of a file, after choosing on half of the pairs if wanted.
-
-    Args:
-        linker: makes the links.
-        read: the pairs.
-        gold: the file.
-        first: number of a sentence's first word in the file, 0 or 1.
-        choose: whether the best layer, head and meaning of the rows are chosen on half of the pairs, and the other half
-            judged.
-
-    Returns:
-        What was judged, and whether every pair was read.
-
-    Raises:
-        ArgumentError: there is no such file, or only one pair to choose by.
-        DataError: its lines are not as many as the pairs, or one holds a link between words that the pair does not
-            have.
-    """
-    check_file(gold)
-    pairs, gold_links = _read_gold(linker, read, gold, first)
-    if not pairs:
-        raise DataError("there is no pair to align")
-    readable = linker.blank_long(pairs, 1)
-    judged = list(range(len(pairs)))
-    if choose:
-        if len(pairs) < 2:
-            raise ArgumentError("--best-head needs a pair to choose on and another one to judge")
-        chosen, judged = random_halves(len(pairs))
-        tokenized, gold_of_chosen = (
-            [linker.tokenize(readable[row]) for row in chosen],
-            [gold_links[row] for row in chosen],
-        )
-        title = f"{len(chosen):,} of {len(pairs):,} pairs, drawn at random"
-        linker = replace(linker, selector=_choose(linker.forward, tokenized, gold_of_chosen, linker.threshold, title))
-    suffix = "" if linker.backward is None else f"; {linker.symmetrization} of both directions"
-    links = linker.links([readable[row] for row in judged])
-    selector = linker.selector_of(linker.forward)
-    print(_agreement(links, [gold_links[row] for row in judged], selector, suffix))
-    return selector, readable == pairs
 
 
 def random_halves(count: int) -> tuple[list[int], list[int]]:
@@ -312,18 +305,22 @@ def _read_gold(
 
 
 def _choose(
-    translator: Translator, pairs: Sequence[TokenizedPair], gold: Sequence[Gold], threshold: float | None, title: str
-) -> AttentionSelector:
-    """Return the selector whose links agree best with the gold links; print it with the next best ones."""
-    say(f"looking at every layer and head on {title}")
-    ranking = rank_selectors(translator.model, pairs, gold, threshold=threshold)
+    linker: PairLinker, pairs: Sequence[TokenizedPair], gold: Sequence[Gold], title: str
+) -> tuple[PairLinker, list[str]]:
+    """Return a linker with the selector whose links agree best with the gold links, and a table of the best ones."""
+    linker.say(f"looking at every layer and head on {title}")
+    ranking = rank_selectors(linker.forward.model, pairs, gold, threshold=linker.threshold)
     if not ranking:
         raise DataError("there is nothing to choose by: every pair has an empty side")
-    print(f"chosen on {title}:")
-    print(f"{HEAD}    AER  precision  recall")
-    for selector, scores in ranking[:LISTED]:
-        print(f"{_cells(selector)}  {scores.error_rate:.3f}  {scores.precision:9.3f}  {scores.recall:6.3f}")
-    return ranking[0][0]
+    rows = [
+        f"{_cells(selector)}  {scores.error_rate:.3f}  {scores.precision:9.3f}  {scores.recall:6.3f}"
+        for selector, scores in ranking[:LISTED]
+    ]
+    return replace(linker, selector=ranking[0][0]), [
+        f"chosen on {title}:",
+        f"{HEAD}    AER  precision  recall",
+        *rows,
+    ]
 
 
 def _cells(selector: AttentionSelector) -> str:
@@ -334,11 +331,10 @@ def _cells(selector: AttentionSelector) -> str:
     )
 
 
-def _agreement(
-    links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = ""
-) -> str:
+def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], source: str) -> str:
+    """Return the agreement of links with gold links, and the attention that they were read from, in a line."""
     total = sum(map(agreement, links, gold), Agreement())
     return (
         f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}  "
-        f"({len(links):,} pairs; {selector}{suffix})"
+        f"({len(links):,} pairs; {source})"
     )

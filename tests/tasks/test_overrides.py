@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.settings import corpus_settings, known_task, override, resolve_corpus, resolve_files, select_table, toml
 from attent.errors import ArgumentError, UnknownNameError
+from attent.tasks.overrides import (
+    corpus_settings,
+    known_task,
+    override,
+    resolve_corpus,
+    resolve_files,
+    select_table,
+    toml,
+)
 from attent.tasks.settings import RunSettings, parse
 
 
@@ -84,59 +92,20 @@ def test_a_value_that_no_setting_has_is_refused(start: RunSettings, change: str)
         override(start, [change])
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    file = tmp_path / "pairs.tsv"
-    file.write_text(
-        "".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60)) + "\nx\ty\tz\n", encoding="utf-8"
-    )
-    return file
-
-
-def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: Path) -> None:
-    small = (
-        "--set",
-        "model.width=16",
-        "--set",
-        "model.feed_forward=16",
-        "--set",
-        "model.encoder_layers=1",
-        "--set",
-        "model.decoder_layers=1",
-    )
-    done = attent("train", "--train", pairs, "--out", tmp_path / "RUN", "--steps", 2, "--threads", 1, *small)
-    assert done.code == 0
-    assert "62 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
-    assert any("empty" in line for line in done.err)
-    (tmp_path / "none.tsv").touch()
-    assert attent("train", "--train", tmp_path / "none.tsv").err == [f"attent: {tmp_path / 'none.tsv'}: empty"]
-    assert done.out[0] == f"run: {tmp_path / 'RUN'}"
-    assert "BLEU" in done.out[1]
-    assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
-
-
-def test_a_few_minutes_have_settings_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    from attent.cli.settings import corpus_settings
-
-    settings = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, minutes=4)
+def test_a_few_minutes_have_settings_of_their_own() -> None:
+    said: list[str] = []
+    settings = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, minutes=4, say=said.append)
     assert (settings.training.minutes, settings.training.updates, settings.training.batch_tokens) == (4, None, 1024)
-    assert capsys.readouterr().err.endswith(
-        "suggested: preset tiny with dropout 0.1, 4 minutes of updates of 1,024 tokens\n"
-    )
+    assert said[0].endswith("suggested: preset tiny with dropout 0.1, 4 minutes of updates of 1,024 tokens")
     assert override(settings, minutes=0.5).training.warmup == settings.training.warmup == 0.1
 
 
 def test_a_preset_is_taken_as_asked() -> None:
-    from attent.cli.settings import corpus_settings
-
     chosen = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, "small")
     assert (chosen.model.width, chosen.training.batch_tokens) == (256, 4096)
 
 
 def test_files_take_the_place_of_those_in_the_settings() -> None:
-    from attent.cli.settings import corpus_settings
-    from attent.tasks.settings import parse
-
     start = parse("[text]\ntrain = 'a.tsv'\ntokenizer = 'word'\n[training]\nupdates = 3\nbatch_pairs = 5", "some.toml")
     chosen = corpus_settings({"train": "b.tsv"}, start)
     assert chosen.text is not None
@@ -144,26 +113,8 @@ def test_files_take_the_place_of_those_in_the_settings() -> None:
 
 
 def test_validation_alone_is_nothing_to_train_on() -> None:
-    from attent.cli.settings import corpus_settings
-
     with pytest.raises(ArgumentError, match="nothing to train on"):
         corpus_settings({"valid": "b.tsv"}, None)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--train", "nowhere.tsv"], "nowhere.tsv"),
-        (["--train", "nowhere.tsv", "--corpus", "dates"], "say what to train"),
-        (["--corpus", "dates", "--preset", "tiny"], "--preset goes with --train"),
-        ([], "say what to train"),
-    ],
-)
-def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> None:
-    done = attent("train", *arguments)
-    assert done.code == 2
-    assert len(done.err) == 1
-    assert says in done.err[0]
 
 
 def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
@@ -175,61 +126,6 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
     assert text is not None
     assert (text.train_source, text.train_target, text.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
     assert text.valid_source is text.valid_target is None
-
-
-def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
-    done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
-    says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
-    assert (done.code, done.err) == (2, [f"attent: {says}"])
-    done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
-    assert done.code == 2
-    done = attent("train", "--resume", tmp_path, "--data", tmp_path)
-    assert (done.code, done.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --data"])
-
-
-def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
-    done = attent(
-        "train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2
-    )
-    assert done.code == 0
-    assert any("pairs.tsv: 40 lines read" in line for line in done.err)
-
-
-def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        '[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8"
-    )
-    arguments = (
-        "train",
-        "--config",
-        recipe,
-        "--data",
-        tmp_path,
-        "--set",
-        "text.train=pairs.tsv",
-        "--out",
-        tmp_path / "run",
-    )
-    assert attent(*arguments).code == 0
-
-
-def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text(
-        "".join(f"a dog {number} is happy\n" for number in range(60)) + "\n", encoding="utf-8"
-    )
-    small = ("--set", "model.width=16", "--set", "model.feed_forward=16", "--set", "model.layers=1")
-    files = ("--text", "lines.txt", "--data", tmp_path, "--out", tmp_path / "RUN")
-    done = attent("train", "--task", "fill-mask", *files, "--steps", 2, "--threads", 1, *small)
-    assert done.code == 0
-    assert "61 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
-    assert "  1 dropped: empty line (line 61)" in done.err
-    assert done.out[1].startswith("validation  loss ")
-    assert attent("fill", tmp_path / "RUN", "a [MASK] 7 is happy").code == 0
-    assert attent("train", "--resume", tmp_path / "RUN", "--updates", 3).code == 0
 
 
 def test_the_files_say_what_is_learnt() -> None:
@@ -245,44 +141,6 @@ def test_the_files_say_what_is_learnt() -> None:
     with pytest.raises(UnknownNameError, match="unknown task 'fil-mask'; did you mean 'fill-mask'"):
         known_task("fil-mask")
     assert known_task("language-model") == "text-generation"
-
-
-def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
-    done = attent("train", "--task", "fill-mask")
-    assert done.err == ["attent: say what to train: one of --text FILE, --config FILE.toml and --resume RUN"]
-    done = attent("train", "--task", "fill-mask", "--corpus", "dates", "--out", tmp_path / "run")
-    assert done.err == ["attent: --task fill-mask is not what the settings are for: their task is 'translate'"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--task", "classify"], "say what to train: one of --images SOURCE, --labelled FILE, --config"),
-        (
-            ["--task", "classify", "--images", "nowhere"],
-            "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz",
-        ),
-        (["--images", "digits", "--labelled", "a.tsv"], "files for [images] and for [labelled] are for two runs"),
-        (
-            ["--task", "translate", "--images", "digits"],
-            "these files are for --task classify, not for --task translate",
-        ),
-        (["--size", "8"], "--size goes with --images"),
-        (["--labelled", "nowhere.tsv"], "nowhere.tsv cannot be read"),
-        (
-            ["--task", "clasify", "--labelled", "a.tsv"],
-            (
-                "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, language-model, "
-                "text-generation, translate)"
-            ),
-        ),
-    ],
-)
-def test_what_cannot_be_classified(attent, arguments: list[str], says: str) -> None:
-    done = attent("train", *arguments)
-    assert done.code == 2
-    assert len(done.err) == 1
-    assert says in done.err[0]
 
 
 def test_pictures_of_a_folder_lie_where_data_says(tmp_path: Path) -> None:

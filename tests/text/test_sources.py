@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.inputs import check_file, decode_lines, open_source
 from attent.errors import ArgumentError, DataError
 from attent.text.readers import chunks, display_name
+from attent.text.sources import check_file, decode_lines, open_source, read_text_pairs
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
@@ -86,21 +86,12 @@ def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
             list(decode_lines(stream, str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["translate", "RUN", "TEXT"],
-        ["translate", "RUN", "2026", "--prefix", "TEXT"],
-        ["show", "RUN", "TEXT"],
-        ["walk", "RUN", "TEXT"],
-        ["walk", "TEXT"],
-        ["explore", "RUN", "--no-open", "--port", "0", "--text", "TEXT"],
-        ["train", "--train", "PAIRS", "--out", "TEXT"],
-    ],
-)
-def test_a_text_that_is_not_utf8_is_refused(attent, run_folder: Path, tmp_path: Path, arguments: list[str]) -> None:
-    (tmp_path / "pairs.tsv").write_text("a\tb\nc\td\n")
-    named = {"RUN": run_folder, "TEXT": "caf\udce9 2026", "PAIRS": tmp_path / "pairs.tsv"}
-    done = attent(*(named.get(argument, argument) for argument in arguments))
-    assert done[:2] == (2, [])
-    assert done.err[-1].endswith(" is not UTF-8: 'caf\\udce9 2026'")
+def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
+    first, second = tmp_path / "one.txt", tmp_path / "other.txt"
+    first.write_text("a\nb\n")
+    second.write_text("a\n")
+    for source, target in ((first, second), (second, first)):
+        read = read_text_pairs(str(source), str(target))
+        assert next(read) == ("a", "a")
+        with pytest.raises(DataError, match=rf"{second.name} ends before line 2, which .*{first.name} has"):
+            next(read)

@@ -1,0 +1,171 @@
+"""Lines of text translated a chunk at a time, as `attent translate` prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from attent.alignment.pharaoh import pharaoh
+from attent.runs.config import RunConfig
+from attent.search.constraints import is_repetitive
+from attent.search.search import Translation
+from attent.tasks.dates.generated import output_check
+from attent.tasks.translation import alignment
+from attent.tasks.translation.engine import Engine
+from attent.tasks.translation.translator import Translator
+from attent.text.tokenizer import UNK, unicode_names, unknown_pieces
+from attent.text.units import Detokenizer, SpacingCheck
+
+SEPARATOR = " ||| "
+# Line numbers named in a message.
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class AlignedTranslation:
+    """A translation as it is printed.
+
+    Its text, perhaps with unknown pieces replaced, and its alignment if that was asked for.
+    """
+
+    text: str
+    alignment: str | None
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """The format of translations.
+
+    Args:
+        as_json: whether a line is a JSON object, with scores in nats.
+        scores: whether translations are numbered, and followed by their scores.
+        alignments: whether translations are followed by their links.
+        replace_unknown: whether unknown pieces are replaced by the aligned source words.
+        detokenizer: joins words and signs; None to leave them as they are.
+    """
+
+    as_json: bool = False
+    scores: bool = False
+    alignments: bool = False
+    replace_unknown: bool = False
+    detokenizer: Detokenizer | None = None
+
+
+class LineTranslator:
+    """Translates lines, and reports those that are refused, malformed, repetitive or spaced differently.
+
+    Args:
+        engine: translates; one that is a `Translator` has attention to read.
+        search: returns the translations of each line, the best first.
+        say: reports lines.
+        config: of the run.
+        format: of the translations.
+
+    Attributes:
+        is_empty: whether there was no line.
+        end: the text that follows each translation.
+        repetitive: the numbers, from 1, of the lines whose translations repeat themselves.
+    """
+
+    end = "\n"
+
+    def __init__(
+        self,
+        engine: Engine,
+        search: Callable[[Sequence[str]], list[list[Translation]]],
+        say: Callable[[str], None],
+        config: RunConfig,
+        format: LineFormat,
+    ) -> None:
+        self.engine, self.search, self.say, self.format = engine, search, say, format
+        self.check, self.spacing = output_check(config.corpus), SpacingCheck(config.spacing)
+        self.is_empty, self.repetitive = True, list[int]()
+
+    def translate(self, chunk: Sequence[tuple[int, str]]) -> tuple[list[str], bool]:
+        """Return the output of numbered lines, and whether every line has a translation that can be used."""
+        self.is_empty, is_usable, output = False, True, list[str]()
+        n_best_lists = self._align(self.search([line for _, line in chunk]))
+        for (number, line), n_best in zip(chunk, n_best_lists, strict=True):
+            if self.format.as_json:
+                output.append(json_line(n_best))
+            else:
+                output += [text_line(number, aligned, has_scores=self.format.scores) for aligned in n_best]
+            if message := self.spacing.add(line):
+                self.say(message)
+            best = n_best[0].translation
+            if is_repetitive(best.tokens) and not is_repetitive(best.source.ids):
+                self.repetitive.append(number + 1)
+            is_usable &= self._report(number + 1, n_best[0])
+        return output, is_usable
+
+    @property
+    def warning(self) -> str | None:
+        """A message about the lines whose translations repeat themselves, if there are any."""
+        if not (count := len(self.repetitive)):
+            return None
+        translations = "a translation repeats itself" if count == 1 else f"{count:,} translations repeat themselves"
+        lines = ",".join(map(str, self.repetitive[:NAMED]))
+        return f"{translations}, line {lines}: --no-repeat-ngram 4 forbids that"
+
+    def _align(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[list[AlignedTranslation]]:
+        """Return the translations of each line as they are printed."""
+        translations, pieces = [translation for n_best in n_best_lists for translation in n_best], None
+        links: list[str | None] = [None] * len(translations)
+        if isinstance(self.engine, Translator):
+            if self.format.replace_unknown:
+                texts = alignment.replace_unknown(self.engine, translations)
+                pieces = [of_tokens for _, of_tokens in texts]
+                translations = [replace(item, text=text) for item, (text, _) in zip(translations, texts, strict=True)]
+            if self.format.alignments:
+                alignments = alignment.Alignment.of(self.engine, translations, pieces=pieces)
+                links = [pharaoh(item.links) for item in alignments]
+        join = self.format.detokenizer or str
+        rows = (
+            AlignedTranslation(join(item.text), of_item, item)
+            for item, of_item in zip(translations, links, strict=True)
+        )
+        return [[next(rows) for _ in n_best] for n_best in n_best_lists]
+
+    def _report(self, number: int, aligned: AlignedTranslation) -> bool:
+        """Report a line that was refused, unknown pieces, or a malformed translation.
+
+        Return whether the translation can be used.
+        """
+        source = aligned.translation.source
+        if source.refusal is None and UNK in source.ids:
+            pieces = unknown_pieces(source.text, self.engine.source_tokenizer)
+            self.say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, pieces))}")
+        problem = source.refusal or (self.check(aligned.text) if self.check is not None and source else None)
+        if problem is not None:
+            self.say(f"line {number}: {problem}")
+        return problem is None
+
+
+def text_line(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> str:
+    """Return a translation as it is printed: alone, or with the number of its source, from 0, and scores."""
+    cells = [aligned.text] if aligned.alignment is None else [aligned.text, aligned.alignment]
+    if has_scores:
+        scores = aligned.translation
+        parts = f"log_probability={scores.log_probability:.6f} length_penalty={scores.length_penalty:.6f}"
+        cells = [str(number), *cells, parts, f"{scores.score:.6f}"]
+    return SEPARATOR.join(cells)
+
+
+def json_line(n_best: Sequence[AlignedTranslation]) -> str:
+    """Return the translations of a line as JSON, in nats."""
+    source = n_best[0].translation.source
+    # a text that was not read has no probability
+    is_read = bool(source.original) and source.refusal is None
+    values = [
+        {"text": aligned.text}
+        | {
+            name: getattr(aligned.translation, name) if is_read else None
+            for name in ("score", "log_probability", "length_penalty")
+        }
+        | ({} if aligned.alignment is None else {"alignment": aligned.alignment})
+        for aligned in n_best
+    ]
+    refusal = {} if source.refusal is None else {"error": source.refusal}
+    return json.dumps({"source": source.original, "translations": values} | refusal, ensure_ascii=False)

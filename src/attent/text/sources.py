@@ -1,0 +1,138 @@
+"""Text of a command or a script: standard input, a file, or the text itself."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO
+
+from attent.errors import ArgumentError, DataError
+from attent.text import readers
+from attent.text.readers import TextPair, display_name, read_lines, split_pair
+
+# A single word that ends as files of text do.
+FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|docx|odt|srt|html|[a-z]{2})", re.IGNORECASE)
+
+
+def open_source(source: str) -> BinaryIO:
+    """Open standard input for "-", the file of that name if there is one, else the text itself.
+
+    A file whose name ends in .gz is unpacked.
+
+    Raises:
+        ArgumentError: it is a folder, looks like the name of a missing file, or is not UTF-8.
+    """
+    if source == "-":
+        return sys.stdin.buffer
+    try:
+        # an empty text does not name the working directory
+        if source and Path(source).is_dir():
+            raise ArgumentError(f"{source} is a folder, neither a file nor a text")
+        # a pipe too
+        if Path(source).exists():
+            return readers.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
+        if FILE_NAME.fullmatch(source):
+            raise ArgumentError(
+                f"there is no file {source}; a text that looks like a file's name goes through standard input"
+            )
+    except ArgumentError:
+        raise
+    except (OSError, ValueError):
+        pass  # too long for a name, or with a character that no name may have
+    return io.BytesIO(check_utf8(source).encode())
+
+
+def check_utf8(text: str, name: str = "the text") -> str:
+    """Return the same text.
+
+    Args:
+        text: an argument of a command.
+        name: of the argument, for the message.
+
+    Raises:
+        ArgumentError: its bytes were not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name} is not UTF-8: {text[:60]!r}") from error
+    return text
+
+
+def check_file(name: str | Path) -> None:
+    """Check that a name is that of a file, a pipe, or of standard input.
+
+    Raises:
+        ArgumentError: it is not.
+    """
+    if str(name) != "-" and (not Path(name).exists() or Path(name).is_dir()):
+        raise ArgumentError(f"{str(name) or repr(name)} is no file")
+
+
+def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Yield the lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
+
+    Raises:
+        DataError: a line is not UTF-8, or the file cannot be unpacked.
+    """
+    try:
+        yield from readers.decode_lines(stream, display_name(name))
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{display_name(name)} cannot be read: {error}") from error
+
+
+def decode_whole(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Yield all of a text, which is UTF-8.
+
+    Raises:
+        DataError: it is not.
+    """
+    try:
+        yield stream.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{display_name(name)} is not UTF-8: {error}") from error
+
+
+def source_lines(source: str) -> list[str]:
+    """Return the lines of standard input for "-", of a file, or of the text itself.
+
+    Raises:
+        ArgumentError: as for `open_source`.
+        DataError: as for `decode_lines`.
+    """
+    with open_source(source) as stream:
+        return [*decode_lines(stream, source)]
+
+
+def read_text_pairs(source: str, target: str | None = None) -> Iterator[TextPair]:
+    """Read pairs from one file, with a tab between source and target, or from two files, line by line.
+
+    Args:
+        source: a file, or "-" for standard input.
+        target: the file of the translations; None if they are in the first file.
+
+    Raises:
+        ArgumentError: a file does not exist.
+        DataError: a file cannot be read, a line has not exactly one tab, or one file ends before the other.
+    """
+    check_file(source)
+    if target is not None:
+        check_file(target)
+        return _zip_files(source, target)
+    return (
+        split_pair(line, f"{display_name(source)}, line {number}")
+        for number, line in enumerate(read_lines(source), start=1)
+    )
+
+
+def _zip_files(source: str, target: str) -> Iterator[TextPair]:
+    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+        if left is None or right is None:
+            shorter, longer = (source, target) if left is None else (target, source)
+            raise DataError(f"{display_name(shorter)} ends before line {number}, which {display_name(longer)} has")
+        yield left, right
