@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from attent.cli.commands import expanded
 from attent.cli.commands.serve import serve
-from attent.cli.settings_options import expanded
 from attent.server.settings import ServerSettings
 
 ROOT = Path(__file__).parents[1]

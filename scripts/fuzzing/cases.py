@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from typer.models import OptionInfo
 
-from attent.cli.settings_options import expanded
+from attent.cli.commands import expanded
 from attent.tasks.overrides import toml
 from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
 

@@ -13,11 +13,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attent.cli.settings_options import Given, Offer, expanded
+from attent.cli.commands import expanded
 from attent.errors import ArgumentError
-from attent.setting import Bound, Flag, Help
+from attent.setting import Bound, Flag, Given, Help, Offer
 
-COMMANDS = Path(inspect.getfile(expanded)).parent
+COMMANDS = Path(inspect.getfile(expanded)).parents[1]
 Search = Annotated[
     "Given[Any]", Offer("attent.search.settings", "SearchSettings", ("beam", "sample", "maximum_length"))
 ]

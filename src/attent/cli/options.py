@@ -14,9 +14,8 @@ import typer
 
 from attent import devices
 from attent.cli.output import say
-from attent.cli.settings_options import Given, Offer
 from attent.errors import ArgumentError
-from attent.setting import Flag, Help
+from attent.setting import Flag, Given, Help, Offer
 
 if TYPE_CHECKING:
     import torch

@@ -13,9 +13,8 @@ from typer.core import TyperCommand
 
 from attent.cli.options import AUTO, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.cli.settings_options import Given, Offer
 from attent.errors import ArgumentError, check_known
-from attent.setting import Flag, Help
+from attent.setting import Flag, Given, Help, Offer
 from attent.tasks.overrides import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
 from attent.text.sources import check_utf8
 

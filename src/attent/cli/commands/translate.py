@@ -19,10 +19,10 @@ from attent.text.sources import check_utf8, decode_lines, decode_whole, open_sou
 
 if TYPE_CHECKING:
     from attent.runs.results import Results
-    from attent.cli.settings_options import Given
     from attent.runs.config import RunConfig
     from attent.search.search import SourceText, Translation
     from attent.search.settings import SearchSettings
+    from attent.setting import Given
     from attent.tasks.translation.engine import Engine
     from attent.tasks.translation.glossary import Glossary
     from attent.text.batches import BatchSize
