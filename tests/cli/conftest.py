@@ -35,6 +35,19 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Attent:
     return command
 
 
+@pytest.fixture
+def refused(attent: Attent) -> Callable[..., str]:
+    """A function that runs `attent`, which must fail with one line, and returns that line."""
+
+    def command(*arguments: object) -> str:
+        done = attent(*arguments)
+        assert (done.code, done.out, len(done.err)) == (2, [], 1), done
+        assert done.err[0].startswith("attent: ")
+        return done.err[0].removeprefix("attent: ")
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def run_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder trained by the small settings."""

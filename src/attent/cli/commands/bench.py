@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.options import AUTO, Device, TrustCode, Weights, device_of
+from attent.cli.options import AUTO, Device, Json, TrustCode, Weights, device_of
 from attent.cli.output import say
 from attent.devices import limit_threads
 from attent.errors import refuse
+from attent.setting import Bound, Help
 
 
 def bench(
@@ -19,19 +20,12 @@ def bench(
     file: Annotated[
         Path | None, typer.Argument(help="Lines to translate, also .gz; the run's validation unless given.")
     ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate", help="Measure which attention is faster on this machine, and decide by that from now on."
-        ),
-    ] = False,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of processor cores to use; PyTorch's choice unless given.")
-    ] = None,
+    calibrate: Annotated[bool, Help("Measure which attention is faster on this machine, and use that choice.")] = False,
+    threads: Annotated[int | None, Bound(1), Help("Number of threads; PyTorch's choice unless given.")] = None,
     dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print values as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure how fast a run translates, or generates text, on this machine.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ from attent.cli.options import (
 )
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
+from attent.setting import Bound, Help
 
 if TYPE_CHECKING:
     from attent.comparison.results import ModelComparison
@@ -29,19 +30,37 @@ if TYPE_CHECKING:
 compare = typer.Typer(help="Train models under equal conditions, and plot the results.", rich_markup_mode=None)
 
 RUNS = "runs/compare-"
-Out = Annotated[Path | None, typer.Option(help=f"The comparison's folder; {RUNS}NAME unless given.")]
-Minutes = Annotated[
-    float | None, typer.Option(min=0.0, help="The most that each training takes; the comparison's own unless given.")
-]
-Updates = Annotated[
-    int | None, typer.Option(min=1, help="How many each training has; the comparison's own unless given.")
-]
-Seeds = Annotated[
-    int | None, typer.Option(min=1, help="How often each model is trained, with the seeds 1, 2 and so on.")
-]
-Models = Annotated[str | None, typer.Option(metavar="NAME,NAME…", help="Only these models.")]
-Train = Annotated[Path | None, typer.Option(help="Instead of dates, pairs of your own: a .tsv or .jsonl, also .gz.")]
-Valid = Annotated[Path | None, typer.Option(help="Pairs to judge on; split off unless given.")]
+Out = Annotated[Path | None, Help(f"Comparison folder; {RUNS}NAME unless given.")]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The trainings of a comparison."""
+
+    minutes: Annotated[
+        float | None, Bound(0), Help("Maximum minutes of a training; the comparison's own unless given.")
+    ] = None
+    updates: Annotated[int | None, Bound(1), Help("Updates of a training; the comparison's own unless given.")] = None
+    seeds: Annotated[int | None, Bound(1), Help("Trainings of each model, with the seeds 1, 2 and so on.")] = None
+    models: Annotated[str | None, Help("Only these models.", "NAME,NAME…")] = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of `attent.comparison.trainings.Options`.
+
+        Raises:
+            ArgumentError: there is no time, or no model.
+        """
+        if self.minutes == 0:
+            raise ArgumentError("--minutes must be > 0, got 0")
+        return vars(self) | {"models": _names(self.models)}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs to train on instead of dates."""
+
+    train: Annotated[Path | None, Help("Training pairs instead of dates: a .tsv or .jsonl, also .gz.")] = None
+    valid: Annotated[Path | None, Help("Validation pairs; split off the training pairs unless given.")] = None
 
 
 @compare.callback()
@@ -59,12 +78,9 @@ def comparisons() -> None:
 @compare.command()
 def length(
     context: typer.Context,
+    budget: Budget,
     out: Out = None,
-    data: Annotated[Path | None, typer.Option(help="Multi30k's folder; without it only dates are compared.")] = None,
-    minutes: Minutes = None,
-    updates: Updates = None,
-    seeds: Seeds = None,
-    models: Models = None,
+    data: Annotated[Path | None, Help("Folder of Multi30k; without it only dates are compared.")] = None,
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
@@ -73,71 +89,53 @@ def length(
     """
     from attent.comparison.length import compare
 
-    _train(context, compare, out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
+    _train(context, compare, out, data=data, **budget.options())
 
 
 @compare.command()
 def scores(
     context: typer.Context,
+    budget: Budget,
+    pairs: Pairs,
     out: Out = None,
-    minutes: Minutes = None,
-    updates: Updates = None,
-    seeds: Seeds = None,
-    models: Models = None,
     scores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME…",
-            help="Only these scores; local-m and local-p count as such, and module:Class is one's own.",
-        ),
+        str | None, Help("Only these scores, of which local-m and local-p are two, or module:Class.", "NAME,NAME…")
     ] = None,
-    train: Train = None,
-    valid: Valid = None,
 ) -> None:
     """Every score, in an RNN with Luong's attention and in a Transformer, on dates.
 
     The RNN also uses local-m and local-p. With --train, uses pairs of your own, evaluated on their validation set.
     Models: rnn, transformer. At most 3 minutes per training, 1 seed.
     """
-    limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
-    _compare_parts(context, out, train, valid, models=_names(models), parts=_names(scores), **limits)
+    _compare_parts(context, out, pairs, budget, scores)
 
 
 @compare.command()
 def normalizers(
     context: typer.Context,
+    budget: Budget,
+    pairs: Pairs,
     out: Out = None,
-    minutes: Minutes = None,
-    updates: Updates = None,
-    seeds: Seeds = None,
-    models: Models = None,
-    normalizers: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME…", help="Only these normalizers; module:Class is one's own.")
-    ] = None,
-    train: Train = None,
-    valid: Valid = None,
+    normalizers: Annotated[str | None, Help("Only these normalizers, or module:Class.", "NAME,NAME…")] = None,
 ) -> None:
     """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, on dates.
 
     Each in an RNN with Luong's attention and in a Transformer. With --train, uses pairs of your own, evaluated on their
     validation set. Models: rnn, transformer. At most 3 minutes per training, 1 seed.
     """
-    limits = {"minutes": minutes, "updates": updates, "seeds": seeds}
-    _compare_parts(context, out, train, valid, models=_names(models), parts=_names(normalizers), **limits)
+    _compare_parts(context, out, pairs, budget, normalizers)
 
 
 @compare.command()
 def runs(
     context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
-    source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
-    target: Annotated[Path, typer.Option(help="Their references.")],
+    source: Annotated[Path, Help("Lines to translate, also .gz.")],
+    target: Annotated[Path, Help("References of --source, line by line.")],
     search: BeamSearch,
-    tokenize: Annotated[
-        str | None, typer.Option(help="How sacreBLEU cuts these; by the target's language unless given.")
-    ] = None,
+    tokenize: Annotated[str | None, Help("Tokenizer of sacreBLEU; by the target language unless given.")] = None,
     target_language: TargetLanguage = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
+    lowercase: Annotated[bool, Help("Lowercase text before computing BLEU and chrF2.")] = False,
     out: Out = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
@@ -159,21 +157,20 @@ def runs(
     _write(context, compare(runs, source, target, folder, **options, say=say), folder)
 
 
-def _compare_parts(
-    context: typer.Context, out: Path | None, train: Path | None, valid: Path | None, **options: Any
-) -> None:
+def _compare_parts(context: typer.Context, out: Path | None, pairs: Pairs, budget: Budget, parts: str | None) -> None:
     from attent.comparison.parts import compare
     from attent.text.readers import STANDARD_INPUT
 
-    files = {key: str(file) for key, file in (("train", train), ("valid", valid)) if file is not None}
+    files = {key: str(file) for key, file in vars(pairs).items() if file is not None}
     refuse(
-        (valid is not None and train is None, "--valid goes with --train"),
+        (pairs.valid is not None and pairs.train is None, "--valid goes with --train"),
         (
             STANDARD_INPUT in files.values(),
             "standard input can be read once, and a comparison reads the pairs for each training: put them into a file",
         ),
     )
-    _train(context, partial(compare, slot=str(context.info_name)), out, text=files or None, **options)
+    experiment = partial(compare, slot=str(context.info_name))
+    _train(context, experiment, out, text=files or None, parts=_names(parts), **budget.options())
 
 
 def _train(
@@ -181,8 +178,6 @@ def _train(
 ) -> None:
     from attent.comparison.trainings import Options
 
-    if options["minutes"] == 0:
-        raise ArgumentError("--minutes must be > 0, got 0")
     folder = _folder(context, out)
     _write(context, experiment(Options(folder, **options), say=say), folder)
 

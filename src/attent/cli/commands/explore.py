@@ -20,6 +20,7 @@ from attent.text.sources import check_utf8, source_lines
 
 if TYPE_CHECKING:
     from attent.explorer.loaded_run import LoadedRun
+    from attent.explorer.server import ExploreServer
     from attent.tasks.classification.inputs import Data
 
 HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
@@ -69,8 +70,6 @@ def explore(
     so that you can zoom into texts of tens of thousands of tokens. Press Ctrl-C to stop. Of a Hugging Face model, the
     page shows one text or picture, that of --text.
     """
-    import webbrowser
-
     text, file, score, normalizer = exploration.text, exploration.file, exploration.score, exploration.normalizer
     check_utf8(text, "--text")
     if second_run is not None and (score or normalizer):
@@ -98,6 +97,11 @@ def explore(
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
     server = ExploreServer(explorer, host=address.host, port=address.port, allowed_hosts=address.allowed_host)
+    _run(server, address)
+
+
+def _run(server: ExploreServer, address: Address) -> None:
+    """Open the page, and wait for Ctrl-C."""
     try:
         print(server.address, flush=True)
         say(
@@ -106,6 +110,8 @@ def explore(
             else f"anybody who reaches {address.host} can use this address, unencrypted; Ctrl-C ends it"
         )
         if address.browse:
+            import webbrowser
+
             webbrowser.open(server.address)
         server.wait()
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from attent.cli.options import AUTO, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.errors import ArgumentError, check_known
+from attent.errors import ArgumentError, check_known, refuse
 from attent.setting import Flag, Given, Help, Offer
 from attent.tasks.overrides import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
 from attent.text.sources import check_utf8
@@ -21,6 +21,7 @@ from attent.text.sources import check_utf8
 if TYPE_CHECKING:
     from attent.tasks.classification.settings import ImagesSettings, LabelledSettings
     from attent.tasks.evaluation import Results
+    from attent.tasks.settings import RunSettings
     from attent.text.settings import LinesSettings, TextSettings, VectorsSettings
     from attent.training.settings import TrainingSettings
 
@@ -36,36 +37,16 @@ DATA_OPTIONS = {
 }
 # The settings of a corpus that name what is trained on.
 MAIN = {"train", "train_source", "train_target", "source"}
-PAIRS = (
-    "train",
-    "train_source",
-    "train_target",
-    "valid",
-    "valid_source",
-    "valid_target",
-    "replay",
-    "source_language",
-    "target_language",
-)
+LANGUAGES = ("source_language", "target_language")
+PAIRS = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target", "replay", *LANGUAGES)
 TRAINING = ("minutes", "updates", "patience", "save_every", "seed", "threads", "device", "sharded", "log")
 TEXT, CLASSIFICATION = "attent.text.settings", "attent.tasks.classification.settings"
 Pairs = Annotated["Given[TextSettings]", Offer(TEXT, "TextSettings", PAIRS)]
 Lines = Annotated[
     "Given[LinesSettings]", Offer(TEXT, "LinesSettings", options={"train": "text", "valid": "valid_text"})
 ]
-Vectors = Annotated[
-    "Given[VectorsSettings]",
-    Offer(
-        TEXT,
-        "VectorsSettings",
-        options={
-            "source": "source_vectors",
-            "target": "target_vectors",
-            "text": "text_vectors",
-            "frozen": "freeze_vectors",
-        },
-    ),
-]
+VECTORS = {"source": "source_vectors", "target": "target_vectors", "text": "text_vectors", "frozen": "freeze_vectors"}
+Vectors = Annotated["Given[VectorsSettings]", Offer(TEXT, "VectorsSettings", options=VECTORS)]
 Images = Annotated[
     "Given[ImagesSettings]", Offer(CLASSIFICATION, "ImagesSettings", options={"source": "images", "size": "size"})
 ]
@@ -131,65 +112,75 @@ def train(
     if device is not None:
         device_of(device)
     task = known_task(recipe.task)
-    languages = {name: value for name, value in pairs.values.items() if name.endswith("_language")}
+    languages = {name: value for name, value in pairs.values.items() if name in LANGUAGES}
     corpora = {name: dict(settings.values) for name, settings in tables.items()}
     corpora["text"] = {name: file for name, file in pairs.values.items() if name not in languages}
     table, files = select_table(corpora, task)
+    options = tables[table].options
     if recipe.resume is not None and files:
-        raise ArgumentError(
-            f"a run that goes on keeps its corpus: --resume takes no {tables[table].options[next(iter(files))]}"
-        )
+        raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {options[next(iter(files))]}")
     has_files_alone = bool(files) and recipe.config is None
     if has_files_alone and table == "lines" and "train" in files and task is None:
         first, second = tasks_of_table(table)
         say(f"learning to {first.goal} ({first.name}); --task {second.name} learns to {second.goal}")
     _check_start(recipe, task, has_files_alone=has_files_alone)
+    changes = {f"vectors.{name}": value for name, value in vectors.values.items()}
+    changes |= {f"text.{name}": value for name, value in languages.items()}
     if recipe.resume is not None:
-        fixed = {"--data": recipe.data, "--set": recipe.changes, "--seed": training.values.get("seed")}
-        fixed |= {"--replace": recipe.replace or None, "--init-from": recipe.init_from, "--task": task}
-        fixed |= {"--freeze": recipe.freeze}
-        fixed |= {vectors.options[name]: value for name, value in vectors.values.items()}
-        fixed |= {pairs.options[name]: value for name, value in languages.items()}
-        run = _run_to_resume(recipe.resume, recipe.out, fixed)
+        names = [*(vectors.options[name] for name in vectors.values), *(pairs.options[name] for name in languages)]
+        run = _run_to_resume(recipe, task, names, has_seed="seed" in training.values)
         if device is None:
             device_of(AUTO)
         from attent.tasks.recipe import resume
 
         _follow(run, f"going on with {run}", lambda: resume(run, training.values, trust_code=trust_code))
         return
-
-    from attent.tasks.recipe import follow
-    from attent.tasks.settings import demo, read
-
-    start = demo() if recipe.corpus is not None else None if recipe.config is None else read(recipe.config)
-    if files and not files.keys() & MAIN and getattr(start, table, None) is None:
-        options = tables[table].options
-        main = options["source" if table == "images" else "train"]
-        raise ArgumentError(f"{options[next(iter(files))]} goes with {main}, or with a --config of [{table}]")
-    if files:
-        minutes = training.values.get("minutes")
-        start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes, say)
-    assert start is not None
-    if task not in (None, start.task):
-        raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
+    start = _start(recipe, task, table, files, options, training.values.get("minutes"))
     if languages and start.text is None:
         raise ArgumentError(
             "--source-language and --target-language are for pairs: --train, or --train-source and --train-target"
         )
-    changes = {f"vectors.{name}": value for name, value in vectors.values.items()}
-    changes |= {f"text.{name}": value for name, value in languages.items()}
+    settings = _change(recipe, start, changes, training.values)
+    if device is None:
+        device_of(settings.training.device)
+    run = recipe.out or RUNS / _name(recipe, next(iter(files.values()), ""))
+    check_utf8(str(run), "the run folder's name")
+    from attent.tasks.recipe import follow
+
+    kept = {"replace": recipe.replace, "init_from": recipe.init_from, "trust_code": trust_code}
+    _follow(run, f"training into {run}", lambda: follow(settings, run, **kept))
+
+
+def _start(
+    recipe: Recipe,
+    task: str | None,
+    table: str,
+    files: Mapping[str, str],
+    options: Mapping[str, str],
+    minutes: float | None,
+) -> RunSettings:
+    """Return the settings of a recipe, a generated corpus or files, before single values are changed."""
+    from attent.tasks.settings import demo, read
+
+    start = demo() if recipe.corpus is not None else None if recipe.config is None else read(recipe.config)
+    if files and not files.keys() & MAIN and getattr(start, table, None) is None:
+        main = options["source" if table == "images" else "train"]
+        raise ArgumentError(f"{options[next(iter(files))]} goes with {main}, or with a --config of [{table}]")
+    if files:
+        start = corpus_settings(files, start, recipe.preset, recipe.data, table, task, recipe.init_from, minutes, say)
+    assert start is not None
+    if task not in (None, start.task):
+        raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
+    return start
+
+
+def _change(recipe: Recipe, start: RunSettings, changes: dict[str, Any], training: Mapping[str, Any]) -> RunSettings:
+    """Return settings with the values that the command changes, and files in the folder of --data."""
     if recipe.freeze is not None:
         changes["training.freeze"] = [part.strip() for part in recipe.freeze.split(",")]
     all_changes = [*recipe.changes, *(f"{name}={json.dumps(value)}" for name, value in changes.items())]
-    run_settings = override(start, all_changes, **training.values)
-    if recipe.data is not None:
-        run_settings = resolve_corpus(run_settings, recipe.data)
-    if device is None:
-        device_of(run_settings.training.device)
-    run = recipe.out or RUNS / _name(recipe, next(iter(files.values()), ""))
-    check_utf8(str(run), "the run folder's name")
-    options = {"replace": recipe.replace, "init_from": recipe.init_from, "trust_code": trust_code}
-    _follow(run, f"training into {run}", lambda: follow(run_settings, run, **options))
+    settings = override(start, all_changes, **training)
+    return settings if recipe.data is None else resolve_corpus(settings, recipe.data)
 
 
 def _check_start(recipe: Recipe, task: str | None, *, has_files_alone: bool) -> None:
@@ -216,14 +207,32 @@ def _name(recipe: Recipe, file: str) -> str:
     return recipe.corpus or (recipe.config.stem if recipe.config else Path(file).name.split(".")[0] or "text")
 
 
-def _run_to_resume(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
-    """Return the run folder to resume; raise if an option would change settings that a run keeps."""
+def _run_to_resume(recipe: Recipe, task: str | None, names: Sequence[str], *, has_seed: bool) -> Path:
+    """Return the run folder to resume.
+
+    Raises:
+        ArgumentError: none is named, or an option would change settings that a run keeps.
+    """
+    resume, out = recipe.resume, recipe.out
     if not resume and out is None:
         raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
-    if resume and out is not None:
-        fixed = {"--out": out} | fixed
-    if names := [name for name, value in fixed.items() if value not in (None, ())]:
-        raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {names[0]}")
+    fixed = {
+        "--out": resume and out is not None,
+        "--data": recipe.data is not None,
+        "--set": recipe.changes,
+        "--seed": has_seed,
+        "--replace": recipe.replace,
+        "--init-from": recipe.init_from is not None,
+        "--task": task is not None,
+        "--freeze": recipe.freeze is not None,
+        **dict.fromkeys(names, True),
+    }
+    refuse(
+        *(
+            (is_given, f"a run that goes on keeps its settings: --resume takes no {name}")
+            for name, is_given in fixed.items()
+        )
+    )
     return Path(resume or out or "")
 
 

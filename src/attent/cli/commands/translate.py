@@ -38,6 +38,9 @@ ENDINGS = {".html": "html", ".md": "markdown", ".srt": "subtitles", ".docx": Non
 Format = StrEnum("Format", ("text", "jsonl"))
 Markup = StrEnum("Markup", ("html", "markdown"))
 EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
+Source = Annotated[
+    str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
+]
 
 
 @dataclass(frozen=True)
@@ -167,9 +170,7 @@ def translate(
     using: EngineOptions,
     loading: TypedLoading,
     *,
-    source: Annotated[
-        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")
-    ] = "-",
+    source: Source = "-",
     wording: Wording,
     file: OutputFile,
 ) -> None:
@@ -179,7 +180,7 @@ def translate(
     that the model does not know are replaced by equivalents if there are any (a space for a no-break space, 3 for ３).
     Other unknown characters, lines that are too long, text whose spacing differs from that of the training text, and
     translations that repeat themselves are reported on standard error. A run on dates leaves a line without a year
-    untranslated; after that, or an output that is not a date, the exit code is 2 in the end.
+    untranslated. The exit code is 2, after all lines, if a line has no usable translation.
 
     With --n-best, each translation has a line: line number from 0 ||| text ||| partial scores ||| score. With
     --alignments, the links follow the text; they are those of attent align. --detokenize joins words and punctuation
@@ -189,8 +190,8 @@ def translate(
     every tag and format is kept once, nested as before, around the aligned words. --markup does the same for text from
     any source. Sentences that the run refuses, and markup that cannot be parsed, stay unchanged.
 
-    --glossary FILE lists terms and their translations, such as dog, a tab, Köter. Only the exact form of a term
-    matches, in any case unless the run distinguishes cases; the longest matching term is used.
+    --glossary FILE lists terms and translations. Only the exact form of a term matches, in any case unless the run
+    distinguishes cases; the longest matching term is used.
 
     --out FILE is written as FILE.part until it is complete. After an interruption, the same command with --resume
     continues, unless the run, an option or the lines differ.
@@ -203,25 +204,15 @@ def translate(
     options: dict[str, object] = {"search": search, "output": output, "document": document, "loading": loading}
     options |= {"prefix": wording.prefix, "glossary": terms.entries if terms else "", "engine": using.engine.name}
     with open_source(source) as stream:
+        scores = "n_best" in search.values
         translator, texts = _chunk_translator(
-            run,
-            engine,
-            search_texts,
-            stream,
-            source,
-            ending,
-            document,
-            output,
-            file.out,
-            scores="n_best" in search.values,
+            run, engine, search_texts, stream, source, ending, document, output, file.out, scores=scores
         )
         with file.results(run, using, options) as results:
-            is_complete = _write(translator, texts, results, size=1 if stream.isatty() else LINES)
+            is_complete = _write(translator, texts, results, 1 if stream.isatty() else LINES)
             results.finish(f"the translation of {source}" if ending else None)
-    if translator.is_empty:
-        say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
-    if translator.warning:
-        say(translator.warning)
+            if translator.is_empty:
+                say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
     if not is_complete:
         raise typer.Exit(2)
 
@@ -376,6 +367,8 @@ def _write(translator: ChunkTranslator, texts: Iterator[str], results: Results, 
                 results.write(translation, end=translator.end)
         is_complete &= is_usable
         results.commit([text for _, text in chunk], is_complete=is_complete)
+    if translator.warning:
+        say(translator.warning)
     return is_complete
 
 

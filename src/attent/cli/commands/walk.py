@@ -12,7 +12,7 @@ import typer
 from attent import registry
 from attent.cli.options import NUMBER, Loading
 from attent.cli.output import say, write
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 from attent.mask_text import check_mask
 from attent.setting import Bound, Flag, Help
 from attent.text.sources import check_utf8
@@ -82,32 +82,50 @@ def walk(
     The numbers of a text alone are random; those of a run are the trained model's.
     """
     whole, number = _layer(layer)
-    text_options, of_run = asdict(text), {"layer": number, **asdict(run_options)}
-    scale = text_options.pop("scale")
-    if out is not None and out.suffix.lower() not in ENDINGS:
-        raise ArgumentError(f"--out must end in {ENDINGS[0]}, got {str(out)!r}")
+    of_run = {"layer": number, **asdict(run_options)}
     arguments = words or ["The cat sat on the mat"]
-    if len(arguments) > 2:
-        raise ArgumentError(
-            f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes"
-        )
+    refuse(
+        (out and out.suffix.lower() not in ENDINGS, f"--out must end in {ENDINGS[0]}, got {str(out)!r}"),
+        (
+            len(arguments) > 2,
+            f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes",
+        ),
+    )
     check_utf8(arguments[-1])
     check_utf8(text.cross or "")
     if len(arguments) == 2:
-        if not Path(arguments[0]).exists():
-            raise ArgumentError(f"there is no run folder {arguments[0]}; a text of several words goes in quotes")
-        refused = text_options | {"no-scale": None if scale else True}
-        _refuse(refused, "is for a text without a run; a run has been trained with its own")
-        run = loading.stored_run(arguments[0]).tool
-        from attent.views.walk import walk_run
+        result = _walk_run(loading, arguments[0], arguments[1], text, whole=whole, options=of_run)
+    else:
+        _refuse(of_run, "needs a run: attent walk RUN TEXT")
+        result = _walk_text(arguments[0], text, whole=whole)
+    write(result)
+    if out is not None:
+        from attent.views.pages.page import walk_page
 
-        _show(walk_run(run, arguments[1], whole=whole, **_without_none(of_run)), out)
-        return
-    if (Path(arguments[0]) / "config.json").is_file():
+        say(f"written into {walk_page(result).save(out)}")
+
+
+def _walk_run(
+    loading: Loading, folder: str, sentence: str, text: TextOptions, *, whole: bool, options: dict[str, Any]
+) -> Walk:
+    """Return the walk through a head or a layer of a run while it reads a sentence."""
+    if not Path(folder).exists():
+        raise ArgumentError(f"there is no run folder {folder}; a text of several words goes in quotes")
+    of_text = asdict(text)
+    of_text["no-scale"] = None if of_text.pop("scale") else True
+    _refuse(of_text, "is for a text without a run; a run has been trained with its own")
+    run = loading.stored_run(folder).tool
+    from attent.views.walk_run import walk_run
+
+    return walk_run(run, sentence, whole=whole, **_without_none(options))
+
+
+def _walk_text(sentence: str, text: TextOptions, *, whole: bool) -> Walk:
+    """Return the walk through attention of a text alone."""
+    if (Path(sentence) / "config.json").is_file():
         raise ArgumentError(
-            f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT"
+            f"{sentence} is a run folder, of which a walk needs a text too: attent walk {sentence} TEXT"
         )
-    _refuse(of_run, "needs a run: attent walk RUN TEXT")
     for part, name in (("score", text.score), ("normalizer", text.normalizer), ("position", text.position)):
         registry.check(part, name)
     if text.mask is not None:
@@ -116,24 +134,15 @@ def walk(
     _check_complete("normalizer", text.normalizer)
     from attent.views.walk import walk as walk_text
 
+    options = asdict(text)
     if text.vectors is not None:
         from attent.text import word_vectors
 
-        text_words = f"{arguments[0]} {text.cross or ''}".split()
+        text_words = f"{sentence} {text.cross or ''}".split()
         # vectors often have lower case alone
         forms = {form for word in text_words for form in (word, word.lower())}
-        text_options["vectors"] = word_vectors.read(text.vectors, forms)
-
-    _show(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)), out)
-
-
-def _show(walk: Walk, out: Path | None) -> None:
-    """Write a walk, and its page into a file if one is named."""
-    write(walk)
-    if out is not None:
-        from attent.views.pages.page import walk_page
-
-        say(f"written into {walk_page(walk).save(out)}")
+        options["vectors"] = word_vectors.read(text.vectors, forms)
+    return walk_text(sentence, whole=whole, **_without_none(options))
 
 
 def _layer(text: str | None) -> tuple[bool, int | None]:
