@@ -40,33 +40,16 @@ def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folde
     assert [line.split()[0] for line in done.out] == ["model", "4"]
 
 
-def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder: Path, tmp_path: Path) -> None:
-    text = filling_folder.parent / "train.txt"
-    judged = f"and is judged on a text: attent evaluate {filling_folder} --text FILE"
-    says = {
-        (
-            "evaluate",
-            filling_folder,
-        ): f"{filling_folder} fills blanks, {judged}",
-        (
-            "evaluate",
-            run_folder,
-            "--text",
-            text,
-        ): "--text is for a run that fills blanks, not for one that translates",
-        (
-            "evaluate",
-            filling_folder,
-            "--text",
-            tmp_path / "none",
-        ): f"{tmp_path / 'none'} cannot be read: No such file or directory",
-    }
-    for arguments, line in says.items():
-        done = attent(*arguments)
-        assert (done.code, done.out, done.err[-1]) == (2, [], f"attent: {line}")
-    (tmp_path / "bird.txt").write_text("bird\n", encoding="utf-8")
-    done = attent("evaluate", filling_folder, "--text", tmp_path / "bird.txt")
-    assert done.err[-1] == f"attent: {tmp_path / 'bird.txt'} has no word that this model knows"
+def test_what_cannot_be_judged_is_said(attent, refused, filling_folder: Path, run_folder: Path, tmp_path: Path) -> None:
+    text, none, bird = filling_folder.parent / "train.txt", tmp_path / "none", tmp_path / "bird.txt"
+    judged = f"fills blanks, and is judged on a text: attent evaluate {filling_folder} --text FILE"
+    assert refused("evaluate", filling_folder) == f"{filling_folder} {judged}"
+    does = "--text is for a run that fills blanks, not for one that translates"
+    assert refused("evaluate", run_folder, "--text", text) == does
+    assert attent("evaluate", filling_folder, "--text", none).err[-1].startswith(f"attent: {none} cannot be read: ")
+    bird.write_text("bird\n", encoding="utf-8")
+    done = attent("evaluate", filling_folder, "--text", bird)
+    assert done.err[-1] == f"attent: {bird} has no word that this model knows"
 
 
 def test_what_was_left_out_is_said() -> None:
@@ -96,77 +79,55 @@ def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> No
     assert [tokenizer.decode(tokens) for tokens in counted] == ["the dog slept ."] * 4
 
 
-TRAIN = ["train", "--task", "classify", "--updates", "2", "--set", "training.validate_every=2"]
+TRAIN = ["train", "--task", "classify", "--updates", 2, "--set", "training.validate_every=2"]
+TRAIN += ["--set", "labelled.tokenizer=char", "--set", "model.position=learned", "--set", "model.maximum_length=12"]
+TRAIN += ["--set", "model.layers=1", "--set", "model.width=16", "--set", "model.feed_forward=16"]
 
 
 @pytest.fixture(scope="module")
 def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier that reads 11 characters."""
     folder = tmp_path_factory.mktemp("texts")
     (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
-    run = folder / "run"
-    assert (
-        command([*TRAIN, "--labelled", str(folder / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"])
-        == 0
-    )
-    return run
+    words = [*TRAIN, "--labelled", folder / "a.tsv", "--out", folder / "run"]
+    assert command([str(word) for word in words]) == 0
+    return folder / "run"
 
 
-def test_what_is_held_out_is_judged(of_texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert command(["evaluate", str(of_texts), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_what_is_held_out_is_judged(attent, of_texts: Path) -> None:
+    report = json.loads("\n".join(attent("evaluate", of_texts, "--json").out))
     assert (report["examples"], report["labels"]) == (2, ["x", "y"])
     assert np.sum(report["confusion"]) == 2
     assert json.loads((of_texts / "config.json").read_text())["results"]["validation"]["accuracy"] == report["accuracy"]
-    capsys.readouterr()
-    assert command(["evaluate", str(of_texts)]) == 0
-    assert f"accuracy  {report['accuracy']:6.2f} %" in capsys.readouterr().out
+    assert f"accuracy  {report['accuracy']:6.2f} %" in "\n".join(attent("evaluate", of_texts).out)
 
 
-def test_other_examples_are_judged(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "b.tsv").write_text("some\tx\nmore\ty\nno label\n")
-    assert command(["evaluate", str(of_texts), "--labelled", str(tmp_path / "b.tsv")]) == 0
-    out, error = capsys.readouterr()
-    assert "2 examples" in out
-    assert "1 dropped: no tab between text and label (line 3)" in error
+def test_other_examples_are_judged(attent, of_texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.tsv").write_text("\nsome\tx\n" + "e" * 12 + "\tx\n" + "e" * 11 + "\ty\nno label\n")
+    done = attent("evaluate", of_texts, "--labelled", tmp_path / "b.tsv")
+    assert done.code == 0 and "2 examples" in "\n".join(done.out)
+    errors = "\n".join(done.err)
+    assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in errors
+    assert "1 dropped: no tab between text and label (line 5)" in errors
 
 
-def test_a_label_that_the_run_does_not_know_is_refused(
-    of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
+def test_a_label_that_the_run_does_not_know_is_refused(attent, of_texts: Path, tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text("some\tz\n")
-    assert command(["evaluate", str(of_texts), "--labelled", str(tmp_path / "b.tsv")]) == 2
-    assert "the run does not know the label 'z'; it knows x, y" in capsys.readouterr().err
+    done = attent("evaluate", of_texts, "--labelled", tmp_path / "b.tsv")
+    assert done.code == 2 and "the run does not know the label 'z'; it knows x, y" in done.err[-1]
     np.savez(tmp_path / "v.npz", x=np.random.rand(2, 5, 3), y=["x", "y"])
-    assert command(["evaluate", str(of_texts), "--images", str(tmp_path / "v.npz")]) == 2
-    assert "the run reads texts" in capsys.readouterr().err
+    done = attent("evaluate", of_texts, "--images", tmp_path / "v.npz")
+    assert done.code == 2 and "the run reads texts" in done.err[-1]
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--source", "a", "--target", "b"], "--source is for a run that translates, not for one that classifies"),
-        (["--beam", "2"], "--beam is for a run that translates, not for one that classifies"),
-        (["--against", "a"], "--against is for a run that fills blanks, not for one that classifies"),
-        (["--text", "a", "--labelled", "b"], "--text is for a run that fills blanks, not for one that classifies"),
+        ("--source a --target b", "--source is for a run that translates, not for one that classifies"),
+        ("--beam 2", "--beam is for a run that translates, not for one that classifies"),
+        ("--against a", "--against is for a run that fills blanks, not for one that classifies"),
+        ("--text a --labelled b", "--text is for a run that fills blanks, not for one that classifies"),
     ],
 )
-def test_options_for_another_task_are_refused(
-    of_texts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert command(["evaluate", str(of_texts), *options]) == 2
-    assert capsys.readouterr() == ("", f"attent: {says}\n")
-
-
-def test_what_is_too_long_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
-    (tmp_path / "b.tsv").write_text("\nsome\tx\n" + "e" * 12 + "\tx\n" + "e" * 11 + "\ty\n")
-    limits = ["--set", "labelled.tokenizer=char", "--set", "model.position=learned", "--set", "model.maximum_length=12"]
-    assert command([*TRAIN, "--labelled", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "run"), *limits]) == 0
-    capsys.readouterr()
-    assert command(["evaluate", str(tmp_path / "run"), "--labelled", str(tmp_path / "b.tsv")]) == 0
-    out, error = capsys.readouterr()
-    assert "2 examples" in out
-    assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in error
+def test_options_for_another_task_are_refused(refused, of_texts: Path, options: str, says: str) -> None:
+    assert refused("evaluate", of_texts, *options.split()) == says

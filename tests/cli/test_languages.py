@@ -30,9 +30,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("sides")
     for name, lines in (("train.zh", SEGMENTED), ("train.en", ENGLISH)):
         # numbered, since pairs that occur twice are left out
-        (folder / name).write_text(
-            "".join(f"{line} {number}\n" for number in range(12) for line in lines), encoding="utf-8"
-        )
+        numbered = "".join(f"{line} {number}\n" for number in range(12) for line in lines)
+        (folder / name).write_text(numbered, encoding="utf-8")
     return folder / "train.zh", folder / "train.en"
 
 
@@ -41,11 +40,8 @@ def run(attent, sides: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     """A run that names its languages."""
     out = tmp_path_factory.getbasetemp() / "named"
     if not out.exists():
-        files = ("--train-source", sides[0], "--train-target", sides[1])
-        assert (
-            attent("train", *files, "--source-language", "zh", "--target-language", "en", "--out", out, *TRAINING).code
-            == 0
-        )
+        files = ("--train-source", sides[0], "--train-target", sides[1], "--source-language", "zh")
+        assert attent("train", *files, "--target-language", "en", "--out", out, *TRAINING).code == 0
     return out
 
 
@@ -69,42 +65,24 @@ def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ("--train-source {0}", "--train-source {0} needs --train-target, a file with the targets, line for line"),
+        ("--train-target {1}", "--train-target {1} needs --train-source, a file with the sources, line for line"),
+        ("--train-source {0} --train-target {1} --valid-source {0}", "--valid-source {0} needs --valid-target, "),
         (
-            ["--train-source", "{0}"],
-            "attent: --train-source {0} needs --train-target, a file with the targets, line for line",
+            "--train-source {0} --train-target {1} --source-language Chinese",
+            "the command line: text.source_language: a language must be a code such as en, zh or pt-BR, got 'Chinese'",
         ),
-        (
-            ["--train-target", "{1}"],
-            "attent: --train-target {1} needs --train-source, a file with the sources, line for line",
-        ),
-        (
-            ["--train-source", "{0}", "--train-target", "{1}", "--valid-source", "{0}"],
-            "attent: --valid-source {0} needs --valid-target, ",
-        ),
-        (
-            ["--train-source", "{0}", "--train-target", "{1}", "--source-language", "Chinese"],
-            (
-                "attent: the command line: text.source_language: a language must be a code such as en, zh or pt-BR, "
-                "got 'Chinese'"
-            ),
-        ),
-        (
-            ["--text", "{1}", "--target-language", "en"],
-            "attent: --source-language and --target-language are for pairs: --train, or ",
-        ),
-        (
-            ["--corpus", "dates", "--target-language", "en"],
-            "attent: --source-language and --target-language are for pairs: --train, or ",
-        ),
-        (["--train-source", "{0}", "--log", "tensorbord"], "attent: Invalid value for '--log': "),
+        ("--text {1} --target-language en", "--source-language and --target-language are for pairs: --train, or "),
+        ("--corpus dates --target-language en", "--source-language and --target-language are for pairs: --train, or "),
+        ("--train-source {0} --log tensorbord", "Invalid value for '--log': "),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_in_the_words_of_the_command(
-    attent, sides: tuple[Path, Path], tmp_path: Path, options: list[str], says: str
+    attent, sides: tuple[Path, Path], tmp_path: Path, options: str, says: str
 ) -> None:
-    done = attent("train", *(option.format(*sides) for option in options), "--out", tmp_path / "run")
+    done = attent("train", *options.format(*sides).split(), "--out", tmp_path / "run")
     assert (done.code, done.out) == (2, [])
-    assert done.err[-1].startswith(says.format(*sides))
+    assert done.err[-1].startswith(f"attent: {says.format(*sides)}")
     assert not (tmp_path / "run").exists()
 
 
@@ -153,25 +131,12 @@ def test_translations_are_detokenized(attent, run: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (
-            ["--detokenize", "--alignments"],
-            "attent: --alignments number the words of a translation before --detokenize joins them",
-        ),
-        (
-            ["--detokenize", "--target-language", "English"],
-            "attent: a language must be a code such as en, zh or pt-BR, got 'English'",
-        ),
-        (["--target-language", "en"], "attent: --target-language goes with --detokenize"),
+        ("--detokenize --alignments", "--alignments number the words of a translation before --detokenize joins them"),
+        ("--detokenize --target-language English", "a language must be a code such as en, zh or pt-BR, got 'English'"),
+        ("--target-language en", "--target-language goes with --detokenize"),
     ],
 )
-def test_what_cannot_be_detokenized(attent, run: Path, options: list[str], says: str) -> None:
-    done = attent("translate", run, "a", *options)
-    assert (done.code, done.out) == (2, [])
-    assert done.err[-1].startswith(says)
-
-
-def test_detokenizing_asks_for_a_language_that_no_one_named(attent, run_folder: Path) -> None:
-    done = attent("translate", run_folder, "a", "--detokenize")
-    assert done.err == [
-        "attent: --detokenize needs the target's language, which this run does not name: --target-language en"
-    ]
+def test_what_cannot_be_detokenized(refused, run: Path, run_folder: Path, options: str, says: str) -> None:
+    assert refused("translate", run, "a", *options.split()).startswith(says)
+    unnamed = refused("translate", run_folder, "a", "--detokenize")
+    assert unnamed.startswith("--detokenize needs the target's language, which this run does not name")

@@ -12,6 +12,7 @@ from attent.alignment.forced_decoding import AttentionSelector
 from attent.errors import ArgumentError
 from attent.runs.config import AlignmentHead, RunConfig, read_config
 from attent.tasks.dates.corpus import gold_links, tokenize_dates
+from attent.tasks.dates.generated import regenerate
 from attent.tasks.translation.pair_linker import PairLinker, judge_generated
 from attent.tasks.translation.translator import load
 
@@ -82,10 +83,7 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     ]
     assert done.out[2] == "    0     1  the token read in   0.000      1.000   1.000"
     assert len(done.out) == 2 + 10 + 1
-    assert (
-        done.out[-1]
-        == "AER 0.000  precision 1.000  recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)"
-    )
+    assert done.out[-1].endswith("recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)")
 
 
 @pytest.mark.parametrize(
@@ -97,45 +95,31 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
         ("0-0\n0:0\n\n\n\n\n", "line 2: a link is written 0-2"),
     ],
 )
-def test_a_file_of_links_that_does_not_fit(attent, run_folder: Path, file: Path, text: str, says: str) -> None:
+def test_a_file_of_links_that_does_not_fit(refused, run_folder: Path, file: Path, text: str, says: str) -> None:
     gold = file.with_name("gold.txt")
     gold.write_text(text, encoding="utf-8")
-    done = attent("align", run_folder, file, "--gold", gold)
-    assert (done.code, done.out, len(done.err)) == (2, [], 1)
-    assert says in done.err[0]
+    assert says in refused("align", run_folder, file, "--gold", gold)
 
 
-def test_there_must_be_something_to_judge(attent, run_folder: Path, file: Path) -> None:
-    assert attent("align", run_folder, file, "--gold", "nowhere").err == ["attent: nowhere is no file"]
+def test_there_must_be_a_pair_to_judge(refused, run_folder: Path, file: Path) -> None:
     gold = file.with_name("gold.txt")
     file.write_text("a b\tc\n", encoding="utf-8")
     gold.write_text("0-0\n", encoding="utf-8")
-    done = attent("align", run_folder, file, "--gold", gold, "--best-head")
-    assert done.err == ["attent: --best-head needs a pair to choose on and another one to judge"]
+    assert "--best-head needs a pair to choose on" in refused("align", run_folder, file, "--gold", gold, "--best-head")
 
 
 def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
-    from attent.runs.config import read_config
-    from attent.tasks.dates.generated import regenerate
-
     done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
     assert (done.code, len(done.out)) == (0, 2)
     translator = load(run_folder)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    for line, (name, pairs) in zip(
-        done.out, regenerate(run_folder, read_config(run_folder).corpus).held_out.items(), strict=True
-    ):
-        links = align(
-            translator.model,
-            [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs],
-            AttentionSelector(0, None, "read"),
-        )
+    held_out = regenerate(run_folder, read_config(run_folder).corpus).held_out
+    for line, (name, pairs) in zip(done.out, held_out.items(), strict=True):
+        tokenized = [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs]
+        links = align(translator.model, tokenized, AttentionSelector(0, None, "read"))
         result = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
-        assert line.startswith(name)
-        assert (
-            f"AER {result.error_rate:.3f}  precision {result.precision:.3f}  "
-            f"recall {result.recall:.3f}  (8 pairs; layer 0" in line
-        )
+        scores = f"AER {result.error_rate:.3f}  precision {result.precision:.3f}  recall {result.recall:.3f}"
+        assert line.startswith(name) and f"{scores}  (8 pairs; layer 0" in line
 
 
 def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
@@ -147,11 +131,9 @@ def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])
-def test_dates_bring_their_own_pairs(attent, run_folder: Path, options: list[object]) -> None:
-    done = attent("align", run_folder, *options, "--gold", "dates")
-    assert done.err == [
-        "attent: --gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"
-    ]
+def test_dates_bring_their_own_pairs(refused, run_folder: Path, options: list[object]) -> None:
+    says = "--gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"
+    assert refused("align", run_folder, *options, "--gold", "dates") == says
 
 
 def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,8 @@ def test_lines_come_from_a_file_or_standard_input(
     assert done.code == 2
     assert done.err == ["line 2: not continued: 'bird' is unknown to this model: its vocabulary lacks the word or sign"]
     assert (done.out[0][:7], done.out[1], done.out[2][:7]) == ("the dog", "", "the cat")
-    as_json = [
-        json.loads(line) for line in attent("generate", generating_folder, file, "--max-new-tokens", 2, "--json").out
-    ]
+    lines = attent("generate", generating_folder, file, "--max-new-tokens", 2, "--json").out
+    as_json = [json.loads(line) for line in lines]
     assert [item.get("error", "")[:6] for item in as_json] == ["", "'bird'", ""]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
     assert attent("generate", generating_folder, "-", "--max-new-tokens", 2).out == done.out[:1]
@@ -64,10 +63,9 @@ def test_lines_come_from_a_file_or_standard_input(
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    attent, generating_folder: Path, arguments: list[str], says: str
+    refused, generating_folder: Path, arguments: list[str], says: str
 ) -> None:
-    done = attent("generate", generating_folder, *arguments)
-    assert (done.code, done.out, done.err) == (2, [], [f"attent: {says}"])
+    assert refused("generate", generating_folder, *arguments) == says
 
 
 @pytest.mark.parametrize("arguments", ["translate text", "fill [MASK]", "classify text", "export --to ctranslate2"])
@@ -78,9 +76,8 @@ def test_other_commands_name_the_right_one(attent, generating_folder: Path, argu
     assert done.err[-1] == f"attent: {generating_folder} generates text: attent generate {generating_folder} TEXT"
 
 
-def test_a_run_that_translates_generates_nothing(attent, run_folder: Path) -> None:
-    done = attent("generate", run_folder, "text")
-    assert (done.code, done.err) == (2, [f"attent: {run_folder} translates: attent translate {run_folder} TEXT"])
+def test_a_run_that_translates_generates_nothing(refused, run_folder: Path) -> None:
+    assert refused("generate", run_folder, "text") == f"{run_folder} translates: attent translate {run_folder} TEXT"
 
 
 def test_it_is_described_and_shown(attent, generating_folder: Path, tmp_path: Path) -> None:
@@ -113,10 +110,7 @@ def test_lines_are_scored(attent, generating_folder: Path, tmp_path: Path) -> No
     file.write_text("the dog\nthe bird\n", encoding="utf-8")
     done = attent("score", generating_folder, file)
     assert done.code == 2
-    assert (
-        done.err[-1]
-        == f"attent: {file}, line 2: 'bird' is unknown to this model: its vocabulary lacks the word or sign"
-    )
+    assert done.err[-1].startswith(f"attent: {file}, line 2: 'bird' is unknown to this model")
 
 
 def test_it_is_evaluated_beside_counts(attent, generating_folder: Path, tmp_path: Path) -> None:
@@ -136,25 +130,15 @@ def test_it_is_evaluated_beside_counts(attent, generating_folder: Path, tmp_path
     assert "nats per token" in validated.out[0]
     assert attent("evaluate", generating_folder, "--against", file).err == ["attent: --against goes with --text FILE"]
     file.write_text("\n", encoding="utf-8")
-    assert (
-        attent("evaluate", generating_folder, "--text", file).err[-1]
-        == f"attent: {file} has no line that this model can read"
-    )
+    done = attent("evaluate", generating_folder, "--text", file)
+    assert done.err[-1] == f"attent: {file} has no line that this model can read"
 
 
 def test_a_text_is_learnt_by_either_name_of_the_task(attent, tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("the dog slept .\nthe cat ran .\na man sang .\n" * 7, encoding="utf-8")
-    options = [
-        "--updates",
-        1,
-        "--set",
-        "model.layers=1",
-        "--set",
-        "model.width=8",
-        "--set",
-        "training.precision=float32",
-    ]
+    sizes = ("model.layers=1", "model.width=8", "training.precision=float32")
+    options = ["--updates", 1, *(word for size in sizes for word in ("--set", size))]
     done = attent("train", "--task", "language-model", "--text", file, "--out", tmp_path / "run", *options)
     assert done.code == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["tokenizers"] == {"text": "bpe"}
@@ -163,7 +147,6 @@ def test_a_text_is_learnt_by_either_name_of_the_task(attent, tmp_path: Path) -> 
     assert done.code == 0
     assert "learning to fill blanks (fill-mask); --task text-generation learns to continue a text" in done.err
     (tmp_path / "none.txt").write_text("", encoding="utf-8")
-    done = attent(
-        "train", "--task", "text-generation", "--text", tmp_path / "none.txt", "--out", tmp_path / "none", *options
-    )
+    files = ("--text", tmp_path / "none.txt", "--out", tmp_path / "none")
+    done = attent("train", "--task", "text-generation", *files, *options)
     assert (done.code, done.err[-1]) == (2, f"attent: {tmp_path / 'none.txt'}: empty")

@@ -25,17 +25,13 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> None:
-    done = attent(
-        "import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn"
-    )
+    languages = ("--source-language", "eng_Latn", "--target-language", "fra_Latn")
+    done = attent("import", model, "--out", tmp_path / "run", *languages)
     assert done.code == 0
     assert done.out == [f"model (transformers m2m_100, licence: not named): {tmp_path / 'run'}"]
-    assert done.err[-1].startswith(
-        f"attent translate {tmp_path / 'run'} --beam 5 --length-penalty 1 --length-form length"
-    )
-    repeated = attent(
-        "import", model, "--out", tmp_path / "run", "--source-language", "eng_Latn", "--target-language", "fra_Latn"
-    )
+    search = "--beam 5 --length-penalty 1 --length-form length"
+    assert done.err[-1].startswith(f"attent translate {tmp_path / 'run'} {search}")
+    repeated = attent("import", model, "--out", tmp_path / "run", *languages)
     assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
 
 

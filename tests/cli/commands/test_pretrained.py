@@ -24,14 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
     folder = tmp_path_factory.mktemp("models") / "bert"
     torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=6,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=5,
-        max_position_embeddings=11,
-    )
+    sizes = {"hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 5}
+    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=11, **sizes)
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     transformers.BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
     return folder
@@ -71,12 +65,9 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("command", [["describe"], ["translate", "text"], ["walk", "text"], ["evaluate"], ["average"]])
-def test_other_commands_say_which_take_it(attent, folder: Path, command: list[str]) -> None:
-    done = attent(command[0], folder, *command[1:])
-    assert done[:2] == (2, [])
-    assert done.err == [
-        f"attent: {folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"
-    ]
+def test_other_commands_say_which_take_it(refused, folder: Path, command: list[str]) -> None:
+    says = f"{folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"
+    assert refused(command[0], folder, *command[1:]) == says
 
 
 @pytest.mark.parametrize(
@@ -88,27 +79,18 @@ def test_other_commands_say_which_take_it(attent, folder: Path, command: list[st
         (["--translation", "le chien"], "is no encoder–decoder"),
     ],
 )
-def test_what_it_does_not_have(attent, folder: Path, arguments: list[object], says: str) -> None:
-    done = attent("show", folder, TEXT, *arguments)
-    assert done[:2] == (2, [])
-    assert says in done.err[0]
+def test_what_it_does_not_have(refused, folder: Path, arguments: list[object], says: str) -> None:
+    assert says in refused("show", folder, TEXT, *arguments)
 
 
 @pytest.mark.parametrize("command", ["show", "fill"])
-def test_a_name_that_is_nowhere(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_a_name_that_is_nowhere(refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     hub: Any = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    done = attent(command, "no-such/model", TEXT)
-    assert done[:2] == (2, [])
-    assert done.err == [
-        "attent: no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
-    ]
-    assert (
-        "no-such/model is no run folder, and cannot be fetched"
-        in attent(command, "no-such/model", TEXT, "--download").err[0]
-    )
+    says = "no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"
+    assert refused(command, "no-such/model", TEXT) == says
+    fetched = refused(command, "no-such/model", TEXT, "--download")
+    assert fetched.startswith("no-such/model is no run folder, and cannot be fetched")
     (tmp_path / "empty").mkdir()
-    assert attent(command, tmp_path / "empty", TEXT).err == [
-        f"attent: {tmp_path / 'empty'} is no run folder: it has no config.json"
-    ]
-    assert "nothing is no run folder: there is no such folder" in attent(command, tmp_path / "nothing", TEXT).err[0]
+    assert refused(command, tmp_path / "empty", TEXT).endswith("empty is no run folder: it has no config.json")
+    assert refused(command, tmp_path / "nothing", TEXT).endswith("is no run folder: there is no such folder")

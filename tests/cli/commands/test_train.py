@@ -9,21 +9,8 @@ import pytest
 
 def test_training_leaves_a_run_that_translates(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "mine"
-    done = attent(
-        "train",
-        "--config",
-        settings_file,
-        "--out",
-        out,
-        "--updates",
-        3,
-        "--seed",
-        5,
-        "--threads",
-        1,
-        "--set",
-        "model.heads=4",
-    )
+    options = ("--updates", 3, "--seed", 5, "--threads", 1, "--set", "model.heads=4")
+    done = attent("train", "--config", settings_file, "--out", out, *options)
     assert done.code == 0
     assert done.out[0] == f"run: {out}"
     assert [line.split("  ")[0] for line in done.out[1:]] == ["held-out dates", "held-out combinations"]
@@ -35,21 +22,16 @@ def test_training_leaves_a_run_that_translates(attent, settings_file: Path, tmp_
     assert (translated.code, len(translated.out)) == (2, 1)
 
 
-def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "mine"
-    assert attent("train", "--config", settings_file, "--out", out).code == 0
-    repeated = attent("train", "--config", settings_file, "--out", out)
-    assert repeated.code == 2
-    assert repeated.err[-1] == f"attent: {out} is there already"
-    assert attent("train", "--config", settings_file, "--out", out, "--replace").code == 0
-
-
-def test_runs_are_named_after_their_settings(
+def test_a_run_is_named_after_its_settings_and_replaced_only_if_asked(
     attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = attent("train", "--config", settings_file)
+    train = ("train", "--config", settings_file)
+    done = attent(*train)
     assert (done.code, done.out[0]) == (0, f"run: {Path('runs') / 'small'}")
+    repeated = attent(*train)
+    assert (repeated.code, repeated.err[-1]) == (2, f"attent: {Path('runs') / 'small'} is there already")
+    assert attent(*train, "--replace").code == 0
 
 
 def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
@@ -60,8 +42,6 @@ def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
         2,
         f"attent: {out} is finished: give a new limit, --updates or --minutes",
     )
-    seeded = attent("train", "--resume", out, "--seed", 3)
-    assert (seeded.code, seeded.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --seed"])
     done = attent("train", "--resume", out, "--steps", 4, "--threads", 1)
     assert (done.code, done.out[0]) == (0, f"run: {out}")
     assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == 4
@@ -76,19 +56,6 @@ def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_
         done = attent("train", *arguments, "--steps", updates)
         assert (done.code, done.out[0], done.err[0]) == (0, f"run: {out}", f"going on with {out}")
         assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == updates
-    assert attent("train", "--steps", 9, "--resume")[::2] == (
-        2,
-        ["attent: --resume takes a run folder: --resume RUN, or --out RUN --resume"],
-    )
-    printed = attent("train", "--out", out, "--resume", tmp_path / "other")
-    assert printed[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --out"])
-
-
-def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Path, tmp_path: Path) -> None:
-    done = attent(
-        "train", "--config", settings_file, "--init-from", run_folder, "--out", tmp_path / "tuned", "--updates", 1
-    )
-    assert done.code == 0
 
 
 def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,50 +86,49 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
         (["--out", __file__ + "/run"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, options: list[str], says: str) -> None:
-    done = attent(
-        "train", "--config", settings_file, *(["--out", tmp_path / "run"] if "--out" not in options else []), *options
-    )
-    assert done[:2] == (2, [])
-    assert says in done.err[-1]
+def test_what_cannot_be_trained(refused, settings_file: Path, tmp_path: Path, options: list[str], says: str) -> None:
+    out = [] if "--out" in options else ["--out", tmp_path / "run"]
+    assert says in refused("train", "--config", settings_file, *out, *options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--train nowhere.tsv", "nowhere.tsv"),
+        ("--train nowhere.tsv --corpus dates", "say what to train"),
+        ("--corpus dates --preset tiny", "--preset goes with --train"),
+        ("", "say what to train"),
+        ("--task fill-mask", "say what to train: one of --text FILE, --config FILE.toml and --resume RUN"),
+        ("--task fill-mask --corpus dates --out run", "--task fill-mask is not what the settings are for"),
+        ("--task classify", "say what to train: one of --images SOURCE, --labelled FILE, --config"),
+        ("--task classify --images nowhere", "there are no pictures nowhere"),
+        ("--images digits --labelled a.tsv", "files for [images] and for [labelled] are for two runs"),
+        ("--task translate --images digits", "these files are for --task classify, not for --task translate"),
+        ("--size 8", "--size goes with --images"),
+        ("--labelled nowhere.tsv", "nowhere.tsv cannot be read"),
+        ("--task clasify --labelled a.tsv", "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill"),
+        ("--steps 9 --resume", "--resume takes a run folder: --resume RUN, or --out RUN --resume"),
+        ("--resume x --out y", "a run that goes on keeps its settings: --resume takes no --out"),
+        *((f"--resume x --{name} a", f"keeps its corpus: --resume takes no --{name}") for name in ("train", "images")),
+        *((f"--resume x --{name} a", f"takes no --{name}") for name in ("valid-target", "text", "labelled", "size")),
+        *((f"--resume x --{name} 3", f"keeps its settings: --resume takes no --{name}") for name in ("seed", "data")),
+        *((f"--resume x --{name} a", f"--resume takes no --{name}") for name in ("source-vectors", "freeze", "set")),
+    ],
+)
+def test_what_does_not_go_together(refused, arguments: str, says: str) -> None:
+    assert says in refused("train", *arguments.split())
 
 
 @pytest.mark.parametrize("options", [["--train", "train.zh"], ["--train", "pairs.tsv", "--valid", "valid.de.gz"]])
 def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggested(
-    attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+    refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("train.zh", "pairs.tsv", "valid.de.gz"):
         Path(name).write_text("a\tb\n", encoding="utf-8")
-    done = attent("train", *options)
-    assert done == (2, [], [f"attent: a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {options[-1]}"])
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--train",
-        "--train-source",
-        "--valid-target",
-        "--text",
-        "--valid-text",
-        "--images",
-        "--size",
-        "--labelled",
-        "--valid-labelled",
-    ],
-)
-def test_a_run_that_goes_on_keeps_its_corpus(attent, tmp_path: Path, option: str) -> None:
-    assert attent("train", "--resume", tmp_path, option, "a").err == [
-        f"attent: a run that goes on keeps its corpus: --resume takes no {option}"
-    ]
-
-
-@pytest.mark.parametrize("option", ["--source-vectors", "--target-vectors", "--text-vectors"])
-def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, option: str) -> None:
-    message = attent("train", "--resume", tmp_path, option, "a").err
-    assert message == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
+    says = f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {options[-1]}"
+    assert refused("train", *options) == says
 
 
 @pytest.mark.parametrize(
@@ -172,12 +138,13 @@ def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, optio
         ("--valid-text", "--text", "lines"),
         ("--valid-labelled", "--labelled", "labelled"),
         ("--valid", "--train", "text"),
+        ("--replay", "--train", "text"),
     ],
 )
-def test_what_is_beside_a_corpus_is_none(attent, settings_file: Path, option: str, main: str, table: str) -> None:
+def test_what_is_beside_a_corpus_is_none(refused, settings_file: Path, option: str, main: str, table: str) -> None:
     for arguments in ([], ["--config", settings_file]):
-        message = attent("train", *arguments, option, "8").err
-        assert message == [f"attent: {option} goes with {main}, or with a --config of [{table}]"]
+        says = f"{option} goes with {main}, or with a --config of [{table}]"
+        assert refused("train", *arguments, option, "8") == says
 
 
 def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
@@ -193,34 +160,21 @@ def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
     assert "the run's own model, learning rate 0.001" in done.err[0]
     config = json.loads((tmp_path / "new" / "config.json").read_text())
     assert config["training"]["freeze"] == ["embeddings", "encoder"]
-    repeated = attent("train", "--resume", tmp_path / "new", "--freeze", "encoder")
-    assert repeated[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --freeze"])
     preset = attent("train", *files, "--preset", "tiny")
     assert preset[::2] == (2, ["attent: --init-from takes the sizes of its run, so --preset has no say"])
-    single = attent("train", "--replay", tmp_path / "old.tsv")
-    assert single[::2] == (2, ["attent: --replay goes with --train, or with a --config of [text]"])
 
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     file = tmp_path / "pairs.tsv"
-    file.write_text(
-        "".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60)) + "\nx\ty\tz\n", encoding="utf-8"
-    )
+    lines = "".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60))
+    file.write_text(f"{lines}\nx\ty\tz\n", encoding="utf-8")
     return file
 
 
 def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: Path) -> None:
-    small = (
-        "--set",
-        "model.width=16",
-        "--set",
-        "model.feed_forward=16",
-        "--set",
-        "model.encoder_layers=1",
-        "--set",
-        "model.decoder_layers=1",
-    )
+    sizes = ("width=16", "feed_forward=16", "encoder_layers=1", "decoder_layers=1")
+    small = [word for size in sizes for word in ("--set", f"model.{size}")]
     done = attent("train", "--train", pairs, "--out", tmp_path / "RUN", "--steps", 2, "--threads", 1, *small)
     assert done.code == 0
     assert "62 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
@@ -232,66 +186,24 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
     assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--train", "nowhere.tsv"], "nowhere.tsv"),
-        (["--train", "nowhere.tsv", "--corpus", "dates"], "say what to train"),
-        (["--corpus", "dates", "--preset", "tiny"], "--preset goes with --train"),
-        ([], "say what to train"),
-    ],
-)
-def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> None:
-    done = attent("train", *arguments)
-    assert done.code == 2
-    assert len(done.err) == 1
-    assert says in done.err[0]
-
-
-def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
-    done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
+def test_a_folder_needs_files_and_must_be_there(refused, tmp_path: Path) -> None:
     says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
-    assert (done.code, done.err) == (2, [f"attent: {says}"])
-    done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
-    assert done.code == 2
-    done = attent("train", "--resume", tmp_path, "--data", tmp_path)
-    assert (done.code, done.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --data"])
-
-
-def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
-    done = attent(
-        "train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2
-    )
-    assert done.code == 0
-    assert any("pairs.tsv: 40 lines read" in line for line in done.err)
+    assert refused("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run") == says
+    assert "no folder" in refused("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
 
 
 def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        '[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8"
-    )
-    arguments = (
-        "train",
-        "--config",
-        recipe,
-        "--data",
-        tmp_path,
-        "--set",
-        "text.train=pairs.tsv",
-        "--out",
-        tmp_path / "run",
-    )
-    assert attent(*arguments).code == 0
+    recipe, text = tmp_path / "recipe.toml", '[text]\ntrain = "none.tsv"\ntokenizer = "char"\n'
+    recipe.write_text(f"{text}[training]\nupdates = 1\nbatch_pairs = 8\n", encoding="utf-8")
+    files = ("--data", tmp_path, "--set", "text.train=pairs.tsv", "--out", tmp_path / "run")
+    done = attent("train", "--config", recipe, *files)
+    assert done.code == 0 and any("pairs.tsv: 40 lines read" in line for line in done.err)
 
 
 def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text(
-        "".join(f"a dog {number} is happy\n" for number in range(60)) + "\n", encoding="utf-8"
-    )
+    lines = "".join(f"a dog {number} is happy\n" for number in range(60))
+    (tmp_path / "lines.txt").write_text(f"{lines}\n", encoding="utf-8")
     small = ("--set", "model.width=16", "--set", "model.feed_forward=16", "--set", "model.layers=1")
     files = ("--text", "lines.txt", "--data", tmp_path, "--out", tmp_path / "RUN")
     done = attent("train", "--task", "fill-mask", *files, "--steps", 2, "--threads", 1, *small)
@@ -301,41 +213,3 @@ def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> Non
     assert done.out[1].startswith("validation  loss ")
     assert attent("fill", tmp_path / "RUN", "a [MASK] 7 is happy").code == 0
     assert attent("train", "--resume", tmp_path / "RUN", "--updates", 3).code == 0
-
-
-def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
-    done = attent("train", "--task", "fill-mask")
-    assert done.err == ["attent: say what to train: one of --text FILE, --config FILE.toml and --resume RUN"]
-    done = attent("train", "--task", "fill-mask", "--corpus", "dates", "--out", tmp_path / "run")
-    assert done.err == ["attent: --task fill-mask is not what the settings are for: their task is 'translate'"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--task", "classify"], "say what to train: one of --images SOURCE, --labelled FILE, --config"),
-        (
-            ["--task", "classify", "--images", "nowhere"],
-            "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz",
-        ),
-        (["--images", "digits", "--labelled", "a.tsv"], "files for [images] and for [labelled] are for two runs"),
-        (
-            ["--task", "translate", "--images", "digits"],
-            "these files are for --task classify, not for --task translate",
-        ),
-        (["--size", "8"], "--size goes with --images"),
-        (["--labelled", "nowhere.tsv"], "nowhere.tsv cannot be read"),
-        (
-            ["--task", "clasify", "--labelled", "a.tsv"],
-            (
-                "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, language-model, "
-                "text-generation, translate)"
-            ),
-        ),
-    ],
-)
-def test_what_cannot_be_classified(attent, arguments: list[str], says: str) -> None:
-    done = attent("train", *arguments)
-    assert done.code == 2
-    assert len(done.err) == 1
-    assert says in done.err[0]

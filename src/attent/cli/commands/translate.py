@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -18,18 +18,22 @@ from attent.text.readers import chunks, display_name
 from attent.text.sources import check_utf8, decode_lines, decode_whole, open_source
 
 if TYPE_CHECKING:
-    from attent.runs.results import Results
+    from attent.documents.chunks import FileTranslator, MarkupTranslator
     from attent.runs.config import RunConfig
+    from attent.runs.results import Results
     from attent.search.search import SourceText, Translation
     from attent.search.settings import SearchSettings
     from attent.setting import Given
     from attent.tasks.translation.engine import Engine
     from attent.tasks.translation.glossary import Glossary
+    from attent.tasks.translation.translation_lines import LineTranslator
     from attent.text.batches import BatchSize
     from attent.text.units import Detokenizer
 
     # Returns the translations of each text, the best first.
     SearchTexts = Callable[[Sequence[str | SourceText]], list[list[Translation]]]
+    # Translates numbered texts, a chunk at a time.
+    ChunkTranslator = LineTranslator | MarkupTranslator | FileTranslator
 
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
@@ -139,26 +143,6 @@ class OutputFile:
             return Results()
         settings = {name: str(value) for name, value in options.items()} | _fingerprint(run, using)
         return ResultFile(self.out, settings, resume=self.resume, say=say)
-
-
-class ChunkTranslator(Protocol):
-    """Translates numbered texts, a chunk at a time.
-
-    Attributes:
-        is_empty: whether there was nothing to translate.
-        end: the text that follows each result.
-        warning: a message about all texts together.
-    """
-
-    is_empty: bool
-    end: str
-
-    @property
-    def warning(self) -> str | None: ...
-
-    def translate(self, chunk: Sequence[tuple[int, str]]) -> tuple[Sequence[str | bytes], bool]:
-        """Return results, and whether all of them can be used."""
-        ...
 
 
 def translate(
