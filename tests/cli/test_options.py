@@ -119,7 +119,7 @@ def test_a_device_that_is_not_there_is_said_before_anything_is_read(
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     says = refused(*words.split(), "--device", "cuda:7")
     assert says.startswith("this machine has no device 'cuda:7': there is cpu")
-    assert refused(*words.split(), "--device", "gpu").startswith("unknown device 'gpu'")
+    assert "unknown device 'gpu'" in refused(*words.split(), "--device", "gpu")
 
 
 def test_settings_name_the_device_that_is_not_there(

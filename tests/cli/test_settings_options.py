@@ -14,8 +14,9 @@ import typer
 from typer.testing import CliRunner
 
 from attent.cli.commands import expanded
+from attent.cli.options import Given, Offer
 from attent.errors import ArgumentError
-from attent.setting import Bound, Flag, Given, Help, Offer
+from attent.setting import Bound, Flag, Help
 
 COMMANDS = Path(inspect.getfile(expanded)).parents[1]
 Search = Annotated[

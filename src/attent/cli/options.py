@@ -1,21 +1,21 @@
-"""Options that several commands have: how a run is loaded, languages, and the settings of a search."""
+"""Options that several commands have, and settings that commands offer as options."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
 from attent import devices
 from attent.cli.output import say
 from attent.errors import ArgumentError
-from attent.setting import Flag, Given, Help, Offer
+from attent.setting import Flag, Help
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from attent.tasks.pretrained import PretrainedModel
 
 Tool = TypeVar("Tool")
+Settings = TypeVar("Settings")
+# The bounds of a number in messages, by their names in pydantic.
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 # The number of a head or layer; no model has more digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
 AUTO = devices.AUTO
@@ -39,6 +42,63 @@ TrustCode = Annotated[bool, Help("Import and run the modules that the run's conf
 SourceLanguage = Annotated[str | None, Help("Source language, such as zh.", metavar="CODE")]
 TargetLanguage = Annotated[str | None, Help("Target language, such as en; the run's unless given.", metavar="CODE")]
 Device = Annotated[str, Help("Device of the model; auto uses a GPU through CUDA if there is one.", metavar=DEVICES)]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The settings of a class that a command offers as options, all `None` unless given.
+
+    Args:
+        module: of the class, imported when the command is called or shows its help.
+        name: of the class.
+        settings: names of its fields; all of them if neither these nor options are named.
+        options: names of further fields, and of their options.
+        overrides: whether the values replace those of other settings, such as a recipe's. Then no defaults are shown,
+            and the command line refuses values out of bounds; else `Given.settings` does.
+    """
+
+    module: str
+    name: str
+    settings: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    overrides: bool = False
+
+
+@dataclass(frozen=True)
+class Given(Generic[Settings]):
+    """The values of settings that were given to a command; the others keep their defaults.
+
+    Attributes:
+        kind: the class of the settings, a pydantic model.
+        values: by the name of the setting.
+        options: the option of each setting.
+    """
+
+    kind: type[Settings]
+    values: Mapping[str, Any]
+    options: Mapping[str, str]
+
+    def settings(self, **values: Any) -> Settings:
+        """Return the settings with the values that were given, and with these.
+
+        Raises:
+            ArgumentError: a value cannot be used, or two do not go together.
+        """
+        from pydantic import ValidationError
+
+        try:
+            return self.kind(**{**self.values, **values})
+        except ValidationError as error:
+            raise ArgumentError(self._message(error.errors()[0])) from error
+
+    def _message(self, fault: Any) -> str:
+        """Return the message about the first fault, by its option where it is about a single one."""
+        context = fault.get("ctx", {})
+        limits = [f"{words} {context[bound]:g}" for bound, words in BOUNDS.items() if bound in context]
+        limits = ["a finite number"] if fault["type"] == "finite_number" else limits
+        if not limits or not fault["loc"]:
+            return fault["msg"].removeprefix("Value error, ")
+        return f"{self.options[fault['loc'][0]]} must be {limits[0]}, got {fault['input']}"
 
 
 class DType(StrEnum):

@@ -23,7 +23,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from typer.main import get_group
 
-from attent.setting import Flag, Given, Help, Offer
+from attent.cli.options import Given, Offer
+from attent.setting import Flag, Help
 
 # The order of the help, in which a person needs them; other commands follow by name.
 MODELS = ("demo", "train", "average", "import", "quantize")
@@ -181,8 +182,8 @@ def _offered_options(offer: Offer) -> tuple[list[inspect.Parameter], Collect]:
             if default is None and setting.default not in (None, MISSING, ()):
                 text = f"{text}  [default: {setting.default}]"
             # `Given.settings` checks bounds
-            kept = [fact for fact in setting.facts if isinstance(fact, Flag) or getattr(fact, "metavar", None)]
-            setting = setting._replace(facts=[Help(text), *kept])
+            others = [fact for fact in setting.facts if isinstance(fact, Flag) or getattr(fact, "metavar", None)]
+            setting = setting._replace(facts=[Help(text), *others])
         options[setting.name] = _option(setting, name, default)
 
     def collect(values: dict[str, Any]) -> Given[Any]:

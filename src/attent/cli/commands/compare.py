@@ -34,7 +34,7 @@ Out = Annotated[Path | None, Help(f"Comparison folder; {RUNS}NAME unless given."
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrainingLimits:
     """The trainings of a comparison."""
 
     minutes: Annotated[
@@ -56,7 +56,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class OwnPairs:
     """Pairs to train on instead of dates."""
 
     train: Annotated[Path | None, Help("Training pairs instead of dates: a .tsv or .jsonl, also .gz.")] = None
@@ -78,7 +78,7 @@ def comparisons() -> None:
 @compare.command()
 def length(
     context: typer.Context,
-    budget: Budget,
+    budget: TrainingLimits,
     out: Out = None,
     data: Annotated[Path | None, Help("Folder of Multi30k; without it only dates are compared.")] = None,
 ) -> None:
@@ -95,8 +95,8 @@ def length(
 @compare.command()
 def scores(
     context: typer.Context,
-    budget: Budget,
-    pairs: Pairs,
+    budget: TrainingLimits,
+    pairs: OwnPairs,
     out: Out = None,
     scores: Annotated[
         str | None, Help("Only these scores, of which local-m and local-p are two, or module:Class.", "NAME,NAME…")
@@ -113,8 +113,8 @@ def scores(
 @compare.command()
 def normalizers(
     context: typer.Context,
-    budget: Budget,
-    pairs: Pairs,
+    budget: TrainingLimits,
+    pairs: OwnPairs,
     out: Out = None,
     normalizers: Annotated[str | None, Help("Only these normalizers, or module:Class.", "NAME,NAME…")] = None,
 ) -> None:
@@ -157,7 +157,9 @@ def runs(
     _write(context, compare(runs, source, target, folder, **options, say=say), folder)
 
 
-def _compare_parts(context: typer.Context, out: Path | None, pairs: Pairs, budget: Budget, parts: str | None) -> None:
+def _compare_parts(
+    context: typer.Context, out: Path | None, pairs: OwnPairs, budget: TrainingLimits, parts: str | None
+) -> None:
     from attent.comparison.parts import compare
     from attent.text.readers import STANDARD_INPUT
 

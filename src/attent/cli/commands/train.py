@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer.core import TyperCommand
 
-from attent.cli.options import AUTO, TrustCode, device_of
+from attent.cli.options import AUTO, Given, Offer, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.errors import ArgumentError, check_known, refuse
-from attent.setting import Flag, Given, Help, Offer
+from attent.setting import Flag, Help
 from attent.tasks.overrides import corpus_settings, known_task, override, resolve_corpus, select_table, tasks_of_table
 from attent.text.sources import check_utf8
 
@@ -147,8 +147,8 @@ def train(
     check_utf8(str(run), "the run folder's name")
     from attent.tasks.recipe import follow
 
-    kept = {"replace": recipe.replace, "init_from": recipe.init_from, "trust_code": trust_code}
-    _follow(run, f"training into {run}", lambda: follow(settings, run, **kept))
+    options = {"replace": recipe.replace, "init_from": recipe.init_from, "trust_code": trust_code}
+    _follow(run, f"training into {run}", lambda: follow(settings, run, **options))
 
 
 def _start(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from attent.cli.options import RunFolder, Search, TargetLanguage, TypedLoading, known_language
+from attent.cli.options import Given, RunFolder, Search, TargetLanguage, TypedLoading, known_language
 from attent.cli.output import say
 from attent.errors import ArgumentError, refuse
 from attent.setting import Bound, Help
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from attent.runs.results import Results
     from attent.search.search import SourceText, Translation
     from attent.search.settings import SearchSettings
-    from attent.setting import Given
     from attent.tasks.translation.engine import Engine
     from attent.tasks.translation.glossary import Glossary
     from attent.tasks.translation.translation_lines import LineTranslator
