@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from attent.server import document_translator
+from attent.server import documents
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.connections import BoundedProtocol
@@ -92,7 +92,7 @@ REQUESTS = {"text": (json_request(), 3), "events": (json_request(stream=True), 3
 def test_a_client_that_leaves_takes_its_sentences_out(
     catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(document_translator, "MAX_DOCUMENTS", 1)
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 1)
     settings, blocked = ServerSettings(window=0.0, batch=1), Blocked()
     batcher, (request, count) = Batcher(settings), REQUESTS[kind]
 

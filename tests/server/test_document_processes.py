@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 from attent.documents.pipeline import DocumentSentence
 from attent.errors import DataError
 from attent.server import document_processes
-from attent.server.document_frames import HEADER
 from attent.server.document_processes import DocumentProcesses, DocumentText
+from attent.server.document_worker import HEADER
 from attent.server.errors import RequestError
 
 SECONDS = 60

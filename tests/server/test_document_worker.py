@@ -11,8 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from attent.server.document_frames import DATA, END, ERROR, MARKED, PLAIN, read_frame, write_frame
-from attent.server.document_worker import MEMORY, NICENESS, SECONDS
+from attent.server.document_worker import (
+    DATA,
+    END,
+    ERROR,
+    MARKED,
+    MEMORY,
+    NICENESS,
+    PLAIN,
+    SECONDS,
+    read_frame,
+    write_frame,
+)
 
 PROGRAM = """
 import os, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from attent.server.endpoints.documents import public_address
+from attent.server.documents import public_address
 
 
 def address(headers: dict[str, str], trusted: frozenset[str] = frozenset()) -> str:

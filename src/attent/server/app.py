@@ -24,12 +24,12 @@ from starlette.routing import Route
 from attent.documents import FORMATS
 from attent.errors import AttentError
 from attent.server.body import query_parameters, receive_body
-from attent.server.endpoints.documents import DOWNLOAD, DocumentEndpoints
-from attent.server.endpoints.libretranslate import LibreTranslateEndpoints
-from attent.server.endpoints.openai import OpenAIEndpoints
-from attent.server.endpoints.pages import Pages
+from attent.server.documents import DOWNLOAD, DocumentEndpoints
 from attent.server.errors import RequestError, as_request_error, busy, error_body, stopped
+from attent.server.libretranslate import LibreTranslateEndpoints
 from attent.server.limits import AddressLimits, Gatekeeper
+from attent.server.openai import OpenAIEndpoints
+from attent.server.pages import Pages
 from attent.server.service import TranslationService
 from attent.server.settings import SPARE
 from attent.server.translated_files import TranslatedFiles

@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -23,6 +24,9 @@ from attent.server.settings import ServerSettings
 REMEMBERED = 16
 # By how much the threads of batches are nicer than the one that answers.
 NICENESS = 5
+# Characters or bytes whose work takes a few milliseconds at most, less than a thread's turn where all cores are busy.
+SMALL = 1_000
+Value = TypeVar("Value")
 
 
 class Work(Hashable, Protocol):
@@ -295,3 +299,28 @@ def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:
         ticket.remaining -= 1
         if not ticket.remaining:
             ticket.future.set_result(ticket.results)
+
+
+# one at a time: each may need several times the memory of its text
+_THREAD = ThreadPoolExecutor(1, "attent-texts", yield_to_requests)
+
+
+async def prepare(size: int, function: Callable[..., Value], *arguments: object) -> Value:
+    """Return the value of a function: at once where its text is small, else from the thread of long texts.
+
+    Args:
+        size: characters or bytes that it goes through.
+        function: takes a time in proportion to them.
+        arguments: of the function.
+    """
+    if size <= SMALL:
+        return function(*arguments)
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, function, *arguments)
+
+
+def wait_until_idle(seconds: float | None = None) -> bool:
+    """Wait until the thread of long texts has done what it was given, for so many seconds, or forever.
+
+    Return whether it has.
+    """
+    return not wait([_THREAD.submit(int)], seconds).not_done

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from attent.errors import ArgumentError
+from attent.server.batcher import prepare
 from attent.server.errors import RequestError, invalid
-from attent.server.preparation import prepare
 from attent.server.settings import SPARE, ServerSettings
 from attent.tasks.translation.glossary import Glossary
 

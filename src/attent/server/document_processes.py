@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 from attent.documents.pipeline import DocumentSentence
 from attent.errors import AttentError, DataError, printable
-from attent.server.document_frames import (
+from attent.server.document_worker import (
     BATCH,
     CHUNK,
     DATA,

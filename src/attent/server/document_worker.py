@@ -1,8 +1,17 @@
-"""The process of a document.
+"""The process of a document: it parses strangers' bytes apart from the server, without PyTorch, within system limits.
 
-It parses strangers' bytes apart from the server, without PyTorch, and within limits of the system.
-`python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one,
-and ends: the documents of two clients are never in one process. `document_frames` has the conversation with the server.
+`python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one, and ends: the
+documents of two clients are never in one process. The server (`document_processes`) and the worker send each other
+frames, each of a kind, a size, and as many bytes:
+
+1. The worker sends an empty frame once it has started.
+2. The server sends the ending of the document's name, the document in any number of frames, and an end.
+3. The worker answers with the beginning of the text, from which the server detects the language. The server sends
+   "read" or "render" and the language.
+4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends
+   translations, and an end, and the worker answers with the document, and an end.
+
+Instead of any answer there may be an error, which ends the conversation.
 """
 
 from __future__ import annotations
@@ -10,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,22 +31,18 @@ from attent.documents import read_document
 from attent.documents.inline import AlignedText
 from attent.documents.pipeline import Document, render, sentences_of, split_lines
 from attent.errors import AttentError
-from attent.server.document_frames import (
-    BATCH,
-    CHUNK,
-    DATA,
-    END,
-    ERROR,
-    FAULT,
-    MARKED,
-    PLAIN,
-    SAMPLE,
-    read_frame,
-    write_frame,
-)
 from attent.text.sentences import split_sentences
 from attent.text.units import Span
 
+HEADER = struct.Struct(">cI")
+# Bytes, the end of several frames, an error to be told to the client, and a fault of the program.
+DATA, END, ERROR, FAULT = b"D", b"E", b"X", b"F"
+# Characters that a language is detected by.
+SAMPLE = 20_000
+# Sentences of a frame, and bytes of a document's: few, since no other thread of Python runs while one takes them in.
+BATCH, CHUNK = 256, 2**18
+# First characters of a sentence: it stands by itself, or among elements.
+PLAIN, MARKED = "0", "1"
 # Bytes of memory that the process may reserve, and seconds of a processor that it may compute.
 MEMORY, SECONDS = 512 * 2**20, 30
 # Files that it may hold open: modules that Python imports when they are first needed.
@@ -108,6 +114,26 @@ def limit_process() -> None:
             resource.setrlimit(kind, (size, size))
 
 
+def write_frame(stream: IO[bytes], kind: bytes, payload: bytes = b"") -> None:
+    """Write a frame."""
+    stream.write(HEADER.pack(kind, len(payload)))
+    stream.write(payload)
+
+
+def read_frame(stream: IO[bytes], limit: int) -> tuple[bytes, bytes]:
+    """Return the kind of the next frame and its bytes.
+
+    Raises:
+        EOFError: the stream ends, or the frame is larger than the limit.
+    """
+    header = stream.read(HEADER.size)
+    if len(header) == HEADER.size:
+        kind, size = HEADER.unpack(header)
+        if size <= limit and len(payload := stream.read(size)) == size:
+            return kind, payload
+    raise EOFError
+
+
 def _receive(source: IO[bytes]) -> bytes:
     return read_frame(source, 2**32)[1]
 
@@ -128,13 +154,13 @@ def _sentences(document: Document[bytes], language: str) -> Iterator[bytes]:
 
 def _rendered(document: Document[bytes], language: str, source: IO[bytes]) -> Iterator[bytes]:
     """Yield the document with the translations of its sentences, which are read as they are needed."""
-    translations = (_aligned(*row) for frame in _frames(source) for row in json.loads(frame))
+    translations = (aligned_text(*row) for frame in _frames(source) for row in json.loads(frame))
     content = memoryview(render(document, split_lines(document, language), translations))
     assert next(translations, None) is None, "translations remain"
     yield from (bytes(content[begin : begin + CHUNK]) for begin in range(0, len(content), CHUNK))
 
 
-def _aligned(text: str, numbers: Sequence[int]) -> AlignedText:
+def aligned_text(text: str, numbers: Sequence[int]) -> AlignedText:
     """Return a translation.
 
     Args:

@@ -19,9 +19,8 @@ import torch
 
 from attent.errors import ArgumentError
 from attent.server.app import Metrics, application
-from attent.server.batcher import Batcher
+from attent.server.batcher import Batcher, wait_until_idle
 from attent.server.engines import RunCatalog
-from attent.server.preparation import wait_until_idle
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles

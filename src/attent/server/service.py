@@ -14,11 +14,10 @@ from attent.documents.inline import AlignedText
 from attent.documents.pipeline import render
 from attent.search.search import SourceText
 from attent.search.settings import SearchSettings
-from attent.server.batcher import Batcher
+from attent.server.batcher import Batcher, prepare
 from attent.server.document_processes import DocumentProcesses
 from attent.server.engines import RunCatalog, ServedRun, TokenWork, TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, invalid
-from attent.server.preparation import prepare
 from attent.server.settings import ServerSettings
 from attent.tasks.translation.glossary import Glossary
 from attent.tasks.translation.term_search import check_terms

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import pytest
 from starlette.testclient import TestClient
 
-from attent.server.endpoints.pages import docs_page
+from attent.server.pages import docs_page
 
 LINK = re.compile(r'(?:href|src)="([^"#:]+)"')
 

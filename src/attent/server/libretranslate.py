@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from attent.alignment.pharaoh import pharaoh
+from attent.server.batcher import prepare
 from attent.server.body import count_of, flag_of, glossary_of, read_parameters, text_of, texts_of
 from attent.server.errors import Event, RequestError, event_stream
 from attent.server.limits import Gatekeeper, key_of
-from attent.server.preparation import prepare
 from attent.server.service import (
     AUTO,
     Format,

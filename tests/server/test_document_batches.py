@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from attent.server import document_processes, document_translator
+from attent.server import document_processes, documents
 from attent.server.batcher import Batcher
-from attent.server.document_translator import DocumentTranslator
+from attent.server.documents import DocumentTranslator
 from attent.server.engines import RunCatalog
 from attent.server.errors import RequestError
 from attent.server.service import TranslationService
@@ -27,7 +27,7 @@ def test_documents_take_a_bounded_share_of_the_queue_and_leave_it_with_their_cli
         service = TranslationService(settings, catalog, batcher)
         translator = DocumentTranslator(service)
         documents = [
-            asyncio.create_task(translator.translate(io.BytesIO(texts + end), ".txt", "en", "de"))
+            asyncio.create_task(translator.translate(io.BytesIO(texts + end), ".txt", "en", "de", int))
             for end in (b"a", b"b")
         ]
         waiting = list[int]()
@@ -54,7 +54,7 @@ def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(
     # a process that starts, and does nothing
     program = "import sys, time\nsys.stdout.buffer.write(b'D' + bytes(4))\nsys.stdout.flush()\ntime.sleep(1000)"
     monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", program))
-    monkeypatch.setattr(document_translator, "MAX_DOCUMENTS", 2)
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 2)
     settings = ServerSettings()
     batcher = Batcher(settings)
     service = TranslationService(settings, catalog, batcher)
@@ -63,13 +63,13 @@ def test_documents_that_are_given_up_count_until_they_are_gone_and_no_longer(
         translator, exchanges = DocumentTranslator(service), set[object]()
         for _ in range(3):
             files = [io.BytesIO(b"a dog") for _ in range(2)]
-            tasks = [asyncio.create_task(translator.translate(file, ".txt", "en", "de")) for file in files]
+            tasks = [asyncio.create_task(translator.translate(file, ".txt", "en", "de", int)) for file in files]
             async with asyncio.timeout(60):
                 while (exchange := service.documents._exchange) in {None, *exchanges}:
                     await asyncio.sleep(0.01)
             exchanges.add(exchange)
             with pytest.raises(RequestError, match="busy"):
-                await translator.translate(files[0], ".txt", "en", "de")
+                await translator.translate(files[0], ".txt", "en", "de", int)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)

@@ -9,8 +9,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from attent.server.endpoints.specification import specification
 from attent.server.settings import ServerSettings
+from attent.server.specification import specification
 from attent.views.pages.page import web_file
 
 # A page runs its own scripts alone, asks its own server alone, and no other page may embed it.

@@ -15,7 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from attent.documents import FORMATS
-from attent.server import document_translator
+from attent.server import documents
 
 Serve = Callable[..., TestClient]
 ASK = {"source": "en", "target": "de"}
@@ -262,7 +262,7 @@ def test_a_document_of_many_texts_fits_a_small_queue(serve: Serve, translators: 
 
 
 def test_more_documents_than_fit_are_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_translator, "MAX_DOCUMENTS", 0)
+    monkeypatch.setattr(documents, "MAX_DOCUMENTS", 0)
     answer = send(serve())
     assert answer.status_code == 429 and "busy" in answer.json()["error"]
 
@@ -276,7 +276,7 @@ def test_names_are_no_labels_of_numbers(serve: Serve) -> None:
 
 
 def test_a_document_of_too_many_sentences_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_translator, "MAX_SENTENCES", 3)
+    monkeypatch.setattr(documents, "MAX_SENTENCES", 3)
     with serve() as client:
         assert send(client, b"A dog. Two men. A cat.").status_code == 200
         answer = send(client, b"A dog. Two men.\nA cat. A bird.")

@@ -1,1 +1,0 @@
-"""Endpoints, a file for each interface: parameters in, JSON out."""
