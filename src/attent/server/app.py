@@ -21,14 +21,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from attent.documents import FORMATS
 from attent.errors import AttentError
 from attent.server.body import query_parameters, receive_body
 from attent.server.documents import DOWNLOAD, DocumentEndpoints
+from attent.server.endpoints import TextEndpoints
 from attent.server.errors import RequestError, as_request_error, busy, error_body, stopped
-from attent.server.libretranslate import LibreTranslateEndpoints
 from attent.server.limits import AddressLimits, Gatekeeper
-from attent.server.openai import OpenAIEndpoints
 from attent.server.pages import Pages
 from attent.server.service import TranslationService
 from attent.server.settings import SPARE
@@ -129,11 +127,8 @@ def application(
     """
     settings = service.settings
     gatekeeper = Gatekeeper(settings)
-    endpoints = LibreTranslateEndpoints(
-        service, gatekeeper, tuple(FORMATS) if not settings.disable_files_translation else ()
-    )
-    documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), endpoints.admit)
-    openai, pages = OpenAIEndpoints(service, endpoints.admit), Pages(settings)
+    endpoints, pages = TextEndpoints(service, gatekeeper), Pages(settings)
+    documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), gatekeeper)
 
     async def read(request: Request) -> None:
         # a key comes first: nothing is read of a request whose key is wrong
@@ -163,8 +158,8 @@ def application(
         _route("/suggest", endpoints.suggest, method="POST"),
         _route(DOCUMENT, documents.translate_file, read),
         _route(f"{DOWNLOAD}/{{name}}", documents.download),
-        _route(OPENAI, openai.translations, read),
-        _route("/v1/models", openai.models),
+        _route(OPENAI, endpoints.openai_translations, read),
+        _route("/v1/models", endpoints.openai_models),
         _route("/health", health),
         Route("/ready", ready),
         Route("/metrics", numbers),

@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    WithJsonSchema,
+)
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from attent.documents import FORMATS
 from attent.errors import ArgumentError
 from attent.server.batcher import prepare
 from attent.server.errors import RequestError, invalid
@@ -30,6 +41,13 @@ SPARE_FIELDS = 16
 MAX_FIELDS = 1_000
 # Of the glossary of a request.
 MAX_TERMS = 200
+FLAGS = {"true": True, "1": True, "false": False, "0": False}
+# What is said of a parameter of the wrong type; of the others, that it is not a string.
+PROBLEMS = {
+    **dict.fromkeys(("q", "input"), " is not a string or a list of strings"),
+    **dict.fromkeys(("alignment", "stream"), " is not true or false"),
+    "alternatives": " is not a number",
+}
 
 
 async def receive_body(request: Request, settings: ServerSettings) -> None:
@@ -76,88 +94,29 @@ def query_parameters(request: Request, settings: ServerSettings) -> dict[str, An
     return _form(request.scope.get("query_string", b""), _max_fields(settings))
 
 
-def text_of(values: Mapping[str, Any], name: str) -> str:
-    """Return a parameter that must be a text.
+def _as_flag(value: object) -> object:
+    return FLAGS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _as_number(value: object) -> object:
+    # int("1_0") is 10
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
+
+
+def _as_glossary(value: object) -> Glossary | None:
+    """Return the glossary of a list of pairs of texts, or of an object; outside JSON it is JSON itself.
 
     Raises:
-        RequestError: it is missing, or no text.
+        ValueError: it is none, has too many terms, or one that is no term.
     """
-    value = values.get(name)
-    if value is None or value == "":
-        raise invalid(f"missing {name} parameter")
-    if not isinstance(value, str):
-        raise invalid(f"{name} parameter is not a string")
-    return value
-
-
-def texts_of(values: Mapping[str, Any], name: str = "q") -> tuple[list[str], bool]:
-    """Return the texts of a parameter, and whether they came as a list.
-
-    Raises:
-        RequestError: it is missing, or neither a text nor a list of texts.
-    """
-    texts = values.get(name)
-    if texts is None or texts == "":
-        raise invalid(f"missing {name} parameter")
-    if isinstance(texts, str):
-        return [texts], False
-    if not isinstance(texts, list) or any(not isinstance(text, str) for text in texts):
-        raise invalid(f"{name} parameter is not a string or a list of strings")
-    return texts, True
-
-
-def flag_of(values: Mapping[str, Any], name: str) -> bool:
-    """Return a parameter that is true or false; false where it is missing.
-
-    Raises:
-        RequestError: it is neither.
-    """
-    value = values.get(name, False)
     if isinstance(value, str):
-        value = {"true": True, "1": True, "false": False, "0": False, "": False}.get(value.lower(), value)
-    if not isinstance(value, bool):
-        raise invalid(f"{name} parameter is not true or false")
-    return value
-
-
-def count_of(values: Mapping[str, Any], name: str, limit: int) -> int:
-    """Return a parameter that is a number from 0 to a limit; 0 where it is missing.
-
-    Raises:
-        RequestError: it is none, or above the limit.
-    """
-    value = values.get(name, 0)
-    try:
-        # int(True) is 1, and int("1_0") is 10
-        number = (
-            0 if value in ("", None) else int(str(value)) if str(value).isdecimal() and len(str(value)) < 10 else None
-        )
-    except ValueError:
-        number = None
-    if number is None:
-        raise invalid(f"{name} parameter is not a number")
-    if number > limit:
-        raise invalid(f"{name} parameter must be <= {limit}")
-    return number
-
-
-def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary | None:
-    """Return a parameter that is a list of pairs of texts, or an object; None where it is missing.
-
-    Outside JSON it is JSON itself.
-
-    Raises:
-        RequestError: it is none, has too many terms, or one that is no term.
-    """
-    value = values.get(name)
-    if isinstance(value, str) and value:
         if len(value) > SPARE:
-            raise invalid(f"{name} parameter must have <= {SPARE} characters")
+            raise ValueError(f" must have <= {SPARE} characters")
         try:
             value = json.loads(value)
         # RecursionError: nested too deep
         except (ValueError, RecursionError):
-            raise invalid(f"{name} parameter is not JSON") from None
+            raise ValueError(" is not JSON") from None
     if not value:
         return None
     pairs = list(value.items()) if isinstance(value, dict) else value
@@ -165,13 +124,105 @@ def glossary_of(values: Mapping[str, Any], name: str = "glossary") -> Glossary |
         not isinstance(pair, list | tuple) or len(pair) != 2 or any(not isinstance(text, str) for text in pair)
         for pair in pairs
     ):
-        raise invalid(f'{name} parameter is not a list of pairs such as [["source", "target"]], or an object')
+        raise ValueError(' is not a list of pairs such as [["source", "target"]], or an object')
     if len(pairs) > MAX_TERMS:
-        raise invalid(f"{name} parameter must have <= {MAX_TERMS} terms")
+        raise ValueError(f" must have <= {MAX_TERMS} terms")
     try:
         return Glossary(tuple((source, target) for source, target in pairs))
     except ArgumentError as error:
-        raise invalid(f"{name} parameter: {error}") from error
+        raise ValueError(f": {error}") from error
+
+
+# a client may send thousands of wrong ones
+Texts = str | Annotated[list[str], Field(fail_fast=True)]
+Flag = Annotated[StrictBool, BeforeValidator(_as_flag)]
+Number = Annotated[StrictInt, Field(ge=0), BeforeValidator(_as_number)]
+Key = Annotated[
+    str, BeforeValidator(str), Field(description="A key of this server; or a Bearer token in Authorization.")
+]
+Terms = Annotated[
+    Glossary | None,
+    PlainValidator(_as_glossary),
+    WithJsonSchema({"type": ["array", "object", "null"], "maxItems": MAX_TERMS, "maxProperties": MAX_TERMS}),
+]
+
+
+def _described(description: str, *examples: str, **more: Any) -> Any:
+    return Field(description=description, examples=[*examples] or None, **more)
+
+
+class Parameters(BaseModel):
+    """The parameters of a request; others are ignored.
+
+    The fields are checked on arrival, and described by the server's specification.
+    """
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Check parameters; an empty one is missing.
+
+        Raises:
+            RequestError: one is wrong or missing.
+        """
+        try:
+            return cls.model_validate(
+                {name: value for name, value in values.items() if value is not None and value != ""}
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+        name, kind = str(first["loc"][0]), first["type"]
+        if name == "format":
+            raise RequestError(400, f"{first['input']} format is not supported")
+        if kind == "missing":
+            raise invalid(f"missing {name} parameter")
+        problem = str(first["ctx"]["error"]) if kind == "value_error" and "ctx" in first else PROBLEMS.get(name)
+        raise invalid("empty file" if name == "file" else f"{name} parameter{problem or ' is not a string'}")
+
+
+class TranslateParameters(Parameters):
+    """Parameters of POST /translate."""
+
+    q: Texts = _described("A text, or a list of texts.", "Two men are talking. It rains.")
+    source: str = _described("The language of the texts; auto detects it for each of them.", "en")
+    target: str = _described("The language to translate to.", "de")
+    format: Literal["text", "html"] = _described("HTML keeps its tags, around their words.", default="text")
+    alternatives: Number = _described("Further translations of each text.", default=0)
+    alignment: Flag = _described("Whether to link the words of both texts.", default=False)
+    glossary: Terms = _described("Terms with their translations: pairs of both, or an object.", default=None)
+    stream: Flag | Literal["tokens"] = _described(
+        "Whether to send sentences as they are translated, and a single one token by token.", default=False
+    )
+    api_key: Key = ""
+
+
+class DetectParameters(Parameters):
+    """Parameters of POST /detect."""
+
+    q: str
+    api_key: Key = ""
+
+
+class DocumentParameters(Parameters, arbitrary_types_allowed=True):
+    """Parameters of POST /translate_file."""
+
+    file: Annotated[UploadFile, WithJsonSchema({"type": "string", "format": "binary"})] = _described(
+        f"A document: {', '.join(FORMATS)}."
+    )
+    source: str = _described("The language of the document, or auto.", "en")
+    target: str = _described("The language to translate to.", "de")
+    api_key: Key = ""
+
+
+class OpenAIParameters(Parameters):
+    """Parameters of POST /v1/translations."""
+
+    model: str = _described("A run by its languages; chosen by them if left out.", "en-de", default="")
+    input: Texts = _described("A text, or a list of texts.", "Two men are talking.")
+    target_language: str = _described("The language to translate to.", "de")
+    source_language: str = _described(
+        "The language of the texts: the model's, or detected, if left out.", "en", default=""
+    )
+    stream: Flag = _described("Whether to send sentences as they are translated.", default=False)
 
 
 def _kind(request: Request) -> str:

@@ -23,11 +23,12 @@ from attent.documents import FORMATS
 from attent.documents.pipeline import cut_sentence, join_aligned
 from attent.errors import DataError
 from attent.search.search import SourceText
-from attent.server.body import read_parameters, text_of
+from attent.server.body import DocumentParameters, read_parameters
 from attent.server.document_processes import DocumentText, Row
 from attent.server.document_worker import aligned_text
 from attent.server.engines import TranslatedSentence, TranslationWork
 from attent.server.errors import RequestError, busy, invalid
+from attent.server.limits import Gatekeeper
 from attent.server.service import AUTO, TranslationService
 from attent.server.translated_files import TranslatedFiles, storage_error
 from attent.text.sentences import SplitText
@@ -49,8 +50,6 @@ SCHEMES = ("http", "https")
 DOWNLOAD = "/download_file"
 # Nothing in a document may run as if it were the server's own.
 HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "Cache-Control": "private, no-store"}
-# Admits a request by its parameters and texts, or counts further texts of one that was admitted.
-Admit = Callable[..., None]
 
 
 class PreparedSentence(NamedTuple):
@@ -248,11 +247,11 @@ class DocumentEndpoints:
     Args:
         service: translates.
         files: holds translated documents.
-        admit: counts the texts of a request, or refuses it.
+        gatekeeper: admits requests.
     """
 
-    def __init__(self, service: TranslationService, files: TranslatedFiles, admit: Admit) -> None:
-        self._service, self._files, self._admit = service, files, admit
+    def __init__(self, service: TranslationService, files: TranslatedFiles, gatekeeper: Gatekeeper) -> None:
+        self._service, self._files, self._gatekeeper = service, files, gatekeeper
         self._translator = DocumentTranslator(service)
 
     async def read(self, request: Request) -> None:
@@ -269,9 +268,10 @@ class DocumentEndpoints:
         """Answer POST /translate_file."""
         settings = self._service.settings
         values = await read_parameters(request, settings)
-        upload = _upload_of(values)
+        upload = values.get("file")
         try:
-            source, target = text_of(values, "source"), text_of(values, "target")
+            wish = DocumentParameters.of(values)
+            upload, source, target = wish.file, wish.source, wish.target
             name, size = upload.filename or "", upload.size or 0
             if not name or not size:
                 raise invalid("empty file")
@@ -281,17 +281,18 @@ class DocumentEndpoints:
             if size > settings.max_file:
                 raise RequestError(413, f"Invalid request: a document may have at most {settings.max_file:,} bytes")
             self._service.check_languages(source, target)
-            self._admit(request, values, 1)
+            self._gatekeeper.admit(request, values, 1)
 
             def charge(characters: int) -> None:
                 # as many as there are in texts of the largest size; the first one is counted
                 if settings.char_limit > 0 and (texts := -(-characters // settings.char_limit) - 1) > 0:
-                    self._admit(request, values, texts, is_admitted=True)
+                    self._gatekeeper.admit(request, values, texts, is_admitted=True)
 
             # on the disk where it is large, until it is its turn
             translation = await self._translator.translate(upload.file, ending, source, target, charge)
         finally:
-            await upload.close()
+            if isinstance(upload, UploadFile):
+                await upload.close()
         key = await self._service.documents.run(self._files.save, translation, name)
         return {"translatedFileUrl": f"{public_address(request, settings.trusted_proxy)}{DOWNLOAD}/{quote(key)}"}
 
@@ -310,20 +311,6 @@ class DocumentEndpoints:
                     stat_result=status,
                 )
         raise RequestError(404, "Not Found")
-
-
-def _upload_of(values: dict[str, Any]) -> UploadFile:
-    """Return the document of a request.
-
-    Raises:
-        RequestError: there is none.
-    """
-    upload = values.get("file")
-    if upload is None:
-        raise invalid("missing file parameter")
-    if not isinstance(upload, UploadFile):
-        raise invalid("empty file")
-    return upload
 
 
 def _content(file: BinaryIO) -> bytes:

@@ -134,19 +134,19 @@ class Gatekeeper:
         if self._settings.require_api_key and key and not self._find(key)[0]:
             raise RequestError(403, "Invalid API key")
 
-    def admit(self, request: Request, key: str, texts: int, *, is_admitted: bool = False) -> None:
+    def admit(self, request: Request, values: Mapping[str, Any], texts: int, *, is_admitted: bool = False) -> None:
         """Count the texts of a request, which costs one where it has none.
 
         Args:
             request: of the client.
-            key: its API key; empty without one.
+            values: its parameters, which may hold its API key.
             texts: how many it asks for.
             is_admitted: whether it has begun already, and these count towards what comes after it.
 
         Raises:
             RequestError: the key is unknown or missing, or there are too many texts.
         """
-        limit, name = self._settings.req_limit, ""
+        key, limit, name = key_of(request, values), self._settings.req_limit, ""
         if key or self._settings.require_api_key:
             is_valid, own_limit = self._find(key)
             if is_valid:

@@ -112,7 +112,7 @@ def _kind_parts(schema: Mapping[str, Any]) -> Iterator[str]:
         yield f'<a href="#{name}">{name}</a>'
     kinds = schema.get("type", "")
     yield f"<i>{escape(kinds if isinstance(kinds, str) else ' or '.join(kinds))}</i>" if kinds else ""
-    yield " or ".join(_kind(option) for option in schema.get("oneOf", ()))
+    yield " or ".join(_kind(option) for option in schema.get("anyOf", ()))
     yield f"of {_kind(schema['items'])}" if "items" in schema else ""
     yield escape(schema.get("description", ""))
     for name in ("enum", "const", "default", "minimum", "maximum", "maxLength", "examples"):

@@ -309,16 +309,18 @@ def _search_settings(beam: int, count: int) -> SearchSettings:
     return SearchSettings(beam=beam, n_best=count)
 
 
-def check_size(settings: ServerSettings, texts: Sequence[str], *, is_list: bool) -> None:
-    """Check the number of texts and of their characters.
+def check_size(settings: ServerSettings, wish: str | list[str]) -> list[str]:
+    """Check the number of texts, if they are a list, and of their characters; return the texts as a list.
 
     Raises:
         RequestError: there are too many.
     """
-    sizes = ((len(texts), settings.batch_limit),) if is_list else ()
+    texts = [wish] if isinstance(wish, str) else wish
+    sizes = ((len(wish), settings.batch_limit),) if isinstance(wish, list) else ()
     for size, limit in (*sizes, (max(map(len, texts), default=0), settings.char_limit)):
         if 0 <= limit < size:
             raise invalid(f"request ({size}) exceeds text limit ({limit})")
+    return texts
 
 
 def language_name(code: str) -> str:

@@ -6,35 +6,34 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from attent.documents import FORMATS as DOCUMENT_FORMATS
-from attent.server.body import MAX_TERMS
+from pydantic.json_schema import GenerateJsonSchema
+
+from attent.server.body import (
+    DetectParameters,
+    DocumentParameters,
+    OpenAIParameters,
+    Parameters,
+    TranslateParameters,
+)
 from attent.server.settings import SPARE, ServerSettings
 
 Schema = dict[str, Any]
 
 
-def _text(description: str, *examples: str, **more: Any) -> Schema:
-    return {"type": "string", "description": description, **({"examples": [*examples]} if examples else {}), **more}
+def _text(description: str, *examples: str) -> Schema:
+    return {"type": "string", "description": description, **({"examples": [*examples]} if examples else {})}
 
 
 def _object(required: str = "", **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, **({"required": required.split()} if required else {})}
 
 
-def _list(items: Schema, **more: Any) -> Schema:
-    return {"type": "array", "items": items, **more}
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
 
 
-def _one_or_list(item: Schema, description: str, limit: int = -1, **more: Any) -> Schema:
-    return {
-        "description": description,
-        "oneOf": [item, _list(item, **({"maxItems": limit} if limit >= 0 else {}))],
-        **more,
-    }
-
-
-def _flag(description: str) -> Schema:
-    return {"type": "boolean", "default": False, "description": description}
+def _one_or_list(item: Schema, description: str) -> Schema:
+    return {"description": description, "anyOf": [item, _list(item)]}
 
 
 def _ref(name: str) -> Schema:
@@ -43,6 +42,19 @@ def _ref(name: str) -> Schema:
 
 def _content(schema: Schema, kind: str = "application/json") -> Schema:
     return {kind: {"schema": schema}}
+
+
+class _Generator(GenerateJsonSchema):
+    """Leaves out the titles that pydantic makes of names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _parameters(kind: type[Parameters]) -> Schema:
+    """Return the schema of a request's parameters."""
+    schema = kind.model_json_schema(schema_generator=_Generator)
+    return {name: schema[name] for name in ("type", "properties", "required")}
 
 
 FORMS = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
@@ -59,7 +71,6 @@ ERRORS = {
     507: "The server has no room for the document.",
 }
 PLAIN = {"type": "string"}
-API_KEY = _text("A key of this server; or a Bearer token in Authorization.")
 LANGUAGE = {"type": "string", "description": "The code of a language.", "examples": ["en"]}
 DETECTED = _object(
     "confidence language", confidence={"type": "number", "minimum": 0, "maximum": 100}, language=LANGUAGE
@@ -107,7 +118,7 @@ SCHEMAS: dict[str, Schema] = {
         "translatedText",
         translatedText=_one_or_list(PLAIN, "A text for a text, a list for a list; so are the others."),
         detectedLanguage=_one_or_list(DETECTED, "Where source is auto."),
-        alternatives={"description": "Where some were asked for.", "oneOf": [_list(PLAIN), _list(_list(PLAIN))]},
+        alternatives={"description": "Where some were asked for.", "anyOf": [_list(PLAIN), _list(_list(PLAIN))]},
         alignment=_one_or_list(LINKS, "Where it was asked for; empty for HTML."),
     ),
     "Event": _object(
@@ -165,24 +176,14 @@ PATHS: dict[str, Schema] = {
     ),
     "/detect": _post(
         "Detect the language of a text",
-        _object("q", q=PLAIN, api_key=API_KEY),
+        _parameters(DetectParameters),
         _answers(
             "Languages that it may be in, the likeliest first.", _content(_list(DETECTED)), 400, 403, 413, 429, 500
         ),
     ),
     "/translate_file": _post(
         "Translate a document",
-        _object(
-            "file source target",
-            file={
-                "type": "string",
-                "format": "binary",
-                "description": f"A document: {', '.join(DOCUMENT_FORMATS)}.",
-            },
-            source=_text("The language of the document, or auto.", "en"),
-            target=_text("The language to translate to.", "de"),
-            api_key=API_KEY,
-        ),
+        _parameters(DocumentParameters),
         _answers(
             "The address of the translation.",
             _content(_object("translatedFileUrl", translatedFileUrl=_text("To be fetched soon."))),
@@ -205,14 +206,7 @@ PATHS: dict[str, Schema] = {
     ),
     "/v1/translations": _post(
         "Translate texts, for clients that speak as OpenAI's do",
-        _object(
-            "input target_language",
-            model=_text("A run by its languages; chosen by them if left out.", "en-de"),
-            input=_one_or_list(PLAIN, "A text, or a list of texts.", examples=["Two men are talking."]),
-            target_language=_text("The language to translate to.", "de"),
-            source_language=_text("The language of the texts: the model's, or detected, if left out.", "en"),
-            stream=_flag("Whether to send sentences as they are translated."),
-        ),
+        _parameters(OpenAIParameters),
         _answers(
             "The translations. With stream: server-sent events, the last of type translation.done or error.",
             _content(_ref("Translations")) | _content(_ref("DeltaEvent"), "text/event-stream"),
@@ -315,43 +309,14 @@ PATHS: dict[str, Schema] = {
 
 def _translate(settings: ServerSettings) -> Schema:
     """Return the schema of a request to translate, with the limits of a server."""
-    limit = {"maxLength": settings.char_limit} if settings.char_limit >= 0 else {}
-    return _object(
-        "q source target",
-        q=_one_or_list(
-            {"type": "string", **limit},
-            "A text, or a list of texts.",
-            settings.batch_limit,
-            examples=["Two men are talking. It rains."],
-        ),
-        source=_text("The language of the texts; auto detects it for each of them.", "en"),
-        target=_text("The language to translate to.", "de"),
-        format={
-            "enum": ["text", "html"],
-            "default": "text",
-            "description": "HTML keeps its tags, around their words.",
-        },
-        alternatives={
-            "type": "integer",
-            "minimum": 0,
-            "maximum": settings.alternatives_limit,
-            "default": 0,
-            "description": "Further translations of each text.",
-        },
-        alignment=_flag("Whether to link the words of both texts."),
-        glossary={
-            "type": ["array", "object"],
-            "maxItems": MAX_TERMS,
-            "maxProperties": MAX_TERMS,
-            "description": "Terms that are translated as told: pairs of source and target, or an object of them.",
-        },
-        stream={
-            "enum": [False, True, "tokens"],
-            "default": False,
-            "description": "Whether to send sentences as they are translated, and a single one token by token.",
-        },
-        api_key=API_KEY,
-    )
+    schema = _parameters(TranslateParameters)
+    text, texts = schema["properties"]["q"]["anyOf"]
+    schema["properties"]["alternatives"]["maximum"] = settings.alternatives_limit
+    if settings.char_limit >= 0:
+        text["maxLength"] = texts["items"]["maxLength"] = settings.char_limit
+    if settings.batch_limit >= 0:
+        texts["maxItems"] = settings.batch_limit
+    return schema
 
 
 def specification(settings: ServerSettings) -> Mapping[str, Any]:
