@@ -11,10 +11,9 @@ import torch
 from starlette.testclient import TestClient
 
 import attent
-from attent.explorer.app import application
 from attent.explorer.explorer import Explorer
 from attent.explorer.loaded_run import LoadedRun
-from attent.explorer.server import ExploreServer
+from attent.explorer.server import ExploreServer, application
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.fill_mask.fill_mask import FillMask

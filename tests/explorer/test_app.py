@@ -114,7 +114,7 @@ def test_what_goes_wrong_late_is_said(client: TestClient, monkeypatch: pytest.Mo
     def fails(*arguments: object, **options: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(explorer_file, "_last_step_weights", fails)
+    monkeypatch.setattr(explorer_file, "_last_row", fails)
     received = events(client.post("/api/translate", json={"text": "abcd"}))
     assert received[-1] == {"kind": "error", "error": "unexpected RuntimeError: out of memory"}
 

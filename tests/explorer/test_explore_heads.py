@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 import attent
 from attent.errors import ArgumentError, UnknownNameError
-from attent.explorer.explorer import Explorer
+from attent.explorer.explorer import MAX_HEADS, Explorer, SwitchedHead, TextRequest, TranslateRequest
 from attent.explorer.loaded_run import LoadedRun
-from attent.explorer.requests import MAX_HEADS, SwitchedHead, TextRequest, TranslateRequest
 from attent.explorer.server import ExploreServer
 from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.translation.translator import Translator

@@ -6,9 +6,8 @@ import torch
 
 from attent.errors import ArgumentError, DataError
 from attent.explorer import explorer as explorer_file
-from attent.explorer.explorer import Explorer, SceneStore
+from attent.explorer.explorer import ExampleRequest, Explorer, HeadRequest, SceneStore, TextRequest, TranslateRequest
 from attent.explorer.loaded_run import LoadedRun, with_examples
-from attent.explorer.requests import ExampleRequest, HeadRequest, TextRequest, TranslateRequest
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
 from attent.search.settings import GenerationSettings

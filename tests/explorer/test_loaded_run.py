@@ -8,9 +8,8 @@ import torch
 
 from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, UnknownNameError
-from attent.explorer.explorer import Explorer
+from attent.explorer.explorer import Explorer, TranslateRequest
 from attent.explorer.loaded_run import LoadedRun, load_run, swap, with_examples
-from attent.explorer.requests import TranslateRequest
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.runs.folder import RunConfig, RunWriter

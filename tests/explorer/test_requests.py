@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from attent.explorer.requests import HeadRequest, TileRequest, TranslateRequest
+from attent.explorer.explorer import HeadRequest, TileRequest, TranslateRequest
 
 
 def test_the_mean_over_heads_is_named() -> None:

@@ -1,32 +1,21 @@
-"""Answers to the page's requests, as plain numbers and dictionaries."""
+"""The page's requests, validated on arrival, and their answers, as plain numbers and dictionaries."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from torch import nn
 
 from attent.attention.capture.intervene import Change, intervene
 from attent.errors import ArgumentError, DataError, check_index
 from attent.explorer.loaded_run import LoadedRun
-from attent.explorer.pooling import AdjustedWeights
-from attent.explorer.requests import (
-    ColumnRequest,
-    ExampleRequest,
-    HeadRequest,
-    RowRequest,
-    SwitchedHead,
-    TextRequest,
-    TileRequest,
-    TranslateRequest,
-)
-from attent.explorer.scheduler import LRUCache, Scheduler
+from attent.explorer.pooling import TEMPERATURES, AdjustedWeights
+from attent.explorer.scheduler import LRUCache, SceneStore, Scheduler
 from attent.explorer.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.search.settings import SearchSettings
 from attent.tasks.classification.classifier import scene_of_example
@@ -34,7 +23,7 @@ from attent.tasks.classification.task import ClassificationTask
 from attent.tasks.fill_mask.task import MaskedLMTask
 from attent.tasks.text_generation.stepwise import StepwiseGeneration
 from attent.tasks.text_generation.task import TextGenerationTask
-from attent.tasks.translation.stepwise import StepwiseDecoding
+from attent.tasks.translation.stepwise import DecodingStep, StepwiseDecoding
 from attent.tasks.translation.task import TranslationTask
 from attent.text.tokenizer import EOS, prompt_of
 from attent.views.build_scene import build_scene
@@ -49,48 +38,108 @@ MAX_TOKENS_WITH_WEIGHTS = 512
 BEST = 5
 # Characters of a title.
 MAX_TITLE = 200
-# Scenes stored for each run; each holds the queries and keys of its maps.
-MAX_SCENES = 8
-Answer = TypeVar("Answer")
+# Calls a function in its turn.
+Now = Callable[[Callable[[], Any]], Any]
+# The page says "mean" for the mean over heads, which is None in Python.
+Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda head: None if head == "mean" else head)]
+Index = Annotated[int, Field(ge=0)]
+# Characters of a module's path, and heads that are switched off at once.
+MAX_PATH, MAX_HEADS = 500, 4096
 
 
-class SceneStore:
-    """Scenes by number: fixed ones, and the last few of each run.
+class RequestModel(BaseModel):
+    """Base of all requests: refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HeadRequest(RequestModel):
+    """A head of a layer of a group, or the mean over its heads.
 
     Args:
-        fixed: scenes that are never dropped, numbered from 0.
-        bound: how many other scenes of each run are stored.
+        group: its name.
+        layer: from 0.
+        head: from 0, or "mean".
+        temperature: of what is shown: see `pooling.adjust`.
+        top: how many of the largest weights of each row are shown; 0 for all.
     """
 
-    def __init__(self, fixed: Sequence[Scene] = (), bound: int = MAX_SCENES) -> None:
-        self.fixed, self.bound = tuple(fixed), bound
-        # by number, each with its run, the most recently used one last
-        self._recent: OrderedDict[int, tuple[int, Scene]] = OrderedDict()
-        self._next = len(self.fixed)
-        self._lock = threading.Lock()
+    group: str
+    layer: Index
+    head: Head
+    temperature: float = Field(default=1.0, ge=TEMPERATURES[0], le=TEMPERATURES[1])
+    top: Index = 0
 
-    def add(self, scene: Scene, run_number: int = 0) -> int:
-        """Store a scene, and drop the least recently used one of the same run if there are too many.
 
-        Returns:
-            Its number, which no other scene ever has.
-        """
-        with self._lock:
-            number, self._next = self._next, self._next + 1
-            self._recent[number] = (run_number, scene)
-            of_run = [number for number, (owner, _) in self._recent.items() if owner == run_number]
-            for old in of_run[: -self.bound]:
-                del self._recent[old]
-        return number
+class RowRequest(HeadRequest):
+    """The weights of one query."""
 
-    def __getitem__(self, number: int) -> Scene:
-        if 0 <= number < len(self.fixed):
-            return self.fixed[number]
-        with self._lock:
-            if number not in self._recent:
-                raise ArgumentError(f"view {number} is not known, or was forgotten for later ones: make it again")
-            self._recent.move_to_end(number)
-            return self._recent[number][1]
+    query: Index
+
+
+class ColumnRequest(HeadRequest):
+    """The weights on one key."""
+
+    key: Index
+
+
+class TileRequest(HeadRequest):
+    """A tile of a level."""
+
+    level: Index
+    y: Index
+    x: Index
+    reduction: Literal["mean", "max"] = Field(default="mean", alias="how")
+
+
+class SummaryRequest(RequestModel):
+    """The statistics of the heads of a group."""
+
+    group: str
+
+
+class SwitchedHead(RequestModel):
+    """A head that is switched off, by the path of its module."""
+
+    module: str = Field(max_length=MAX_PATH)
+    head: Annotated[int, Field(ge=0, lt=MAX_HEADS)]
+
+
+class RunRequest(RequestModel):
+    """A request to a run, which is given by its number, with some heads switched off."""
+
+    run: Index = 0
+    off: tuple[SwitchedHead, ...] = Field(default=(), max_length=MAX_HEADS)
+
+
+class TextRequest(RunRequest):
+    """A text for a run."""
+
+    text: str
+
+
+class ExampleRequest(RunRequest):
+    """An example among those that a run was started with."""
+
+    row: Index
+
+
+class TranslateRequest(TextRequest):
+    """A text to translate, or to continue.
+
+    Args:
+        prefix: ids of the tokens that the translation or continuation begins with.
+        more: text that follows the prefix.
+        beam: beam size; with more than one the translation arrives all at once. A continuation is greedy.
+        best: candidates reported at each step.
+        view: the head whose weights are sent with each token; none unless given. JSON calls it "where".
+    """
+
+    prefix: tuple[Index, ...] = ()
+    more: str = ""
+    beam: int = Field(default=1, ge=1, le=16)
+    best: int = Field(default=8, ge=1, le=50)
+    view: HeadRequest | None = Field(default=None, alias="where")
 
 
 class Explorer:
@@ -166,16 +215,17 @@ class Explorer:
         translator = self._run_for_task(request.run, TranslationTask.name).tool
         now = self._without_heads(translator.model, request.off)
         source = translator.read(request.text)
-        scene_of = partial(build_scene, title=source.text[:MAX_TITLE])
         tokenizer = translator.target_tokenizer
         more = tokenizer.encode(request.more)[len(prompt_of(tokenizer)) :] if request.more else []
         decoding = StepwiseDecoding(translator, source, [*request.prefix, *more], top_k=request.best)
-        self._check_length(len(decoding.source.ids))
+        source_length = len(decoding.source.ids)
+        self._check_length(source_length)
         self._check_length(len(decoding.prefix), "prefix")
         yield {"kind": "start", "source": decoding.labels, "unknown": decoding.unknown_pieces}
-        if len(decoding.source.ids) > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
+        if source_length > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
             # the encoder's maps can be explored long before the translation of a long text ends
-            yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
+            scene = build_scene(reading, title=source.text[:MAX_TITLE])
+            yield {"kind": "scene", "scene": self.scenes.add(scene, request.run)}
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
             tokens = now(lambda: translator.search(source, settings, prefixes=decoding.prefix)[0].tokens)
@@ -184,24 +234,13 @@ class Explorer:
             )
         steps = iter(decoding)
         while (step := now(lambda: next(steps, None))) is not None:
-            weights = now(partial(_last_step_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
-            best = [asdict(candidate) for candidate in step.candidates]
-            yield {
-                "kind": "token",
-                "said": asdict(step.chosen),
-                "best": best,
-                "forced": step.is_forced,
-                "weights": weights,
-            }
-        gradients = max(len(decoding.source.ids), len(decoding.tokens)) <= MAX_TOKENS_WITH_WEIGHTS
-        scene = now(lambda: scene_of(decoding.map(gradients=gradients)))
-        translation = translator.target_tokenizer.decode(decoding.tokens)
-        yield {
-            "kind": "end",
-            "scene": self.scenes.add(scene, request.run),
-            "text": translation,
-            "tokens": decoding.tokens,
-        }
+            map_of = partial(decoding.map, with_eos=step.chosen.token == EOS)
+            length = max(source_length, len(decoding.tokens))
+            yield _token_event(step, now(partial(_last_row, map_of, length, request.view)))
+        length = max(source_length, len(decoding.tokens))
+        scene = self._add_scene(request.run, now, decoding.map, length, source.text)
+        text = tokenizer.decode(decoding.tokens)
+        yield {"kind": "end", "scene": scene, "text": text, "tokens": decoding.tokens}
 
     def generate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
         """Iterate over the events of a continuation: BOS and the prompt, then each token, then the scene of the whole.
@@ -216,24 +255,18 @@ class Explorer:
         now = self._without_heads(generator.model, request.off)
         more = generator.encode(request.more) if request.more else []
         generation = StepwiseGeneration(generator, request.text, [*request.prefix, *more], top_k=request.best)
-        self._check_length(len(generation.prompt) + len(generation.prefix))
-        labels = generation.labels
-        yield {"kind": "start", "source": labels, "unknown": []}
+        prompt_length = len(generation.prompt)
+        self._check_length(prompt_length + len(generation.prefix))
+        yield {"kind": "start", "source": generation.labels, "unknown": []}
         steps = iter(generation)
         while (step := now(lambda: next(steps, None))) is not None:
-            weights = now(partial(_weights_of_prompt, generation, request.view))
-            best = [asdict(candidate) for candidate in step.candidates]
-            yield {
-                "kind": "token",
-                "said": asdict(step.chosen),
-                "best": best,
-                "forced": step.is_forced,
-                "weights": weights,
-            }
-        text = request.text + generation.continuation
-        gradients = len(generation.prompt) + len(generation.tokens) <= MAX_TOKENS_WITH_WEIGHTS
-        scene = now(lambda: build_scene(generation.map(gradients=gradients), title=text[:MAX_TITLE]))
-        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": text, "tokens": generation.tokens}
+            length = prompt_length + len(generation.tokens)
+            weights = now(partial(_last_row, generation.map, length, request.view))
+            # of BOS and the prompt alone
+            yield _token_event(step, None if weights is None else weights[: prompt_length + 1])
+        text, length = request.text + generation.continuation, prompt_length + len(generation.tokens)
+        scene = self._add_scene(request.run, now, generation.map, length, text)
+        yield {"kind": "end", "scene": scene, "text": text, "tokens": generation.tokens}
 
     def fill(self, request: TextRequest) -> dict[str, Any]:
         """Return guesses for the blanks of a text, and its scene.
@@ -243,14 +276,14 @@ class Explorer:
         """
         filler = self._run_for_task(request.run, MaskedLMTask.name).tool
         now = self._without_heads(filler.model, request.off)
-        self._check_length(len(filler.tokenizer.encode(request.text)))
+        length = len(filler.tokenizer.encode(request.text))
+        self._check_length(length)
         blanks = now(lambda: filler.fill(request.text, BEST))
-        gradients = len(filler.tokenizer.encode(request.text)) <= MAX_TOKENS_WITH_WEIGHTS
-        scene = now(lambda: build_scene(filler.map(request.text, gradients=gradients), title=request.text[:MAX_TITLE]))
-        guesses = [{"place": blank.position, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
         return {
-            "scene": self.scenes.add(scene, request.run),
-            "blanks": guesses,
+            "scene": self._add_scene(request.run, now, partial(filler.map, request.text), length, request.text),
+            "blanks": [
+                {"place": blank.position, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks
+            ],
             "unknown": filler.unknown_words(request.text),
         }
 
@@ -270,9 +303,10 @@ class Explorer:
                 raise ArgumentError(f"{run.name} reads {run.input_kind}: choose one of its examples")
             if not request.text.strip():
                 raise DataError("there is nothing to classify: the text is empty")
-            self._check_length(len(classifier.tokenizer.encode(request.text)))
+            length = len(classifier.tokenizer.encode(request.text))
+            self._check_length(length)
             data, title = classifier.data([request.text]), request.text[:MAX_TITLE]
-            gradients = len(classifier.tokenizer.encode(request.text)) <= MAX_TOKENS_WITH_WEIGHTS
+            gradients = length <= MAX_TOKENS_WITH_WEIGHTS
         else:
             data, title, gradients = run.example(request.row), f"example {request.row}", True
         prediction = now(lambda: classifier.classify(data, best=BEST)[0])
@@ -283,11 +317,17 @@ class Explorer:
         ]
         return {"scene": self.scenes.add(scene, request.run), "best": best}
 
-    def _now(self, compute: Callable[[], Answer]) -> Answer:
+    def _add_scene(self, run: int, now: Now, map_of: Callable[..., Any], length: int, title: str) -> int:
+        """Store the scene of a text with this many tokens, a short one with gradients, and return its number."""
+        gradients = length <= MAX_TOKENS_WITH_WEIGHTS
+        scene = now(lambda: build_scene(map_of(gradients=gradients), title=title[:MAX_TITLE]))
+        return self.scenes.add(scene, run)
+
+    def _now(self, compute: Callable[[], Any]) -> Any:
         with self.scheduler.foreground():
             return compute()
 
-    def _without_heads(self, model: nn.Module, off: Sequence[SwitchedHead]) -> Callable[[Callable[[], Answer]], Answer]:
+    def _without_heads(self, model: nn.Module, off: Sequence[SwitchedHead]) -> Now:
         """Return the function that computes with some heads of a model set to zero, before all background work.
 
         Raises:
@@ -300,7 +340,7 @@ class Explorer:
             changes.setdefault(switched.module, {})[switched.head] = "zero"
         intervention = intervene(model, changes)
 
-        def now(compute: Callable[[], Answer]) -> Answer:
+        def now(compute: Callable[[], Any]) -> Any:
             with self.scheduler.foreground(), intervention:
                 return compute()
 
@@ -329,28 +369,28 @@ class Explorer:
             )
 
 
-def _weights_of_prompt(generation: StepwiseGeneration, view: HeadRequest | None) -> list[float] | None:
-    """Return the weights of BOS and the prompt in the last row, for the head that the page shows."""
-    if view is None or len(generation.prompt) + len(generation.tokens) > MAX_TOKENS_WITH_WEIGHTS:
+def _token_event(step: DecodingStep, weights: list[float] | None) -> dict[str, Any]:
+    return {
+        "kind": "token",
+        "said": asdict(step.chosen),
+        "best": [asdict(candidate) for candidate in step.candidates],
+        "forced": step.is_forced,
+        "weights": weights,
+    }
+
+
+def _last_row(map_of: Callable[[], Any], length: int, view: HeadRequest | None) -> list[float] | None:
+    """Return the weights of the last query for the head that the page shows.
+
+    None if the page shows none, the maps have no such head, or the text, of this many tokens, is long.
+    """
+    if view is None or length > MAX_TOKENS_WITH_WEIGHTS:
         return None
-    weights = _last_row(build_scene(generation.map()), view)
-    return None if weights is None else weights[: len(generation.prompt) + 1]
-
-
-def _last_step_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
-    """Return the weights of the step that wrote the last token, for the head that the page shows."""
-    if view is None or max(len(decoding.source.ids), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
-        return None
-    return _last_row(build_scene(decoding.map(with_eos=has_ended)), view)
-
-
-def _last_row(scene: Scene, view: HeadRequest) -> list[float] | None:
-    groups = {group.name: group for group in scene.all_groups}
+    groups = {group.name: group for group in build_scene(map_of()).all_groups}
     # gradients wait until all is written
     group = groups.get(view.group) or groups.get(view.group.partition(".")[0])
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
-    weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[
-        :, 0
-    ]  # (H, Tk)
+    layer, last_query = group.layers[min(view.layer, len(group.layers) - 1)], torch.tensor([group.shape[1] - 1])
+    weights = layer.rows(last_query)[:, 0]  # (H, Tk)
     return (weights.mean(0) if view.head is None else weights[view.head]).tolist()

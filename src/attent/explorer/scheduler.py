@@ -1,24 +1,24 @@
-"""The order of computations, and a cache of what they made.
-
-One computation goes at a time, requests before background work.
-"""
+"""The order of computations, one at a time and requests before background work, and stores of what they made."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor
 
-from attent.errors import AttentError
+from attent.errors import ArgumentError, AttentError
+from attent.views.scene import Scene
 
 # Background work: each step of the iterator computes a little, and requests go in between.
 Job = Callable[[], Iterator[None]]
 # Jobs that are begun or queued; beyond these the oldest are dropped, since nobody looks at their result any longer.
 MAX_JOBS = 3
+# Scenes stored for each run; each holds the queries and keys of its maps.
+MAX_SCENES = 8
 
 
 class ClosedError(AttentError):
@@ -155,3 +155,42 @@ class LRUCache:
                 self.size += tensor.nbytes
             while self.size > self.bound:
                 self.size -= self._tensors.popitem(last=False)[1].nbytes
+
+
+class SceneStore:
+    """Scenes by number: fixed ones, and the last few of each run.
+
+    Args:
+        fixed: scenes that are never dropped, numbered from 0.
+        bound: how many other scenes of each run are stored.
+    """
+
+    def __init__(self, fixed: Sequence[Scene] = (), bound: int = MAX_SCENES) -> None:
+        self.fixed, self.bound = tuple(fixed), bound
+        # by number, each with its run, the most recently used one last
+        self._recent: OrderedDict[int, tuple[int, Scene]] = OrderedDict()
+        self._next = len(self.fixed)
+        self._lock = threading.Lock()
+
+    def add(self, scene: Scene, run_number: int = 0) -> int:
+        """Store a scene, and drop the least recently used one of the same run if there are too many.
+
+        Returns:
+            Its number, which no other scene ever has.
+        """
+        with self._lock:
+            number, self._next = self._next, self._next + 1
+            self._recent[number] = (run_number, scene)
+            of_run = [number for number, (owner, _) in self._recent.items() if owner == run_number]
+            for old in of_run[: -self.bound]:
+                del self._recent[old]
+        return number
+
+    def __getitem__(self, number: int) -> Scene:
+        if 0 <= number < len(self.fixed):
+            return self.fixed[number]
+        with self._lock:
+            if number not in self._recent:
+                raise ArgumentError(f"view {number} is not known, or was forgotten for later ones: make it again")
+            self._recent.move_to_end(number)
+            return self._recent[number][1]
