@@ -217,8 +217,9 @@ def serve_engine(run: Path, engine: str) -> None:
     """Serve an exported engine by the front-end of `attent serve` with its defaults, until SIGTERM."""
     from attent.formats.exporting import load
     from attent.server.engines import RunCatalog
-    from attent.server.server import TranslationServer, listen
+    from attent.server.server import TranslationServer
     from attent.server.settings import ServerSettings
+    from attent.web import listen
 
     # an engine translates as `Translator` does, which is all that a served run is asked for without links
     catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]

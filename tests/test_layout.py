@@ -27,7 +27,7 @@ alignment
 tasks
 formats
 documents
-web_files
+web
 server · explorer · nonparametric
 benchmark · comparison · cli · __main__
 """

@@ -14,9 +14,9 @@ import uvicorn
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
-from attent.server.server import listen
 from attent.server.service import TranslationService
 from attent.server.settings import ServerSettings
+from attent.web import listen
 
 pytestmark = pytest.mark.slow
 FRENCH = "Un chat? Deux chats. Zebra court."

@@ -163,8 +163,9 @@ def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
 
 def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Path) -> None:
     from attent.server.engines import RunCatalog
-    from attent.server.server import TranslationServer, listen
+    from attent.server.server import TranslationServer
     from attent.server.settings import ServerSettings
+    from attent.web import listen
 
     frozen, interval = list[int](), sys.getswitchinterval()
 

@@ -6,7 +6,6 @@ import ipaddress
 import json
 import re
 import secrets
-import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ from attent.explorer.security import DeadlineProtocol, Guard, refusal
 from attent.views.build_scene import build_scene
 from attent.views.pages.page import web_file
 from attent.views.scene import Scene
-from attent.web_files import static_file
+from attent.web import listen, static_file
 
 HOST, PORT = "127.0.0.1", 8765
 # Seconds until a server must answer.
@@ -113,7 +112,7 @@ class ExploreServer:
         self.is_local = _is_loopback(host)
         parsed = parse_allowed_hosts(host, allowed_hosts)
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)
-        self._socket = _listen(host, port)
+        self._socket = listen(host, port)
         self.port = self._socket.getsockname()[1]
         self.host = f"[{host}]" if ":" in host else host
         names = [f"{name}:{port or self.port}" for name, port in parsed]
@@ -213,14 +212,6 @@ def _parse_allowed_host(name: str) -> tuple[str, int | None]:
             f"--allowed-host must be one name or address, such as localhost, [::1] or localhost:9000, got {name!r}"
         )
     return match[1], int(match[2]) if match[2] else None
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; --port 0 takes one that is free") from error
 
 
 def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Guard:

@@ -31,7 +31,7 @@ from attent.server.pages import Pages
 from attent.server.service import TranslationService
 from attent.server.settings import SPARE
 from attent.server.translated_files import TranslatedFiles
-from attent.web_files import static_file
+from attent.web import static_file
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -17,7 +17,6 @@ from functools import partial
 
 import torch
 
-from attent.errors import ArgumentError
 from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher, wait_until_idle
 from attent.server.engines import RunCatalog
@@ -34,8 +33,6 @@ TRIM_ROUNDS = 20
 PATIENCE = 7
 # Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
 SWITCH_INTERVAL = 0.001
-# Connections that wait to be accepted.
-BACKLOG = 2_048
 # Descriptors that are not for connections: libraries, runs, documents.
 RESERVED_DESCRIPTORS = 128
 
@@ -206,16 +203,3 @@ def _connection_limit(limit: int) -> int:
         soft = wish if hard == resource.RLIM_INFINITY else min(hard, wish)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return limit if soft == resource.RLIM_INFINITY else max(min(limit, soft - RESERVED_DESCRIPTORS), 1)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Raises:
-        ArgumentError: the address is none, or taken.
-    """
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; --port 0 takes one that is free") from error

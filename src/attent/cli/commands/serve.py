@@ -39,9 +39,10 @@ def serve(
     import torch
 
     from attent.server.engines import RunCatalog, parse_languages
-    from attent.server.server import TranslationServer, listen
+    from attent.server.server import TranslationServer
     from attent.tasks.translation.term_search import read_terms
     from attent.tasks.translation.translator import load
+    from attent.web import listen
 
     if settings.require_api_key and settings.api_keys_file is None:
         raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")

@@ -1,15 +1,19 @@
-"""Scripts and style sheets of pages."""
+"""What servers share: a socket that listens, and scripts and style sheets of pages."""
 
 from __future__ import annotations
 
+import socket
 from importlib.resources import files
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from attent.errors import ArgumentError
 from attent.views.pages.page import web_file
 
+# Connections that wait to be accepted.
+BACKLOG = 2_048
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
@@ -24,3 +28,16 @@ async def static_file(request: Request) -> Response:
     if media_type is None or name not in {file.name for file in files("attent.views").joinpath("web").iterdir()}:
         raise HTTPException(404)
     return Response(web_file(name), media_type=media_type)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        ArgumentError: the address is none, or taken.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise ArgumentError(f"{host}:{port} cannot be listened on: {error}; --port 0 takes one that is free") from error

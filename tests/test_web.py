@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from attent.web_files import static_file
+from attent.web import static_file
 
 
 @pytest.mark.parametrize(
