@@ -38,36 +38,19 @@ class Work(Hashable, Protocol):
 
 
 @dataclass(eq=False)
-class Ticket:
-    """The sentences of a request, and where its results go.
-
-    Args:
-        future: of the event loop that waits for it.
-        results: of each sentence, as they come.
-        remaining: sentences without a result.
-    """
-
-    future: asyncio.Future[list[Any]]
-    results: list[Any]
-    remaining: int
-
-
-@dataclass(eq=False)
 class Sentence:
     """A sentence that waits.
 
     Args:
         text: the sentence, which has a length in characters.
         work: what to do with it.
-        ticket: of its request.
-        index: in the results of the ticket.
+        result: a future of the event loop that waits for it.
         queued: when it came, on the monotonic clock.
     """
 
     text: Sized
     work: Work
-    ticket: Ticket
-    index: int
+    result: asyncio.Future[Any]
     queued: float = field(default_factory=time.monotonic)
 
 
@@ -131,28 +114,24 @@ class Batcher:
     async def submit(self, texts: Sequence[Sized], work: Work) -> list[Any]:
         """Return the result of each sentence, once their batches are done.
 
-        Whoever stops waiting takes them out of the queue.
+        A caller that stops waiting takes them out of the queue.
 
         Raises:
             RequestError: the queue is full, the server ends, the request took too long, or its work failed.
         """
-        if not texts:
-            return []
-        ticket = _ticket(len(texts))
-        self._enqueue([Sentence(text, work, ticket, index) for index, text in enumerate(texts)])
+        sentences = self._enqueue([(text, work) for text in texts])
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return await ticket.future
+                return [await sentence.result for sentence in sentences]
         except TimeoutError:
             raise RequestError(503, "The request took too long") from None
         finally:
-            if ticket.remaining:
-                self._drop([ticket])
+            self._abandon(sentences)
 
     async def stream(self, sentences: Sequence[tuple[Sized, Work]]) -> AsyncGenerator[Any, None]:
         """Yield the result of each sentence, in order, once its batch is done.
 
-        Who stops iterating takes the rest out of the queue.
+        A caller that stops iterating takes the rest out of the queue.
 
         Args:
             sentences: each with its own work; all are taken into the queue, or none.
@@ -161,21 +140,16 @@ class Batcher:
             RequestError: as for `submit`.
         """
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
-        waiting = [Sentence(text, work, _ticket(1), 0) for text, work in sentences]
-        self._enqueue(waiting)
+        waiting = self._enqueue(sentences)
         try:
             for sentence in waiting:
                 async with asyncio.timeout_at(deadline):
-                    results = await sentence.ticket.future
-                yield results[0]
+                    result = await sentence.result
+                yield result
         except TimeoutError:
             raise RequestError(503, "The request took too long") from None
         finally:
-            for sentence in waiting:
-                # an error that nobody waits for any more is not reported either
-                if not sentence.ticket.future.cancel() and not sentence.ticket.future.cancelled():
-                    sentence.ticket.future.exception()
-            self._drop([sentence.ticket for sentence in waiting if sentence.ticket.remaining])
+            self._abandon(waiting)
 
     def close(self, seconds: float | None = None) -> bool:
         """Refuse new sentences, finish those that wait, and end the threads.
@@ -197,7 +171,9 @@ class Batcher:
             self._queue.clear()
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _enqueue(self, sentences: Sequence[Sentence]) -> None:
+    def _enqueue(self, pairs: Sequence[tuple[Sized, Work]]) -> list[Sentence]:
+        loop = asyncio.get_running_loop()
+        sentences = [Sentence(text, work, loop.create_future()) for text, work in pairs]
         with self._condition:
             if self._is_closing:
                 raise RequestError(503, "The server is shutting down")
@@ -205,11 +181,20 @@ class Batcher:
                 raise self.refusal()
             self._queue += sentences
             self._condition.notify()
+        return sentences
 
-    def _drop(self, tickets: Sequence[Ticket]) -> None:
-        ids = set(map(id, tickets))
-        with self._condition:
-            self._queue = [sentence for sentence in self._queue if id(sentence.ticket) not in ids]
+    def _abandon(self, sentences: Sequence[Sentence]) -> None:
+        """Take sentences that have no result out of the queue: nobody waits for them any more."""
+        without_result = set[Sentence]()
+        for sentence in sentences:
+            if sentence.result.cancel() or sentence.result.cancelled():
+                without_result.add(sentence)
+            else:
+                # asyncio reports an error that nobody has asked for
+                sentence.result.exception()
+        if without_result:
+            with self._condition:
+                self._queue = [sentence for sentence in self._queue if sentence not in without_result]
 
     def _work(self) -> None:
         """Translate batches until the server ends; the batches of the other threads are on the other cores."""
@@ -254,8 +239,8 @@ class Batcher:
             middle = next(rank for rank, item in enumerate(candidates) if item is oldest)
             begin = min(max(middle - size // 2, 0), max(len(candidates) - size, 0))
             batch = candidates[begin : begin + size]
-            ids = set(map(id, batch))
-            self._queue = [item for item in self._queue if id(item) not in ids]
+            taken = set(batch)
+            self._queue = [item for item in self._queue if item not in taken]
             self.running += len(batch)
             if self._queue:
                 self._condition.notify()
@@ -267,15 +252,11 @@ class Batcher:
         loops: dict[asyncio.AbstractEventLoop, list[tuple[Sentence, Any]]] = {}
         for index, sentence in enumerate(batch):
             result = results if isinstance(results, Exception) else results[index]
-            loops.setdefault(sentence.ticket.future.get_loop(), []).append((sentence, result))
+            loops.setdefault(sentence.result.get_loop(), []).append((sentence, result))
         for loop, pairs in loops.items():
             # a loop that has ended waits for nothing
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, pairs)
-
-
-def _ticket(size: int) -> Ticket:
-    return Ticket(asyncio.get_running_loop().create_future(), [None] * size, size)
 
 
 def yield_to_requests() -> None:
@@ -286,19 +267,14 @@ def yield_to_requests() -> None:
 
 
 def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:
-    """Store results in their tickets, and wake up the requests that are complete."""
+    """Hand results to the requests that still wait for them."""
     for sentence, result in pairs:
-        ticket = sentence.ticket
-        if ticket.future.done():
+        if sentence.result.done():
             continue
         if isinstance(result, Exception):
-            ticket.remaining = 0
-            ticket.future.set_exception(result)
-            continue
-        ticket.results[sentence.index] = result
-        ticket.remaining -= 1
-        if not ticket.remaining:
-            ticket.future.set_result(ticket.results)
+            sentence.result.set_exception(result)
+        else:
+            sentence.result.set_result(result)
 
 
 # one at a time: each may need several times the memory of its text

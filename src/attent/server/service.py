@@ -52,14 +52,12 @@ class TranslationOptions:
         alternatives: further translations.
         has_links: whether words are linked.
         format: of the texts.
-        whole: whether each line is a single sentence.
         glossary: of terms that are translated as told, beside those of the server; None without one.
     """
 
     alternatives: int = 0
     has_links: bool = False
     format: Format = "text"
-    whole: bool = False
     glossary: Glossary | None = None
 
 
@@ -278,7 +276,7 @@ class TranslationService:
         language = source if detection is None else detection.language
         if language == target:
             return PreparedText([SplitText((text,), ())], (), None, None, detection)
-        splits = [split_sentences(line, language, whole=options.whole) for line in texts]
+        splits = [split_sentences(line, language) for line in texts]
         work = find_work(language)
         sources = [work.read(sentence) for split in splits for sentence in split.sentences]
         return PreparedText(splits, sources, marked, work, detection)
