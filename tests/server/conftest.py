@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,25 @@ def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
     paths = [tmp_path / name.replace(":", "-") for name in translators]
     pairs = [(name[:2], name[3:]) for name in translators]
     return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
+
+
+class Blocked:
+    """Work that waits until it may go on, and then returns the texts."""
+
+    def __init__(self) -> None:
+        self.is_running, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, texts: Sequence[str]) -> list[str]:
+        self.is_running.set()
+        assert self.may_end.wait(30)
+        return list(texts)
+
+
+@pytest.fixture
+def blocked() -> Iterator[Blocked]:
+    work = Blocked()
+    yield work
+    work.may_end.set()
 
 
 @pytest.fixture

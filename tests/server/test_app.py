@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -19,21 +20,13 @@ from attent.server.settings import SPARE, ServerSettings
 Serve = Callable[..., TestClient]
 
 
-class Blocked:
-    """Work that waits until it may go on."""
-
-    def __init__(self) -> None:
-        self.is_running, self.may_end = threading.Event(), threading.Event()
-
-    def __call__(self, texts: Sequence[str]) -> list[str]:
-        self.is_running.set()
-        assert self.may_end.wait(30)
-        return list(texts)
+def scope_of(path: str, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    return {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
 
 
 @pytest.mark.parametrize("path", ["/translate", "/translate/", "/v1/translations"])
-def test_a_full_queue_refuses_before_a_body_is_read(serve: Serve, path: str) -> None:
-    client, blocked, messages = serve(queue_limit=1, window=0.0, batch=1), Blocked(), list[dict]()
+def test_a_full_queue_refuses_before_a_body_is_read(serve: Serve, blocked: Any, path: str) -> None:
+    client, messages = serve(queue_limit=1, window=0.0, batch=1), list[dict]()
 
     async def receive() -> dict:
         raise AssertionError("read")
@@ -46,21 +39,11 @@ def test_a_full_queue_refuses_before_a_body_is_read(serve: Serve, path: str) -> 
         await asyncio.to_thread(blocked.is_running.wait, 30)
         second = asyncio.ensure_future(client.batcher.submit(["y"], blocked))
         await asyncio.sleep(0)
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "query_string": b"",
-            "headers": [(b"content-length", b"1000")],
-        }
-        await client.app(scope, receive, send)
+        await client.app(scope_of(path, (b"content-length", b"1000")), receive, send)
         blocked.may_end.set()
         assert await asyncio.gather(first, second) == [["x"], ["y"]]
 
-    try:
-        asyncio.run(ask())
-    finally:
-        blocked.may_end.set()
+    asyncio.run(ask())
     start, body = messages
     headers = dict(start["headers"])
     assert (
@@ -86,21 +69,9 @@ class Client:
     """A client that sends a body, piece by piece, through the application's own interface, and records answers."""
 
     def __init__(self, app: Callable, path: str, *headers: tuple[bytes, bytes], address: str = "a") -> None:
-        self.pieces, self.status, self.answer, self.taken, self.is_waiting = (
-            asyncio.Queue[bytes | None](),
-            0,
-            b"",
-            0,
-            False,
-        )
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "query_string": b"",
-            "headers": headers,
-            "client": (address, 1),
-        }
+        self.pieces, self.is_waiting = asyncio.Queue[bytes | None](), False
+        self.status, self.answer, self.taken = 0, b"", 0
+        scope = scope_of(path, *headers) | {"client": (address, 1)}
         self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
 
     async def _receive(self) -> dict:
@@ -157,12 +128,8 @@ def test_bodies_under_way_have_a_sum(serve: Serve) -> None:
     maximum = ServerSettings().max_texts
 
     async def run() -> None:
-        app, clients = (
-            serve(
-                disable_files_translation=True, body_limit=3 * maximum, address_body_limit=maximum + maximum // 2
-            ).app,
-            list[Client](),
-        )
+        limits = {"body_limit": 3 * maximum, "address_body_limit": maximum + maximum // 2}
+        app, clients = serve(disable_files_translation=True, **limits).app, list[Client]()
 
         async def send(size: int, address: str = "a") -> int:
             clients.append(Client(app, "/translate", address=address))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import uvicorn
@@ -23,6 +23,14 @@ from attent.server.settings import ServerSettings
 
 TEXT = "A dog runs. Two men sit. A cat sees it."
 SECONDS = 30
+SETTINGS = ServerSettings(window=0.0, batch=1)
+
+
+@pytest.fixture
+def queue() -> Iterator[Batcher]:
+    batcher = Batcher(SETTINGS)
+    yield batcher
+    batcher.close()
 
 
 def json_request(**values: object) -> bytes:
@@ -47,22 +55,10 @@ def document_request() -> bytes:
     return head.encode() + body
 
 
-class Blocked:
-    """Work that waits until it may go on, and then returns the texts."""
-
-    def __init__(self) -> None:
-        self.is_running, self.may_end = threading.Event(), threading.Event()
-
-    def __call__(self, texts: Sequence[str]) -> list[str]:
-        self.is_running.set()
-        assert self.may_end.wait(SECONDS)
-        return list(texts)
-
-
 @asynccontextmanager
-async def served(catalog: RunCatalog, settings: ServerSettings, batcher: Batcher) -> AsyncIterator[int]:
+async def served(catalog: RunCatalog, queue: Batcher) -> AsyncIterator[int]:
     """The application on a port."""
-    service = TranslationService(settings, catalog, batcher)
+    service = TranslationService(SETTINGS, catalog, queue)
     app = application(service, Metrics(lambda: 0, lambda: 0))
     config, state = uvicorn.Config(app, log_level="critical", ws="none", lifespan="off"), ServerState()
     config.load()
@@ -90,38 +86,32 @@ REQUESTS = {"text": (json_request(), 3), "events": (json_request(stream=True), 3
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_client_that_leaves_takes_its_sentences_out(
-    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, kind: str
+    catalog: RunCatalog, monkeypatch: pytest.MonkeyPatch, queue: Batcher, blocked: Any, kind: str
 ) -> None:
     monkeypatch.setattr(documents, "MAX_DOCUMENTS", 1)
-    settings, blocked = ServerSettings(window=0.0, batch=1), Blocked()
-    batcher, (request, count) = Batcher(settings), REQUESTS[kind]
+    request, count = REQUESTS[kind]
 
     async def leave() -> None:
-        first = asyncio.ensure_future(batcher.submit(["x"], blocked))
+        first = asyncio.ensure_future(queue.submit(["x"], blocked))
         await asyncio.to_thread(blocked.is_running.wait, SECONDS)
-        async with served(catalog, settings, batcher) as port:
+        async with served(catalog, queue) as port:
             # the second finds nothing left of the first, not even a document under way
             for _ in range(2):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(request)
-                await until_waiting(batcher, count)
+                await until_waiting(queue, count)
                 writer.close()
-                await until_waiting(batcher, 0)
+                await until_waiting(queue, 0)
             blocked.may_end.set()
             assert await first == ["x"]
 
-    try:
-        asyncio.run(leave())
-    finally:
-        blocked.may_end.set()
-        batcher.close()
+    asyncio.run(leave())
 
 
 def test_a_client_that_leaves_amid_events_takes_the_rest_out(
-    catalog: RunCatalog, translators: dict, monkeypatch: pytest.MonkeyPatch
+    catalog: RunCatalog, translators: dict, monkeypatch: pytest.MonkeyPatch, queue: Batcher, blocked: Any
 ) -> None:
-    settings, blocked, search = ServerSettings(window=0.0, batch=1), Blocked(), translators["fr:de"].search
-    batcher = Batcher(settings)
+    search = translators["fr:de"].search
     monkeypatch.setattr(
         translators["fr:de"],
         "search",
@@ -129,17 +119,13 @@ def test_a_client_that_leaves_amid_events_takes_the_rest_out(
     )
 
     async def leave() -> None:
-        async with served(catalog, settings, batcher) as port:
+        async with served(catalog, queue) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(json_request(stream=True))
             assert b'"sentence": 0' in await reader.readuntil(b"}\n\n")
             await asyncio.to_thread(blocked.is_running.wait, SECONDS)
-            assert batcher.waiting == 1
+            assert queue.waiting == 1
             writer.close()
-            await until_waiting(batcher, 0)
+            await until_waiting(queue, 0)
 
-    try:
-        asyncio.run(leave())
-    finally:
-        blocked.may_end.set()
-        batcher.close()
+    asyncio.run(leave())

@@ -92,10 +92,7 @@ def test_every_document_has_a_process_of_its_own(processes: DocumentProcesses) -
             assert text == DocumentText("en", [DocumentSentence("A dog.", False), DocumentSentence("Two men.", False)])
             records.append(processes._spare.pid)
             rendered = await processes.render(
-                io.BytesIO(b"A dog. Two men."),
-                ".txt",
-                "en",
-                [("Ein", []), ("Zwei Männer", [])],
+                io.BytesIO(b"A dog. Two men."), ".txt", "en", [("Ein", []), ("Zwei Männer", [])]
             )
             assert rendered.decode() == "Ein Zwei Männer"
             records.append(processes._spare.pid)

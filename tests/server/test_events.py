@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -16,7 +15,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from attent.search.search import SourceText
-from attent.server.app import Metrics, application
 from attent.server.batcher import Batcher
 from attent.server.engines import RunCatalog
 from attent.server.errors import RequestError
@@ -92,40 +90,6 @@ def test_an_error_after_the_first_event_is_the_last(
     assert (delta["type"], error["type"], error["error"]["type"]) == ("translation.text.delta", "error", "server_error")
 
 
-class Blocked:
-    """A search that waits until it may go on."""
-
-    def __init__(self) -> None:
-        self.is_running, self.may_end = threading.Event(), threading.Event()
-
-    def __call__(self, texts: Sequence[str]) -> list[str]:
-        self.is_running.set()
-        assert self.may_end.wait(30)
-        return list(texts)
-
-
-def test_a_client_that_leaves_takes_its_sentences_out(catalog: RunCatalog) -> None:
-    settings, blocked = ServerSettings(window=0.0, batch=1), Blocked()
-    batcher = Batcher(settings)
-
-    async def leave() -> None:
-        first = asyncio.ensure_future(batcher.submit(["x"], blocked))
-        await asyncio.to_thread(blocked.is_running.wait)
-        async with aclosing(TranslationService(settings, catalog, batcher).stream([TEXT], "fr", "de")) as stream:
-            piece = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0.05)
-            assert batcher.waiting == 6
-            piece.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await piece
-        assert batcher.waiting == 0
-        blocked.may_end.set()
-        assert await first == ["x"]
-
-    asyncio.run(leave())
-    batcher.close()
-
-
 def test_the_first_sentences_do_not_wait_for_the_last(catalog: RunCatalog) -> None:
     sizes: list[int] = []
     batcher = Batcher(ServerSettings(), lambda size, *numbers: sizes.append(size))
@@ -152,49 +116,3 @@ def test_tokens_end_with_their_reader(catalog: RunCatalog) -> None:
     begin = time.monotonic()
     batcher.close()
     assert time.monotonic() - begin < 5
-
-
-def test_a_connection_that_closes_amid_events_takes_its_sentences_out(
-    catalog: RunCatalog, translators: dict, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, blocked, search = ServerSettings(window=0.0, batch=1), Blocked(), translators["fr:de"].search
-    batcher = Batcher(settings)
-    app = application(TranslationService(settings, catalog, batcher), Metrics(lambda: 0, lambda: 0))
-    requests = [{"type": "http.request", "body": json.dumps(ASK | {"q": TEXT}).encode()}]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/translate",
-        "query_string": b"",
-        "asgi": {"spec_version": "2.3"},
-    }
-    scope |= {"headers": [(b"content-type", b"application/json")]}
-
-    def search_one(texts: Sequence[SourceText], *rest: object) -> object:
-        return search(texts if [source.text for source in texts] == ["A dog runs."] else blocked(texts), *rest)
-
-    monkeypatch.setattr(translators["fr:de"], "search", search_one)
-
-    async def leave() -> None:
-        has_begun = asyncio.Event()
-
-        async def receive() -> dict:
-            if requests:
-                return requests.pop()
-            await has_begun.wait()
-            await asyncio.to_thread(blocked.is_running.wait, 30)
-            assert batcher.waiting == 4
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict) -> None:
-            if message.get("body"):
-                has_begun.set()
-
-        await app(scope, receive, send)
-        assert batcher.waiting == 0
-
-    try:
-        asyncio.run(leave())
-    finally:
-        blocked.may_end.set()
-        batcher.close()

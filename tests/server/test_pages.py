@@ -22,10 +22,7 @@ def test_what_a_description_says_is_on_the_page_and_never_markup() -> None:
         "tags": ["t"],
         "summary": "Do <it>",
         "requestBody": {"content": {"application/json": {"schema": schema}}},
-        "responses": {
-            "200": {"description": "Done", "content": text},
-            "400": {"description": "Wrong"},
-        },
+        "responses": {"200": {"description": "Done", "content": text}, "400": {"description": "Wrong"}},
     }
     spec = {
         "info": {"title": "T&T", "version": "1", "description": "D"},

@@ -15,17 +15,21 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attent.cli.app import run as command
+from attent.server import document_processes
 from attent.server import server as translation_server
 from attent.server.engines import RunCatalog
 from attent.server.server import TranslationServer
 from attent.server.settings import ServerSettings
+from attent.tasks.translation.translator import load
+from attent.web import listen
 
 TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
 
@@ -37,22 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
     sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
     names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
-    assert (
-        command(
-            [
-                "train",
-                "--train",
-                str(folder / "pairs.tsv"),
-                "--out",
-                str(folder / "run"),
-                "--threads",
-                "1",
-                *sizes,
-                *names,
-            ]
-        )
-        == 0
-    )
+    files = ("--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), "--threads", "1")
+    assert command(["train", *files, *sizes, *names]) == 0
     return folder / "run"
 
 
@@ -134,8 +124,6 @@ def ask(address: str, text: str) -> str:
 
 
 def test_answers_under_load_are_those_of_the_run(address: str, run: Path) -> None:
-    from attent.tasks.translation.translator import load
-
     texts = [f"the dog {number}" for number in range(200)]
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda text: ask(address, text), texts))
@@ -161,23 +149,40 @@ def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
         stop(process)
 
 
-def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(run: Path) -> None:
-    from attent.server.engines import RunCatalog
-    from attent.server.server import TranslationServer
-    from attent.server.settings import ServerSettings
-    from attent.web import listen
+@pytest.fixture
+def own_server(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranslationServer]:
+    """A server for this process, whose switch interval is put back."""
+    interval = sys.getswitchinterval()
+    yield TranslationServer(RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None)
+    sys.setswitchinterval(interval)
 
-    frozen, interval = list[int](), sys.getswitchinterval()
+
+def stop_once(has_begun: Callable[[], bool]) -> threading.Thread:
+    """Return a thread that sends SIGTERM to this process once something has begun."""
+
+    def wait_and_stop() -> None:
+        end = time.monotonic() + 60
+        while not has_begun() and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    return threading.Thread(target=wait_and_stop)
+
+
+def check_stopped(answer: Future[Any]) -> None:
+    error = answer.exception(60)
+    assert isinstance(error, urllib.error.HTTPError)
+    assert (error.code, json.load(error)) == (503, {"error": "The server is being stopped"})
+
+
+def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(own_server: TranslationServer) -> None:
+    frozen = list[int]()
 
     def stop_at_once() -> None:
         frozen.append(gc.get_freeze_count())
         signal.raise_signal(signal.SIGTERM)
 
-    server = TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
-    try:
-        server.run(listen("127.0.0.1", 0), stop_at_once)
-    finally:
-        sys.setswitchinterval(interval)
+    own_server.run(listen("127.0.0.1", 0), stop_at_once)
     assert frozen[0] > 10_000
     assert gc.get_freeze_count() == 0
 
@@ -227,71 +232,53 @@ def test_sigterm_ends_the_process_within_ten_seconds(run: Path) -> None:
 
 
 def test_what_takes_too_long_after_sigterm_is_given_up(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own_server: TranslationServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from attent.server import server as translation_server
-    from attent.server.engines import RunCatalog
-    from attent.server.settings import ServerSettings
-
     monkeypatch.setattr(translation_server, "PATIENCE", 1)
-    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+    has_begun, is_over, futures = threading.Event(), threading.Event(), list[Future[str]]()
 
     def block(*arguments: object) -> None:
         has_begun.set()
         assert is_over.wait(60)
 
-    server = translation_server.TranslationServer(
-        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
-    )
-    with ThreadPoolExecutor(1) as client, translation_server.listen("127.0.0.1", 0) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        monkeypatch.setattr(server.catalog.runs[0].translator, "search", block)
-        futures: list[Future[str]] = []
+    monkeypatch.setattr(own_server.catalog.runs[0].translator, "search", block)
+    with ThreadPoolExecutor(1) as client, listen("127.0.0.1", 0) as listener:
 
         def ask_and_stop() -> None:
+            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
             futures.append(client.submit(ask, address, "the dog 3"))
-            threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM)).start()
+            stop_once(has_begun.is_set).start()
 
         try:
             begin = time.monotonic()
-            assert not server.run(listener, ask_and_stop)
+            assert not own_server.run(listener, ask_and_stop)
             assert time.monotonic() - begin < 20
         finally:
             is_over.set()
-            sys.setswitchinterval(interval)
-        for answer in futures:
-            error = answer.exception(60)
-            assert isinstance(error, urllib.error.HTTPError)
-            assert (error.code, json.load(error)) == (503, {"error": "The server is being stopped"})
-    assert server.batcher.close(60)
+        check_stopped(futures[0])
+    assert own_server.batcher.close(60)
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attent.server import server as translation_server
-    from attent.server.engines import RunCatalog
-    from attent.server.settings import ServerSettings
-
+def test_a_run_that_is_being_loaded_at_sigterm_is_given_up(
+    own_server: TranslationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(translation_server, "PATIENCE", 1)
     monkeypatch.setattr(translation_server, "RELOAD_INTERVAL", 0.01)
-    has_begun, is_over, interval = threading.Event(), threading.Event(), sys.getswitchinterval()
+    has_begun, is_over = threading.Event(), threading.Event()
 
     def load(*arguments: object) -> None:
         has_begun.set()
         assert is_over.wait(60)
 
-    server = translation_server.TranslationServer(
-        RunCatalog([run], [None]), ServerSettings(threads=1), lambda line: None
-    )
-    monkeypatch.setattr(server.catalog, "reload", load)
-    with translation_server.listen("127.0.0.1", 0) as listener:
-        stopper = threading.Thread(target=lambda: has_begun.wait(60) and os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(own_server.catalog, "reload", load)
+    with listen("127.0.0.1", 0) as listener:
+        stopper = stop_once(has_begun.is_set)
         try:
             # the process is to be ended without Python's own end, which the thread would abort
-            assert not server.run(listener, stopper.start)
+            assert not own_server.run(listener, stopper.start)
         finally:
             is_over.set()
-            sys.setswitchinterval(interval)
     stopper.join()
 
 
@@ -310,43 +297,25 @@ document_worker.main()
 
 
 def test_a_document_that_is_read_at_sigterm_is_given_up(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_server: TranslationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attent.server import document_processes
-    from attent.server import server as translation_server
-    from attent.server.engines import RunCatalog
-    from attent.server.settings import ServerSettings
-
     monkeypatch.setattr(document_processes, "COMMAND", (sys.executable, "-c", READER))
-    has_begun, interval, futures = tmp_path / "begun", sys.getswitchinterval(), list[Future[object]]()
+    has_begun, futures = tmp_path / "begun", list[Future[object]]()
     parts = {'name="source"': "en", 'name="target"': "de", 'name="file"; filename="a.txt"': has_begun}
-    form = (
-        "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{value}\r\n" for name, value in parts.items())
-        + "--x--\r\n"
-    )
-    server = translation_server.TranslationServer(RunCatalog([run], [None]), ServerSettings(), lambda line: None)
-    with ThreadPoolExecutor(2) as pool, translation_server.listen("127.0.0.1", 0) as listener:
+    form = "".join(f"--x\r\nContent-Disposition: form-data; {name}\r\n\r\n{text}\r\n" for name, text in parts.items())
+    with ThreadPoolExecutor(1) as pool, listen("127.0.0.1", 0) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/translate_file"
-        request = urllib.request.Request(address, form.encode(), {"Content-Type": "multipart/form-data; boundary=x"})
-
-        def stop_once_begun() -> None:
-            while not has_begun.exists() and not futures[0].done():
-                time.sleep(0.05)
-            os.kill(os.getpid(), signal.SIGTERM)
+        content_type = {"Content-Type": "multipart/form-data; boundary=x"}
+        request = urllib.request.Request(address, f"{form}--x--\r\n".encode(), content_type)
 
         def ask_and_stop() -> None:
             futures.append(pool.submit(urllib.request.urlopen, request, timeout=60))
-            pool.submit(stop_once_begun)
+            stop_once(lambda: has_begun.exists() or futures[0].done()).start()
 
-        try:
-            begin = time.monotonic()
-            assert server.run(listener, ask_and_stop)
-            assert time.monotonic() - begin < 20
-        finally:
-            sys.setswitchinterval(interval)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            futures[0].result(60)
-        assert (caught.value.code, json.load(caught.value)) == (503, {"error": "The server is being stopped"})
+        begin = time.monotonic()
+        assert own_server.run(listener, ask_and_stop)
+        assert time.monotonic() - begin < 20
+        check_stopped(futures[0])
 
 
 @pytest.mark.slow
