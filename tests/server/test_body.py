@@ -89,8 +89,8 @@ def test_a_form_is_read_as_urllib_reads_it(serve: Serve) -> None:
 def test_a_form_takes_little_memory() -> None:
     tracemalloc.start()
     try:
-        assert body._unescaped("%" * 3_000_000) == "%" * 3_000_000
-        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+        assert body._unescaped("%" * 300_000) == "%" * 300_000
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
     finally:
         tracemalloc.stop()
 

@@ -49,6 +49,21 @@ def test_pieces_are_the_whole_answer(serve: Serve, extra: dict) -> None:
     assert len(pieces) == (3 if "format" in extra else 8)
 
 
+def test_deltas_are_the_whole_text(serve: Serve) -> None:
+    client, ask = (
+        serve(),
+        {"model": "en-de", "target_language": "de"} | {"input": ["A dog. Two men.  A cat!", "a bird"]},
+    )
+    *deltas, done = events(client.post("/v1/translations", json=ask | {"stream": True}))
+    assert client.get("/v1/models").json()["data"][0]["created"] > 0
+    whole = client.post("/v1/translations", json=ask).json()
+    assert done == {"type": "translation.done", **whole}
+    assert {event["type"] for event in deltas} == {"translation.text.delta"}
+    assert ["".join(event["delta"] for event in deltas if event["index"] == index) for index in range(2)] == [
+        item["text"] for item in whole["data"]
+    ]
+
+
 def test_a_sentence_alone_grows_by_tokens(serve: Serve, translators: dict) -> None:
     expected = " " + translators["fr:de"].translate("A cat?") + " "
     *growing, piece, done = events(serve().post("/translate", json=TOKENS | {"q": " A cat? ", "alignment": True}))

@@ -22,28 +22,23 @@ from typing import Any
 
 import pytest
 
-from attent.cli.app import run as command
+from attent.runs.folder import RunConfig, RunWriter
 from attent.server import document_processes
 from attent.server import server as translation_server
 from attent.server.engines import RunCatalog
-from attent.server.server import TranslationServer
+from attent.server.server import TranslationServer, trim_memory
 from attent.server.settings import ServerSettings
-from attent.tasks.translation.translator import load
+from attent.tasks.translation.translator import Translator, load
 from attent.web import listen
-
-TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was trained for an update."""
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
-    sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
-    names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
-    files = ("--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), "--threads", "1")
-    assert command(["train", *files, *sizes, *names]) == 0
-    return folder / "run"
+def run(tmp_path_factory: pytest.TempPathFactory, translators: dict[str, Translator]) -> Path:
+    translator, folder = translators["en:de"], tmp_path_factory.mktemp("served") / "run"
+    config = RunConfig(model=translator.model.settings, origin={"source_language": "en", "target_language": "de"})
+    with RunWriter(folder) as writer:
+        writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    return folder
 
 
 def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
@@ -189,19 +184,16 @@ def test_libraries_and_runs_are_left_out_of_collections_while_it_serves(own_serv
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
 def test_freed_memory_goes_back_to_the_system() -> None:
-    program = """
-from attent.server.server import trim_memory
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-blocks = [bytes(2000) for _ in range(50_000)]
-last = bytes(2000)
-del blocks
-before = resident()
-trim_memory()
-print(before - resident())
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 50_000_000
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    blocks = [bytes(2000) for _ in range(50_000)]
+    # keeps the top of the heap
+    _last = bytes(2000)
+    del blocks
+    before = resident()
+    trim_memory()
+    assert before - resident() > 50_000_000
 
 
 @pytest.mark.slow
