@@ -63,9 +63,6 @@ def client(explorer: Explorer) -> TestClient:
     return TestClient(app, base_url=f"http://{HOST}", headers={"X-Attent-Token": TOKEN}, raise_server_exceptions=False)
 
 
-Post = Callable[..., object]
-
-
 @pytest.fixture
 def served(translator: Translator) -> Iterator[ExploreServer]:
     # a model of its own: what the test's thread runs would be heard by who watches the server's
@@ -82,3 +79,31 @@ def long() -> Iterator[tuple[ExploreServer, Any]]:
     weights = attent.attend(query, key, key, return_map=True)[1]
     with attent.explore(weights, [f"t{position}" for position in range(3000)], title="3,000 places") as exploring:
         yield exploring, weights
+
+
+class Waiting:
+    """Waits for what a page shows."""
+
+    def until(self, page: Any, expression: str, value: object = None) -> None:
+        """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
+        self.so_that(page, lambda: page.evaluate(expression, value), f"{expression} of {value!r}")
+
+    def so_that(self, page: Any, holds: Callable[[], bool], name: object = "it") -> None:
+        for _ in range(600):
+            if holds():
+                return
+            page.wait_for_timeout(100)
+        pytest.fail(f"{name} never came to be; the page says {page.locator('.status').all_inner_texts()}")
+
+    def view(self, page: Any) -> None:
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+
+    def ended(self, page: Any, text: str) -> None:
+        """Wait until a text is there, and the view of it."""
+        self.until(page, "text => document.querySelector('.status')?.textContent === text", text)
+        self.view(page)
+
+
+@pytest.fixture
+def wait() -> Waiting:
+    return Waiting()

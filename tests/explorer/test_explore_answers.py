@@ -5,14 +5,10 @@ Whose looks shade what is read, and what an error leaves of the one before.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from attent.explorer.explorer import Explorer
-from attent.explorer.loaded_run import LoadedRun
 from attent.explorer.server import ExploreServer
 from attent.tasks.translation.stepwise import StepwiseDecoding
 from attent.tasks.translation.translator import Translator
@@ -20,26 +16,9 @@ from attent.tasks.translation.translator import Translator
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def served(translator: Translator) -> Iterator[ExploreServer]:
-    # a model of its own: what the test's thread runs would be heard by who watches the server's
-    with ExploreServer(
-        Explorer([LoadedRun("dates", "translate", copy.deepcopy(translator))], text="abc"), port=0
-    ) as exploring:
-        yield exploring
-
-
-def until(page: Any, holds: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if holds():
-            return
-        page.wait_for_timeout(100)
-    pytest.fail(f"it never came to be; the page says {page.locator('.run .card').first.inner_text()}")
-
-
-def answered(page: Any) -> None:
+def answered(wait: Any, page: Any) -> None:
     """Wait until the answer is there, and the view of it."""
-    until(
+    wait.so_that(
         page,
         lambda: page.locator(".former").count() == 0 and page.locator(".zoom canvas[data-complete='true']").count() > 0,
     )
@@ -51,10 +30,10 @@ def shading(page: Any) -> list[float]:
 
 
 def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    answered(page)
+    answered(wait, page)
     decoding = StepwiseDecoding(translator, "abc")
     tokens = [step.chosen.piece for step in decoding]
     maps = {name: labelled.weights[0] for name, labelled in decoding.map().items()}
@@ -64,9 +43,9 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
         message = page.locator(".shaded").inner_text() == f"Shaded by where {tokens[position]} looks."
         return message and shading(page) == pytest.approx(weights[position].tolist(), rel=1e-3)
 
-    until(page, lambda: is_shaded(-1, last))
+    wait.so_that(page, lambda: is_shaded(-1, last))
     page.locator(".written button").nth(0).click()
-    until(page, lambda: is_shaded(0, last))
+    wait.so_that(page, lambda: is_shaded(0, last))
     colors = {
         piece.evaluate("piece => getComputedStyle(piece).backgroundColor") for piece in page.locator(".read li").all()
     }
@@ -74,19 +53,19 @@ def test_what_is_read_is_shaded_by_the_token_that_is_selected_and_says_whose(
     window.picture(page, "explore-shaded", whole=True)
     # the head that the view shows is the one that shades
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
-    until(page, lambda: is_shaded(0, second))
+    wait.so_that(page, lambda: is_shaded(0, second))
     # a map of other tokens has no row of it, which is shaded as it was written
     page.locator(".choices select").first.select_option("encoder")
     page.locator(".written button").nth(1).hover()
-    until(page, lambda: is_shaded(1, last))
+    wait.so_that(page, lambda: is_shaded(1, last))
 
 
 @pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
 def test_after_an_error_the_answer_before_is_pale_until_another_comes(
-    served: ExploreServer, window: Any, size: tuple[int, int], dark: bool
+    served: ExploreServer, window: Any, size: tuple[int, int], dark: bool, wait: Any
 ) -> None:
     page = window.open(served.address, size=size, dark=dark)
-    answered(page)
+    answered(wait, page)
     page.route("**/api/translate", lambda route: route.fulfill(status=400, json={"error": "the text is too long"}))
     page.fill("#text", "bad")
     page.wait_for_selector(".status.wrong")
@@ -95,11 +74,11 @@ def test_after_an_error_the_answer_before_is_pale_until_another_comes(
     for part in (".read", ".written", ".zoom", ".tokens"):
         assert page.locator(f".former {part}").count() == 1, part
     opacity = "[...document.querySelectorAll('.former')].map((part) => getComputedStyle(part).opacity)"
-    until(page, lambda: page.evaluate(opacity) == ["0.3", "0.3"])
+    wait.so_that(page, lambda: page.evaluate(opacity) == ["0.3", "0.3"])
     window.picture(page, f"explore-{size[0]}-after-an-error", whole=True)
     page.unroute("**/api/translate")
     page.locator("#text").press("Enter")
-    answered(page)
+    answered(wait, page)
     assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
     assert page.locator(".note").is_hidden()
     window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]

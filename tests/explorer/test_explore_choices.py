@@ -42,15 +42,13 @@ def table(page: Any, part: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(Path(waiting.value.path()).read_text("utf-8"), newline="")))
 
 
-def drawn(page: Any) -> None:
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
-
-
 @pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
-def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: tuple[int, int], dark: bool) -> None:
+def test_choices(
+    served: tuple[ExploreServer, torch.Tensor], window: Any, size: tuple[int, int], dark: bool, wait: Any
+) -> None:
     exploring, weights = served
     page = window.open(exploring.address, size=size, dark=dark)
-    drawn(page)
+    wait.view(page)
     page.locator(".choices select").nth(2).select_option("0")
     # a pooled cell says of what it is
     level = int(page.locator(".zoom canvas").first.get_attribute("data-level"))
@@ -79,7 +77,7 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     assert "raised to 1/0.5" in note
     assert "3 largest weights are kept" in note
     assert "The model and what it writes are not changed" in note
-    drawn(page)
+    wait.view(page)
     displayed = adjust(weights[0], 0.5, 3)[2:6].double().sum(0)
     readout(page, f"t{int(displayed.argmax())}⁩")
     np.testing.assert_allclose([float(row[2]) for row in table(page, "tokens")[1:]], displayed, rtol=1e-5)
@@ -90,7 +88,7 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     address = page.evaluate("location.href")
     assert address.startswith(f"{exploring.address}&")
     second = window.open(address, size=size)
-    drawn(second)
+    wait.view(second)
     readout(second, "4 tokens (rows 2 to 5) look at, the sum")
     assert [second.locator(".adjustment input").nth(position).input_value() for position in range(2)] == ["0.5", "3"]
     assert second.locator(".choices select").nth(2).input_value() == "0"
@@ -112,5 +110,5 @@ def test_choices(served: tuple[ExploreServer, torch.Tensor], window: Any, size: 
     second.keyboard.press("Enter")
     second.wait_for_timeout(400)
     repeated = window.open(second.evaluate("location.href"), size=size)
-    drawn(repeated)
+    wait.view(repeated)
     assert repeated.locator(".adjustment input").first.input_value() == "0.3333333"

@@ -11,22 +11,9 @@ from attent.search.settings import GenerationSettings
 from attent.tasks.text_generation.text_generator import TextGenerator
 
 
-def until(page: Any, expression: str, text: str | None = None) -> None:
-    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
-    for _ in range(600):
-        if page.evaluate(expression, text):
-            return
-        page.wait_for_timeout(100)
-    raise TimeoutError(expression)
-
-
-def ended(page: Any, text: str) -> None:
-    """Wait until a text is there, and the view of it."""
-    until(page, "text => document.querySelector('.status')?.textContent === text", text)
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
-
-
-def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, generator: TextGenerator) -> None:
+def test_a_text_is_continued_and_another_token_is_gone_on_from(
+    window: Any, generator: TextGenerator, wait: Any
+) -> None:
     short = TextGenerator(generator.model, generator.tokenizer, context=8)
     # never while the server's threads are in the same model
     first = short.generate("the dog", GenerationSettings(max_new_tokens=6)).text
@@ -34,7 +21,7 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, gene
         Explorer([LoadedRun("captions", "text-generation", short)], text="the dog"), port=0
     ) as exploring:
         page = window.open(exploring.address)
-        ended(page, first)
+        wait.ended(page, first)
         assert page.locator(".read li bdi").count() == 3
         assert (
             page.locator(".written").get_attribute("aria-label")
@@ -43,12 +30,12 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, gene
         # the fourth row is that of the first token that was written
         page.locator(".written button").nth(0).focus()
         message = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"
-        until(page, message)
+        wait.until(page, message)
         page.locator(".written button").nth(0).click()
         offer = page.locator(".offers button bdi").nth(1).inner_text()
         second = short.generate(f"the dog{offer.replace('␣', ' ')}", GenerationSettings(max_new_tokens=5)).text
         page.locator(".offers button").nth(1).click()
         page.wait_for_selector(".written .forced")
-        ended(page, second)
-        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        wait.ended(page, second)
+        wait.view(page)
         window.check()

@@ -66,45 +66,31 @@ def test_heads_that_are_not_there_are_refused(explorer: Explorer) -> None:
         TextRequest.model_validate({"text": "abc", "off": [OFF[0].model_dump()] * (MAX_HEADS + 1)})
 
 
-def until(page: Any, expression: str, text: str | None = None) -> None:
-    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
-    for _ in range(600):
-        if page.evaluate(expression, text):
-            return
-        page.wait_for_timeout(100)
-    raise TimeoutError(f"{expression} of {text!r}; the page says {page.locator('.status').all_inner_texts()}")
-
-
-def ended(page: Any, text: str) -> None:
-    until(page, "text => document.querySelector('.status')?.textContent === text", text)
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
-
-
 @pytest.mark.slow
-def test_a_click_and_a_key_switch_heads_off_and_on(window: Any, translator: Translator) -> None:
+def test_a_click_and_a_key_switch_heads_off_and_on(window: Any, translator: Translator, wait: Any) -> None:
     run = LoadedRun("dates", "translate", copy.deepcopy(translator))
     with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         page = window.open(exploring.address)
-        ended(page, translator.translate("abc"))
+        wait.ended(page, translator.translate("abc"))
         heads = page.locator(".heads .row").nth(2).locator("button")  # layer 1 of cross-attention
         assert page.locator("button.switch").is_disabled()
         heads.nth(0).click()
         page.locator("button.switch").click()
-        ended(page, f"{without_heads(translator, 'abc', (0,))} (without 1 head)")
+        wait.ended(page, f"{without_heads(translator, 'abc', (0,))} (without 1 head)")
         assert heads.nth(0).get_attribute("title") == "switched off"
         assert page.locator("button.switch").inner_text() == "switch this head on (x)"
-        until(page, "document.activeElement.matches('button.switch')")
+        wait.until(page, "document.activeElement.matches('button.switch')")
         # by the keyboard the next one, from the head that has the focus
         heads.nth(1).focus()
         page.keyboard.press("x")
-        ended(page, f"{without_heads(translator, 'abc', (0, 1))} (without 2 heads)")
+        wait.ended(page, f"{without_heads(translator, 'abc', (0, 1))} (without 2 heads)")
         assert page.locator(".head.off").count() == 2
-        until(page, "document.activeElement.matches('.head.off')")
+        wait.until(page, "document.activeElement.matches('.head.off')")
         page.keyboard.press("x")
-        ended(page, f"{without_heads(translator, 'abc', (0,))} (without 1 head)")
+        wait.ended(page, f"{without_heads(translator, 'abc', (0,))} (without 1 head)")
         heads.nth(1).click(modifiers=["Shift"])
-        ended(page, f"{without_heads(translator, 'abc', (0, 1))} (without 2 heads)")
+        wait.ended(page, f"{without_heads(translator, 'abc', (0, 1))} (without 2 heads)")
         page.locator("button", has_text="switch all on (2)").click()
-        ended(page, translator.translate("abc"))
+        wait.ended(page, translator.translate("abc"))
         assert page.locator(".head.off").count() == 0
         window.check()

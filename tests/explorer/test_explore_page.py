@@ -31,22 +31,6 @@ def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tu
     return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
 
 
-def until(page: Any, text: str, value: object = None) -> None:
-    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
-    for _ in range(600):
-        if page.evaluate(text, value):
-            return
-        page.wait_for_timeout(100)
-    texts = page.locator(".status").all_inner_texts()
-    pytest.fail(f"{text} of {value!r} never came to be; the page says {texts}")
-
-
-def ended(page: Any, text: str) -> None:
-    """Wait until a translation is there, and the view of it."""
-    until(page, "text => document.querySelector('.status')?.textContent === text", text)
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
-
-
 def arrived(page: Any, held: list[Any], count: int) -> None:
     """Wait until so many requests are held back."""
     for _ in range(600):
@@ -58,13 +42,13 @@ def arrived(page: Any, held: list[Any], count: int) -> None:
 
 @SIZES
 def test_typing_translates_and_an_edited_token_is_gone_on_from(
-    served: ExploreServer, window: Any, translator: Translator, size: tuple[int, int], dark: bool
+    served: ExploreServer, window: Any, translator: Translator, size: tuple[int, int], dark: bool, wait: Any
 ) -> None:
     page = window.open(served.address, size=size, dark=dark)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     page.fill("#text", "bad")
     tokens, text = written(translator, "bad")
-    ended(page, text)
+    wait.ended(page, text)
     assert page.locator(".written button bdi").all_inner_texts() == [
         *labels(translator.target_tokenizer, tokens),
         "</s>",
@@ -77,7 +61,7 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     page.locator(".offers button").nth(1).click()
     chosen = [tokens[0], *translator.target_tokenizer.encode(offers[1])]
     assert chosen[1] != tokens[1]
-    ended(page, written(translator, "bad", chosen)[1])
+    wait.ended(page, written(translator, "bad", chosen)[1])
     assert page.locator(".written .forced").count() == 2
     focused = "[...document.querySelectorAll('.written button')].indexOf(document.activeElement)"
     assert page.evaluate(focused) == 1
@@ -86,37 +70,37 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     page.keyboard.press("Enter")
     page.fill(".instead input", "65")
     page.keyboard.press("Enter")
-    ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
+    wait.ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
     assert page.evaluate(focused) == 2
     window.picture(page, f"explore-{size[0]}", whole=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    ended(page, result := written(translator, "abc")[1])
+    wait.ended(page, result := written(translator, "abc")[1])
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
-    page.wait_for_selector(".zoom canvas[data-complete='true']")
+    wait.view(page)
     assert [page.locator(".choices select").nth(index).input_value() for index in (1, 2)] == ["0", "1"]
     weights = translator.map("abc", result)["decoder.layers.0.cross_attention"].weights
     page.locator(".zoom canvas").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
+    wait.until(page, "/\\(1\\) → .*\\(1\\): 0/.test(document.querySelector('.zoom .readout').textContent)")
     assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
         weights[0, 1, 1, 1].item(), abs=1e-6
     )
 
 
-def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any) -> None:
+def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
     exploring, weights = long
     page = window.open(exploring.address)
     canvas = page.locator(".zoom canvas").first
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    wait.view(page)
     page.locator(".choices select").nth(2).select_option("0")
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    wait.view(page)
     level = int(canvas.get_attribute("data-level"))
     assert level >= 2
     message = page.locator(".zoom .level").inner_text()
@@ -133,8 +117,8 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
     page.mouse.move(*point)
     for _ in range(12):
         page.mouse.wheel(0, -400)
-    until(page, "document.querySelector('.zoom canvas').dataset.level === '0'")
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    wait.until(page, "document.querySelector('.zoom canvas').dataset.level === '0'")
+    wait.view(page)
     for drag in (0, 200):
         page.mouse.move(point[0] + drag / 10, point[1])
         text = page.locator(".zoom .readout").inner_text()
@@ -145,12 +129,12 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window:
         page.mouse.down()
         page.mouse.move(point[0] - drag, point[1] - drag, steps=4)
         page.mouse.up()
-        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        wait.view(page)
     page.locator("button[aria-label='show all of the map']").click()
-    until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
+    wait.until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
 
 
-def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], window: Any) -> None:
+def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
     exploring, weights = long
     page = window.open(exploring.address)
     # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
@@ -158,7 +142,7 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
     assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
     assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
     page.locator(".columns li").nth(1).focus()
-    until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
     text = page.locator(".tokens .readout").inner_text()
     assert text.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
     row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", text)[1]
@@ -166,11 +150,11 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], wind
 
 
 def test_figures_are_those_of_the_group_that_is_shown(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
-    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+    wait.ended(page, written(translator, "abc")[1])
+    wait.until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
     held: list[Any] = []
     page.route(re.compile("/summary"), lambda route: held.append(route))
     page.locator(".choices select").first.select_option("encoder")
@@ -178,7 +162,7 @@ def test_figures_are_those_of_the_group_that_is_shown(
     arrived(page, held, 1)
     assert page.locator(".summary").inner_text() == ""
     held[0].continue_()
-    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+    wait.until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
 
 
 PINCH = """() => {
@@ -200,20 +184,20 @@ PINCH = """() => {
 }"""
 
 
-def test_fingers_pinch(long: tuple[ExploreServer, Any], window: Any) -> None:
+def test_fingers_pinch(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
     page = window.open(long[0].address, size=(390, 844), has_touch=True)
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    wait.view(page)
     before = page.locator(".zoom canvas").first.get_attribute("data-level")
     page.evaluate(PINCH)
-    until(page, f"Number(document.querySelector('.zoom canvas').dataset.level) < {before}")
+    wait.until(page, f"Number(document.querySelector('.zoom canvas').dataset.level) < {before}")
 
 
-def test_blanks_and_a_text_that_is_code(window: Any, filler: FillMask) -> None:
+def test_blanks_and_a_text_that_is_code(window: Any, filler: FillMask, wait: Any) -> None:
     with ExploreServer(Explorer([LoadedRun("blanks", "fill-mask", filler)]), port=0) as exploring:
         page = window.open(exploring.address)
         page.fill("#text", "the <script>alert(1)</script> was [MASK] .")
         page.wait_for_selector(".guesses ol", timeout=60_000)
-        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        wait.view(page)
         assert page.locator(".guesses li").count() == 5
         assert "Not known to this model: <, script, >" in page.locator(".status").inner_text()
         page.fill("#text", "no blank")
@@ -232,16 +216,18 @@ def test_without_the_token_the_page_says_what_to_open(served: ExploreServer, win
 
 
 def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
-    window: Any, translator: Translator
+    window: Any, translator: Translator, wait: Any
 ) -> None:
     run = LoadedRun("dates", "translate", copy.deepcopy(translator))
     with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         page = window.open(exploring.address)
-        ended(page, written(translator, "abc")[1])
-        until(page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length")
+        wait.ended(page, written(translator, "abc")[1])
+        wait.until(
+            page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length"
+        )
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
-    until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
-    until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
+    wait.until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
     request_count = len(window.requests)
     page.wait_for_timeout(1000)
     assert window.requests[request_count:] == []
@@ -249,21 +235,23 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     page.wait_for_timeout(4000)
     assert ["/tile?" in address for address in window.requests[request_count:]] == [True]
     page.locator(".choices select").first.select_option("encoder")
-    until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
+    wait.until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
     page.wait_for_timeout(500)
     # that nobody answers is no error of the page, though the browser notes it
     window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
 
 
-def test_a_view_that_another_replaced_hears_nothing(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_a_view_that_another_replaced_hears_nothing(
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
+) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     page.locator(".rows li").first.hover()
-    until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
     page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
     page.fill("#text", "bad")
-    until(page, "!window.before.isConnected")
-    ended(page, written(translator, "bad")[1])
+    wait.until(page, "!window.before.isConnected")
+    wait.ended(page, written(translator, "bad")[1])
     page.keyboard.press("Escape")
     request_count = len(window.requests)
     page.emulate_media(color_scheme="dark")
@@ -272,9 +260,11 @@ def test_a_view_that_another_replaced_hears_nothing(served: ExploreServer, windo
     assert sum("/summary?" in address for address in window.requests[request_count:]) == 1
 
 
-def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
+def test_a_scene_that_comes_late_is_not_shown(
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
+) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     held: list[Any] = []
     page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
     for count, text in enumerate(("bad", "cab"), 1):
@@ -282,21 +272,21 @@ def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any
         arrived(page, held, count)
     first, second = held
     second.continue_()
-    until(page, "document.querySelector('.run h1').textContent === 'cab'")
+    wait.until(page, "document.querySelector('.run h1').textContent === 'cab'")
     first.continue_()
     page.wait_for_timeout(500)
     assert page.inner_text(".run h1") == "cab"
 
 
 def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     page.locator(".written button").nth(1).hover()
-    until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
     page.locator(".choices select").first.select_option("encoder")
-    until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
+    wait.until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
     page.locator(".written button").nth(0).hover()
     page.wait_for_timeout(300)
     assert page.locator(".tokens .readout").inner_text().startswith("Point at")
@@ -304,15 +294,15 @@ def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(
     page.locator(".choices select").first.select_option("cross")
     page.route("**/api/translate", lambda route: None)
     page.fill("#text", "bad")
-    until(page, "document.querySelector('.status').textContent === '…'")
+    wait.until(page, "document.querySelector('.status').textContent === '…'")
     page.locator(".written button").nth(1).hover()
     page.wait_for_timeout(300)
     assert page.locator(".tokens .readout").inner_text().startswith("Point at")
 
 
-def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any) -> None:
+def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any, wait: Any) -> None:
     page = window.open(long[0].address)
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    wait.view(page)
     box = page.locator(".zoom canvas").first.bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
     token = page.locator(".rows li[aria-selected='true']")
@@ -328,7 +318,7 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     first = page.locator(".rows li").first
     assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
     first.hover()
-    until(
+    wait.until(
         page,
         (
             f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks "
@@ -337,7 +327,7 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], wi
     )
 
 
-def test_texts_run_their_way(window: Any, translator: Translator) -> None:
+def test_texts_run_their_way(window: Any, translator: Translator, wait: Any) -> None:
     hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
     with ExploreServer(
         Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0
@@ -346,7 +336,7 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
         text = text or "The translation is empty."
-        ended(page, f"{text} (not known to this model: 7)")
+        wait.ended(page, f"{text} (not known to this model: 7)")
         assert page.locator(".read").get_attribute("dir") == "rtl"
         first, second = (page.locator(".read li").nth(index).bounding_box() for index in (0, 1))
         assert second["x"] < first["x"]
@@ -355,18 +345,18 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         assert page.locator(".status bdi").all_inner_texts() == [text, "7"]
         # left to right again
         page.fill("#text", "77")
-        until(page, "document.querySelectorAll('.read li').length === 2")
-        ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
+        wait.until(page, "document.querySelectorAll('.read li').length === 2")
+        wait.ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
         assert page.locator(".read").get_attribute("dir") == "ltr"
         # while the server still answers what the page asks for
         window.check()
 
 
 def test_an_answer_that_ends_early_is_no_translation(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     started = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
     page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=started))
     page.fill("#text", "b")
@@ -381,10 +371,10 @@ ENTER = """composing => document.querySelector("#text").dispatchEvent(
 
 
 def test_enter_while_a_word_is_composed_translates_nothing(
-    served: ExploreServer, window: Any, translator: Translator
+    served: ExploreServer, window: Any, translator: Translator, wait: Any
 ) -> None:
     page = window.open(served.address)
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])
     request_count = len(window.requests)
     assert page.evaluate(ENTER, True)
     page.wait_for_timeout(300)
@@ -393,4 +383,4 @@ def test_enter_while_a_word_is_composed_translates_nothing(
     assert not page.evaluate(ENTER, False)
     page.wait_for_timeout(300)
     assert any("/api/translate" in address for address in window.requests[request_count:])
-    ended(page, written(translator, "abc")[1])
+    wait.ended(page, written(translator, "abc")[1])

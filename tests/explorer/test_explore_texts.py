@@ -22,23 +22,18 @@ def serve(translator: Translator, text: str = "") -> ExploreServer:
     return ExploreServer(Explorer([LoadedRun("dates", "translate", copy.deepcopy(translator))], text=text), port=0)
 
 
-def wait_for_view(page: Any) -> None:
-    """Wait until the view of a text is there."""
-    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
-
-
 def wait_for_status(page: Any, text: str) -> None:
     page.locator(".status").get_by_text(text, exact=True).wait_for()
 
 
 @SIZES
 def test_a_year_in_an_arabic_text_is_legible(
-    window: Any, translator: Translator, size: tuple[int, int], dark: bool
+    window: Any, translator: Translator, size: tuple[int, int], dark: bool, wait: Any
 ) -> None:
     arabic = Translator(translator.model, CharTokenizer("ما 206"), translator.target_tokenizer)
     with serve(arabic, "ما 2026") as exploring:
         page = window.open(exploring.address, size=size, dark=dark)
-        wait_for_view(page)
+        wait.view(page)
         by_place = sorted(page.locator(".read li").all(), key=lambda piece: piece.bounding_box()["x"])
         assert [piece.inner_text() for piece in by_place] == [*"2026␣ام"]
         window.picture(page, f"arabic-{size[0]}", whole=True)
@@ -47,14 +42,14 @@ def test_a_year_in_an_arabic_text_is_legible(
 
 @SIZES
 def test_an_emptied_text_leaves_nothing_behind(
-    window: Any, translator: Translator, size: tuple[int, int], dark: bool
+    window: Any, translator: Translator, size: tuple[int, int], dark: bool, wait: Any
 ) -> None:
     with serve(translator) as exploring:
         page = window.open(exploring.address, size=size, dark=dark)
         # nothing is typed yet
         wait_for_status(page, "Type a text to translate.")
         page.fill("#text", "abc")
-        wait_for_view(page)
+        wait.view(page)
         page.click("button[aria-label='layer 0, head 1']")
         page.fill("#text", " ")
         wait_for_status(page, "Type a text to translate.")
@@ -62,22 +57,22 @@ def test_an_emptied_text_leaves_nothing_behind(
         for part in (".read li", ".written li", ".tokens", ".zoom", ".heads"):
             assert page.locator(part).count() == 0
         page.fill("#text", "cab")
-        wait_for_view(page)
+        wait.view(page)
         assert page.locator(".read li").all_inner_texts() == [*"cab"]
         # seen as before
         assert [page.locator(".choices select").nth(number).input_value() for number in (1, 2)] == ["0", "1"]
         window.check()
 
 
-def test_numbers_are_chosen_and_stay(window: Any, translator: Translator) -> None:
+def test_numbers_are_chosen_and_stay(window: Any, translator: Translator, wait: Any) -> None:
     with serve(translator, "abc") as exploring:
         page = window.open(exploring.address)
-        wait_for_view(page)
+        wait.view(page)
         numbers = page.locator(".choices select").nth(3)
         assert numbers.locator("option").all_inner_texts() == ["weights", "norms", "gradient × weights"]
         for measure in ("gradients", "norms"):
             page.locator(".choices select").nth(3).select_option(measure)
-            wait_for_view(page)
+            wait.view(page)
             window.picture(page, f"explore-{measure}", whole=True)
         # the next text is shown by the same numbers
         page.fill("#text", "bad")
@@ -86,7 +81,7 @@ def test_numbers_are_chosen_and_stay(window: Any, translator: Translator) -> Non
         maps = translator.map("bad", translated)
         norms = maps[[name for name in maps if name.endswith("cross_attention")][-1]].weights.norms()
         page.wait_for_timeout(1000)
-        wait_for_view(page)
+        wait.view(page)
         page.locator(".zoom canvas").first.focus()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowRight")

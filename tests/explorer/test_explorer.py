@@ -3,11 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from attent.errors import ArgumentError, DataError
 from attent.explorer import explorer as explorer_file
-from attent.explorer.explorer import ExampleRequest, Explorer, HeadRequest, SceneStore, TextRequest, TranslateRequest
+from attent.explorer.explorer import ExampleRequest, Explorer, HeadRequest, TextRequest, TileRequest, TranslateRequest
 from attent.explorer.loaded_run import LoadedRun, with_examples
+from attent.explorer.scheduler import SceneStore
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
 from attent.search.settings import GenerationSettings
@@ -149,3 +151,27 @@ def test_a_run_forgets_its_own_and_what_was_looked_at_last_stays() -> None:
     assert scenes[first].title == "0"
     with pytest.raises(ArgumentError, match="forgotten"):
         scenes[first + 1]
+
+
+def test_the_mean_over_heads_is_named() -> None:
+    assert HeadRequest.model_validate({"group": "cross", "layer": "1", "head": "mean"}).head is None
+    assert HeadRequest.model_validate({"group": "cross", "layer": "1", "head": "3"}) == HeadRequest(
+        group="cross", layer=1, head=3
+    )
+
+
+WRONG = [{"head": "median"}, {"head": -1}, {"layer": 1.5}, {"level": -2}, {"how": "min"}, {"more": 1}]
+WRONG += [{"temperature": 0}, {"temperature": "nan"}, {"temperature": 1e9}, {"top": -1}, {"top": 0.5}]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_nothing_else_is_taken(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        TileRequest.model_validate({"group": "a", "layer": 0, "head": 0, "level": 0, "y": 0, "x": 0, **wrong})
+
+
+def test_a_prefix_is_of_whole_numbers() -> None:
+    assert TranslateRequest(text="a", prefix=[4, 5]).prefix == (4, 5)
+    for wrong in ([4, -5], ["x"], "45", [None]):
+        with pytest.raises(ValidationError):
+            TranslateRequest(text="a", prefix=wrong)
