@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from attent.explorer import explorer as explorer_file
 from attent.explorer.explorer import Explorer
+from attent.search.settings import SearchSettings
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import UNK
 from attent.views.scene import Scene
@@ -39,27 +40,22 @@ def test_what_there_is(client: TestClient) -> None:
 
 
 def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
-    dense = scene.groups[0].layers[0].weights.dense()[0]
-    query_parameters = {"group": "cross", "layer": 0}
-    values, about = numbers(client.get("/api/scenes/0/row", params={**query_parameters, "head": 1, "query": 7}))
+    dense, pool = scene.groups[0].layers[0].weights.dense()[0], torch.nn.functional
+
+    def get(part: str, **parameters: object) -> tuple[torch.Tensor, dict[str, Any]]:
+        return numbers(client.get(f"/api/scenes/0/{part}", params={"group": "cross", "layer": 0, **parameters}))
+
+    values, about = get("row", head=1, query=7)
     torch.testing.assert_close(values[0], dense[1, 7])
     assert about == {"height": 1, "width": 280, "exact": True, "note": ""}
-    values, about = numbers(client.get("/api/scenes/0/column", params={**query_parameters, "head": "mean", "key": 3}))
+    values, about = get("column", head="mean", key=3)
     torch.testing.assert_close(values[0], dense.mean(0)[:, 3])
     assert about["note"] == "mean over 2 heads"
-    values, _ = numbers(
-        client.get("/api/scenes/0/tile", params={**query_parameters, "head": 0, "level": 0, "y": 1, "x": 1})
-    )
-    torch.testing.assert_close(values, dense[0, 256:, 256:])
-    values, about = numbers(
-        client.get(
-            "/api/scenes/0/tile", params={**query_parameters, "head": 0, "level": 1, "y": 0, "x": 0, "how": "max"}
-        )
-    )
-    torch.testing.assert_close(values, torch.nn.functional.max_pool2d(dense[None, :1], 2)[0, 0])
+    torch.testing.assert_close(get("tile", head=0, level=0, y=1, x=1)[0], dense[0, 256:, 256:])
+    values, about = get("tile", head=0, level=1, y=0, x=0, how="max")
+    torch.testing.assert_close(values, pool.max_pool2d(dense[None, :1], 2)[0, 0])
     assert about["note"] == "largest of 2 x 2 weights"
-    values, about = numbers(client.get("/api/scenes/0/thumbnail", params={**query_parameters, "head": 0}))
-    torch.testing.assert_close(values, torch.nn.functional.avg_pool2d(dense[None, :1], 8, ceil_mode=True)[0, 0])
+    torch.testing.assert_close(get("thumbnail", head=0)[0], pool.avg_pool2d(dense[None, :1], 8, ceil_mode=True)[0, 0])
 
 
 def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
@@ -97,14 +93,11 @@ def test_from_an_edited_prefix_the_model_goes_on(client: TestClient, translator:
     assert typed[-1]["text"] == translator.translate(["abcd"], prefixes=["65"])[0]
 
 
-def test_a_beam_finds_what_the_search_finds(client: TestClient, translator: Translator) -> None:
-    from attent.search.settings import SearchSettings
-
+def test_a_beam_finds_what_the_search_finds_and_goes_on_from_any_prefix(
+    client: TestClient, translator: Translator
+) -> None:
     received = events(client.post("/api/translate", json={"text": "abcd", "beam": 3}))
     assert received[-1]["text"] == translator.translate(["abcd"], SearchSettings(beam=3))[0]
-
-
-def test_a_beam_goes_on_from_a_prefix_whatever_its_tokens(client: TestClient) -> None:
     received = events(client.post("/api/translate", json={"text": "abcd", "beam": 3, "prefix": [UNK, 6]}))
     assert received[-1]["tokens"][:2] == [UNK, 6]
     assert [event["forced"] for event in received[1:4]] == [True, True, False]
@@ -141,16 +134,12 @@ def test_blanks_are_guessed(client: TestClient) -> None:
         ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
         ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
         ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
-        (
-            "translate",
-            {"text": "a" * 100_000},
-            "the text has 100,000 tokens, more than the 32,768 that are read at once here",
-        ),
+        ("translate", {"text": "a" * 100_000}, "100,000 tokens, more than the 32,768 that are read at once"),
         ("translate", {"text": 7}, "text: Input should be a valid string"),
         ("translate", {"txt": "a"}, "text: Field required"),
         ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
         ("fill", {"run": 1, "text": ""}, "MASK"),
-        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the 32,768 that are read at once here"),
+        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the 32,768"),
         ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
     ],
 )
@@ -178,6 +167,9 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
     assert received[-1]["kind"] == "end"
 
 
+ROW, TILE = "/api/scenes/0/row?", "/api/scenes/0/tile?group=cross&layer=0&head=0&"
+
+
 @pytest.mark.parametrize(
     ("address", "status", "message"),
     [
@@ -187,21 +179,13 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
         (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),
         ("/api/nothing", 404, "Not Found"),
         ("/api/translate", 405, "Method Not Allowed"),
-        ("/api/scenes/0/row?group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
-        (
-            "/api/scenes/0/row?group=cross&layer=0&head=0&query=-1",
-            400,
-            "query: Input should be greater than or equal to 0",
-        ),
-        ("/api/scenes/0/row?group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
-        ("/api/scenes/0/row?group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
-        ("/api/scenes/0/row?group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
-        ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
-        (
-            "/api/scenes/0/tile?group=cross&layer=0&head=0&level=0&y=0&x=0&how=best",
-            400,
-            "how: Input should be 'mean' or 'max'",
-        ),
+        (f"{ROW}group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
+        (f"{ROW}group=cross&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
+        (f"{ROW}group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
+        (f"{ROW}group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
+        (f"{ROW}group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
+        (f"{TILE}level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
+        (f"{TILE}level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
         ("/web/explore.py", 404, "Not Found"),
         ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
     ],

@@ -8,11 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from attent.documents.pipeline import DocumentSentence
 from attent.errors import DataError
@@ -194,18 +193,6 @@ def test_documents_wait_unread_and_go_with_their_clients(processes: DocumentProc
         assert not is_alive(process)
 
     asyncio.run(ask())
-
-
-@POSIX
-@pytest.mark.usefixtures("executing")
-def test_the_application_goes_on(serve: Callable[..., TestClient]) -> None:
-    client = serve()
-    answers = [
-        client.post("/translate_file", files={"file": ("a.txt", content)}, data={"source": "en", "target": "de"})
-        for content in ("!os.abort()", "a dog")
-    ]
-    assert [answer.status_code for answer in answers] == [400, 200]
-    assert answers[0].json() == {"error": f"Invalid request: {TOO_MUCH}"}
 
 
 OWNER = """

@@ -78,31 +78,6 @@ def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serv
     assert client.post("/translate", json=ASK | {"q": "a" * 2049}).status_code == 200
 
 
-def test_languages_and_settings(serve: Serve) -> None:
-    client = serve(char_limit=7)
-    assert client.request("GET", "/languages", data={"api_key": "x"}).json() == [
-        {"code": "de", "name": "German", "targets": ["en"]},
-        {"code": "en", "name": "English", "targets": ["de"]},
-        {"code": "fr", "name": "French", "targets": ["de"]},
-    ]
-    settings = client.get("/frontend/settings").json()
-    assert settings["charLimit"] == 7
-    assert settings["language"] == {
-        "source": {"code": "en", "name": "English"},
-        "target": {"code": "de", "name": "German"},
-    }
-    assert {
-        "frontendTimeout",
-        "apiKeys",
-        "keyRequired",
-        "suggestions",
-        "filesTranslation",
-        "supportedFilesFormat",
-    } < settings.keys()
-    assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").json() == {"status": "ready"}
-
-
 @pytest.mark.parametrize("body", [b"{", b"[]", b'"text"', b"[" * 100_000, b"\xff"])
 def test_what_is_no_json_object_is_refused(serve: Serve, body: bytes) -> None:
     answer = serve().post("/translate", content=body, headers={"content-type": "application/json"})

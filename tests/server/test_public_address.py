@@ -34,19 +34,12 @@ def test_what_is_no_host_is_not(host: str) -> None:
 
 
 def test_a_proxy_is_believed_where_it_is_trusted() -> None:
-    forwarded = {
-        "host": "inner",
-        "x-forwarded-proto": "https",
-        "x-forwarded-host": "example.org",
-        "x-forwarded-prefix": "/mt/",
-    }
-    assert address(forwarded) == "http://inner"
+    def forwarded(protocol: str, host: str, prefix: str) -> dict[str, str]:
+        names = ("host", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-prefix")
+        return dict(zip(names, ("inner", protocol, host, prefix), strict=True))
+
+    right, wrong = forwarded("https", "example.org", "/mt/"), forwarded("javascript", "a/b", "/../x")
+    assert address(right) == "http://inner"
     trusted = frozenset({"10.0.0.1"})
-    assert address(forwarded, trusted) == "https://example.org/mt"
-    wrong = {
-        "host": "inner",
-        "x-forwarded-proto": "javascript",
-        "x-forwarded-host": "a/b",
-        "x-forwarded-prefix": "/../x",
-    }
+    assert address(right, trusted) == "https://example.org/mt"
     assert address(wrong, trusted) == "http://inner"
