@@ -112,7 +112,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def described(device: torch.device) -> str:
-    """A device for a person: its name, and what a GPU is sold as."""
+    """Return the name of a device, with the model of a GPU."""
     import torch
 
     if device.type != "cuda":

@@ -1,4 +1,4 @@
-"""What servers share: a socket that listens, and scripts and style sheets of pages."""
+"""Parts of both servers: the listening socket, and the scripts and style sheets of pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def static_file(request: Request) -> Response:
     """Send a script or a style sheet of views/web, by the name in the path.
 
     Raises:
-        HTTPException: there is none of this name.
+        HTTPException: there is no such file.
     """
     name = request.path_params["name"]
     media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
@@ -34,7 +34,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Raises:
-        ArgumentError: the address is none, or taken.
+        ArgumentError: the address is invalid or in use.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]

@@ -32,7 +32,7 @@ from attent.views.scene import Scene
 
 # Tokens of a text that is read at once.
 MAX_TOKENS = 32_768
-# Tokens of a text up to which each token of its translation comes with its weights, and the whole with gradients.
+# Maximum tokens of a text whose translation has weights for each token, and gradients at the end.
 MAX_TOKENS_WITH_WEIGHTS = 512
 # Guesses for a blank, and classes.
 BEST = 5

@@ -48,7 +48,7 @@ class LoadedRun:
         """Return one example, as a batch of one.
 
         Raises:
-            ArgumentError: there are no examples, or not so many.
+            ArgumentError: there is no such example.
         """
         if self.examples is None:
             raise ArgumentError("there are no examples to choose from")
@@ -73,7 +73,7 @@ def load_run(
         trust_code: whether the run may name modules to import, whose code then runs.
 
     Raises:
-        ArgumentError: no attention has a score or normalizer to replace, or the score has parameters.
+        ArgumentError: there is no score or normalizer to replace, or the score has parameters.
         RunError: the folder is missing, damaged, or written by a newer version.
         UnknownNameError: there is no such score or normalizer.
     """

@@ -77,8 +77,7 @@ def block_count(length: int, level: int) -> int:
 class BlockPooler:
     """Means or maxima of blocks, or both; each row is added once.
 
-    A block of which only some rows were added is pooled from these. One without any takes the numbers of the block
-    before it.
+    A block is pooled from the rows that were added. A block without any takes the numbers of the block before it.
 
     Args:
         first: the first block of rows.
@@ -146,7 +145,7 @@ class BlockPooler:
 
 
 def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, reduction: str) -> Tensor:
-    """Pool from one level to the next, each number by how many rows and keys it stands for.
+    """Pool from one level to the next, weighting each number by the rows and keys that it represents.
 
     Args:
         pooled: (blocks of rows, blocks of keys) at `level`.

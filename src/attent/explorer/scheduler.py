@@ -15,7 +15,7 @@ from attent.views.scene import Scene
 
 # Background work: each step of the iterator computes a little, and requests go in between.
 Job = Callable[[], Iterator[None]]
-# Jobs that are begun or queued; beyond these the oldest are dropped, since nobody looks at their result any longer.
+# Jobs that are begun or queued; the oldest ones beyond this are dropped, since the page no longer shows them.
 MAX_JOBS = 3
 # Scenes stored for each run; each holds the queries and keys of its maps.
 MAX_SCENES = 8
@@ -176,7 +176,7 @@ class SceneStore:
         """Store a scene, and drop the least recently used one of the same run if there are too many.
 
         Returns:
-            Its number, which no other scene ever has.
+            Its number, which is never reused.
         """
         with self._lock:
             number, self._next = self._next, self._next + 1

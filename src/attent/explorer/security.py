@@ -46,8 +46,8 @@ class Guard:
     """ASGI middleware that refuses requests of strangers.
 
     Args:
-        app: answers all other requests; it must turn Starlette's HTTPException into a response, which too large a body
-            raises.
+        app: answers all other requests; it must turn Starlette's HTTPException, which a body that is too large
+            raises, into a response.
         hosts: the names and addresses of this server, each with its port.
         token: the secret of this start, needed for every call of the API.
         max_body: bytes of a request's body.
@@ -118,7 +118,7 @@ def refusal(status: int, reason: str) -> JSONResponse:
 class DeadlineProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 by h11, which bounds headers.
 
-    It closes connections whose request is late, and all when the server ends.
+    It closes connections whose request is late, and all connections when the server ends.
     """
 
     _timer: asyncio.TimerHandle | None = None

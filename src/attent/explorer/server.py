@@ -99,11 +99,11 @@ class ExploreServer:
         explorer: computes the answers.
         host: the address to listen on. If it is of this machine alone, browsers may ask by it.
         port: 0 for a free one.
-        allowed_hosts: further names or addresses by which browsers may ask, with their port where it is another. Needed
-            where others can reach the host.
+        allowed_hosts: further names or addresses that browsers may use, with their port if it differs. Required if
+            other machines can reach the host.
 
     Raises:
-        ArgumentError: it cannot listen there, a name is none, or others can reach it and no name is allowed.
+        ArgumentError: it cannot listen there, a name is invalid, or others can reach it and no name is allowed.
     """
 
     def __init__(
@@ -184,10 +184,10 @@ class ExploreServer:
 
 
 def parse_allowed_hosts(host: str, allowed_hosts: Sequence[str]) -> list[tuple[str, int | None]]:
-    """Return the names by which browsers may ask, each with its port if it has one; arguments as for `ExploreServer`.
+    """Return the names that browsers may use, each with its port if it has one; arguments as for `ExploreServer`.
 
     Raises:
-        ArgumentError: a name is none, or others can reach the host and no name is allowed.
+        ArgumentError: a name is invalid, or others can reach the host and no name is allowed.
     """
     if not _is_loopback(host) and not allowed_hosts:
         raise ArgumentError(
@@ -205,7 +205,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _parse_allowed_host(name: str) -> tuple[str, int | None]:
-    """Return the name or address by which browsers may ask, and its port if it has one."""
+    """Return the name or address that browsers may use, and its port if it has one."""
     match = ALLOWED_HOST.fullmatch(name)
     if match is None or match[1] in ("0.0.0.0", "[::]") or int(match[2] or 0) > 65535:
         raise ArgumentError(

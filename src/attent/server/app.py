@@ -44,7 +44,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_AGE = "1728000"
 # Endpoints that machines ask every few seconds: no line of the log.
 QUIET = ("/health", "/ready", "/metrics")
-# Endpoints whose texts go to the queue at once; documents wait for room there.
+# Endpoints that queue all of their texts at once; documents wait for room in the queue.
 TEXTS, OPENAI = "/translate", "/v1/translations"
 QUEUED = (TEXTS, OPENAI)
 DOCUMENT, DETECT = "/translate_file", "/detect"
@@ -131,7 +131,7 @@ def application(
     documents = DocumentEndpoints(service, files or TranslatedFiles(settings.file_lifetime), gatekeeper)
 
     async def read(request: Request) -> None:
-        # a key comes first: nothing is read of a request whose key is wrong
+        # a request with a wrong key is refused before its body is read
         gatekeeper.check_key(request, query_parameters(request, settings))
         await (documents.read(request) if request.url.path == DOCUMENT else receive_body(request, settings))
 
@@ -219,14 +219,14 @@ async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[A
 class Frame:
     """ASGI middleware around all routes.
 
-    It refuses translations while the queue is full, bounds each body and those under way together, ignores a slash at
-    the end of a path but of a page's, lets the web pages of the settings' origin ask, counts, and writes the log, in
-    which no text of a request stands unless the settings say so.
+    It refuses translations while the queue is full, bounds each body and the sum of all pending ones, ignores a slash
+    at the end of a path except for pages, allows web pages of the configured origin, counts requests, and writes the
+    log, which contains no texts.
 
     Args:
         app: the routes.
-        service: whose settings hold.
-        gatekeeper: knows the addresses of clients.
+        service: has the settings and the queue.
+        gatekeeper: determines the addresses of clients.
         metrics: counts.
         say: writes a line of the log.
     """
@@ -272,7 +272,7 @@ class Frame:
             return
         begin, status, size, admitted, address = time.monotonic(), 0, 0, 0, ""
         path = scope["path"].rstrip("/") or "/"
-        # a path that nobody serves is counted as one, or strangers could fill the memory with names
+        # all unknown paths are counted as one: their names could fill the memory
         template = f"{path.rpartition('/')[0]}/{{name}}"
         endpoint = path if path in self._paths else template if template in self._paths else "other"
         max_body = self._bounds.get(path, SPARE)
@@ -311,17 +311,17 @@ class Frame:
                 target = "../" * slashes + path.rpartition("/")[2]
                 await RedirectResponse(target)(scope, bounded_receive, framed_send)
             elif _content_length(scope) > max_body:
-                # nothing is read of what is too large
+                # a body that is too large is not read
                 await _error_response(path, _too_large(max_body))(scope, receive, framed_send)
             elif endpoint in QUEUED and scope["method"] == "POST" and self._batcher.is_full:
-                # nothing is read either of what finds no room
+                # nor is a body that finds the queue full
                 await _error_response(path, self._batcher.refusal())(scope, receive, framed_send)
             else:
                 await self.app({**scope, "path": path, "raw_path": path.encode()}, bounded_receive, framed_send)
         except (ClientGoneError, ClientDisconnect):
             status = 499
         except asyncio.CancelledError:
-            # by uvicorn, which gives up what is under way some time after SIGTERM and would log the exception
+            # uvicorn cancels requests some time after SIGTERM, and would log the exception
             if not status:
                 await _error_response(path, stopped())(scope, receive, framed_send)
         finally:

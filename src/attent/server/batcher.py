@@ -1,6 +1,6 @@
 """Sentences of many requests, translated together: one bounded queue, from which threads take batches.
 
-A translation does not depend on its batch, so that whose sentences share one changes no answer.
+A translation does not depend on its batch, so requests can share batches without changing answers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import torch
 from attent.server.errors import RequestError, busy
 from attent.server.settings import ServerSettings
 
-# Batches whose seconds the estimate of a wait is made from.
+# Number of recent batches from which a wait is estimated.
 REMEMBERED = 16
-# By how much the threads of batches are nicer than the one that answers.
+# Nice value of the threads of batches, relative to the thread that answers requests.
 NICENESS = 5
 # Characters or bytes whose work takes a few milliseconds at most, less than a thread's turn where all cores are busy.
 SMALL = 1_000
@@ -155,8 +155,8 @@ class Batcher:
         """Refuse new sentences, finish those that wait, and end the threads.
 
         Args:
-            seconds: the longest time to wait for them, after which those that still wait are given up; forever unless
-                given.
+            seconds: the longest time to wait for them, after which the remaining sentences are dropped; no limit by
+                default.
 
         Returns:
             True if the threads have ended.
@@ -184,13 +184,13 @@ class Batcher:
         return sentences
 
     def _abandon(self, sentences: Sequence[Sentence]) -> None:
-        """Take sentences that have no result out of the queue: nobody waits for them any more."""
+        """Remove sentences without a result from the queue, because their request has ended."""
         without_result = set[Sentence]()
         for sentence in sentences:
             if sentence.result.cancel() or sentence.result.cancelled():
                 without_result.add(sentence)
             else:
-                # asyncio reports an error that nobody has asked for
+                # asyncio would report an error that is never retrieved
                 sentence.result.exception()
         if without_result:
             with self._condition:
@@ -295,8 +295,9 @@ async def prepare(size: int, function: Callable[..., Value], *arguments: object)
 
 
 def wait_until_idle(seconds: float | None = None) -> bool:
-    """Wait until the thread of long texts has done what it was given, for so many seconds, or forever.
+    """Wait until the thread of long texts has finished its work; return whether it has.
 
-    Return whether it has.
+    Args:
+        seconds: the longest time to wait; no limit by default.
     """
     return not wait([_THREAD.submit(int)], seconds).not_done

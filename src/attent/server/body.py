@@ -51,10 +51,10 @@ PROBLEMS = {
 
 
 async def receive_body(request: Request, settings: ServerSettings) -> None:
-    """Take in a whole body; a form in parts, whose documents go to the disk, is read part by part as it comes.
+    """Read a whole body; the parts of a multipart form are parsed as they arrive, and documents go to the disk.
 
     Raises:
-        RequestError: it is no form although it says so, or has too many parts.
+        RequestError: a form is malformed or has too many parts.
     """
     if _kind(request) != PARTS:
         await request.body()
@@ -69,7 +69,7 @@ async def read_parameters(request: Request, settings: ServerSettings) -> dict[st
     """Return the parameters of a request by name; a name that a form or a query string repeats has a list.
 
     Raises:
-        RequestError: the body is no JSON object although it says so, or no form, or there are too many parameters.
+        RequestError: the body is not a JSON object or a form as declared, or there are too many parameters.
     """
     await receive_body(request, settings)
     kind = _kind(request)
@@ -107,7 +107,7 @@ def _as_glossary(value: object) -> Glossary | None:
     """Return the glossary of a list of pairs of texts, or of an object; outside JSON it is JSON itself.
 
     Raises:
-        ValueError: it is none, has too many terms, or one that is no term.
+        ValueError: it is not a glossary, has too many terms, or has an invalid term.
     """
     if isinstance(value, str):
         if len(value) > SPARE:
@@ -256,10 +256,10 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _check_structure(text: str) -> None:
-    """Check what JSON holds beside its texts: a million lists would take a second in which no other thread runs.
+    """Check the amount of JSON besides its texts: parsing a million lists blocks all other threads for a second.
 
     Raises:
-        ValueError: it is more than the parameters of a request have.
+        ValueError: it is more than the parameters of a request need.
     """
     if len(text) <= SPARE:
         return
@@ -279,9 +279,9 @@ def _form(body: bytes, max_fields: int) -> dict[str, Any]:
 
 
 def _unescaped(text: str) -> str:
-    """Return a text of a form, whose characters are bytes.
+    """Decode a percent-encoded text of a form, given as Latin-1.
 
-    urllib's own function takes 170 bytes of memory for each of them.
+    `urllib.parse.unquote_plus` takes 170 bytes of memory for each character.
     """
     text = ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("latin-1"), text.replace("+", " "))
     return text.encode("latin-1").decode("utf-8", "replace")

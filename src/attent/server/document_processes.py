@@ -1,7 +1,4 @@
-"""Documents read and rendered by processes that can be ended.
-
-Whatever a stranger's document does there, the server goes on.
-"""
+"""Processes that read and render documents, so that a malicious document cannot harm the server."""
 
 from __future__ import annotations
 
@@ -40,11 +37,11 @@ Value = TypeVar("Value")
 # The translation of a sentence, and the links between both, four numbers for each.
 Row = tuple[str, list[int]]
 COMMAND = (sys.executable, "-P", "-m", "attent.server.document_worker")
-# Seconds that a process may have a document, also if it stands still, or waits for a processor that others use.
+# Seconds of wall time that a process may spend on a document.
 DEADLINE = 300.0
 # Bytes that it may answer with, and characters of its error.
 MAX_ANSWER, MAX_ERROR = 64 * 2**20, 300
-# Variables of the environment that it has of the server's, besides Python's: a secret may be in any other.
+# Variables of the server's environment that it inherits, besides Python's; any other may hold a secret.
 VARIABLES = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
 UNREADABLE = "the document cannot be read"
 
@@ -64,7 +61,7 @@ class DocumentText(NamedTuple):
 class Exchange:
     """A document and its process, which any thread may end.
 
-    What comes from there is checked, since a stranger's bytes went in.
+    The process's answers are checked, since it parses untrusted bytes.
     """
 
     def __init__(self) -> None:
@@ -113,7 +110,7 @@ class Exchange:
                 return
 
     def open(self, file: BinaryIO, ending: str) -> tuple[str, Iterator[bytes]]:
-        """Send a document; return the beginning of its text, and the frames of the answer, which end as it ends.
+        """Send a document; return the beginning of its text and an iterator over the frames of the answer.
 
         Raises:
             DataError: the document cannot be read, or takes too much; also while the answer is read.

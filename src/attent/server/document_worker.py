@@ -1,4 +1,4 @@
-"""The process of a document: it parses strangers' bytes apart from the server, without PyTorch, within system limits.
+"""The process of a document: it parses untrusted bytes outside the server, without PyTorch, within system limits.
 
 `python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one, and ends: the
 documents of two clients are never in one process. The server (`document_processes`) and the worker send each other
@@ -47,7 +47,7 @@ PLAIN, MARKED = "0", "1"
 MEMORY, SECONDS = 512 * 2**20, 30
 # Files that it may hold open: modules that Python imports when they are first needed.
 FILES = 16
-# What is added to the nice value: requests go first.
+# Added to the nice value: requests have priority.
 NICENESS = 5
 
 
@@ -76,7 +76,7 @@ def main() -> None:
     except (MemoryError, EOFError, BrokenPipeError):
         os._exit(1)
     except Exception as error:
-        # its message may hold text of the document, which is nobody's to log
+        # its message may contain text of the document, which must not be logged
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -106,7 +106,7 @@ def limit_process() -> None:
         return
     bounds = {"AS": MEMORY, "CPU": SECONDS, "NOFILE": FILES, "FSIZE": 0, "NPROC": 0, "CORE": 0}
     for name, bound in bounds.items():
-        # lower ones, which somebody chose, stay
+        # lower limits of the system are kept
         with suppress(AttributeError, OSError, ValueError):
             kind = getattr(resource, f"RLIMIT_{name}")
             hard = resource.getrlimit(kind)[1]
@@ -145,7 +145,7 @@ def _frames(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def _sentences(document: Document[bytes], language: str) -> Iterator[bytes]:
-    """Yield the sentences of a document: one a line, which has none within it."""
+    """Yield the sentences of a document, one per line, in frames."""
     sentences = sentences_of(document, split_lines(document, language))
     while batch := [*islice(sentences, BATCH)]:
         lines = "\n".join((MARKED if sentence.has_tags else PLAIN) + sentence.text for sentence in batch)

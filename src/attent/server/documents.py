@@ -1,6 +1,6 @@
 """LibreTranslate's endpoints for documents: a file in, the address of its translation out.
 
-Documents are translated in pieces, so that nobody waits behind a whole book.
+Documents are translated in small batches, so that other requests do not wait for a whole document.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from attent.text.sentences import SplitText
 
 # Documents at the same time, each of which takes some memory.
 MAX_DOCUMENTS = 8
-# Sentences of a document: twice as many as the largest has that is ordinary text.
+# Sentences of a document: twice as many as in the largest file of ordinary text.
 MAX_SENTENCES = 250_000
-# Characters of a piece in the queue, which keeps others waiting for as long as it is translated.
+# Characters of a batch of a document: other requests wait while it is translated.
 MAX_PIECE = 4_000
-# Sentences that are looked at before another document's are, or a client's leaving is noticed.
+# Sentences that are prepared before another document gets its turn or a disconnect is noticed.
 SENTENCES = 256
-# Seconds after which a piece that found the queue full tries again.
+# Seconds until a batch that found the queue full is submitted again.
 RETRY_INTERVAL = 0.2
 # A name or an address, and a port: nothing that could end a link or begin another one.
 HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]{1,100}){0,8}")
 SCHEMES = ("http", "https")
 DOWNLOAD = "/download_file"
-# Nothing in a document may run as if it were the server's own.
+# Scripts in a document must not run in the server's origin.
 HEADERS = {"Content-Security-Policy": "sandbox; default-src 'none'", "Cache-Control": "private, no-store"}
 
 
@@ -112,7 +112,7 @@ class DocumentTranslator:
         """Translate a document.
 
         Args:
-            file: the document, of which nothing is read before its turn.
+            file: the document, which is not read before its turn.
             ending: of its name, such as .docx.
             source: the code of its language, or "auto".
             target: the code of the language to translate to.
@@ -142,7 +142,7 @@ class DocumentTranslator:
             self._running -= 1
 
     async def _prepare(self, text: DocumentText, target: str) -> tuple[list[PreparedSentence], Sources]:
-        """Cut sentences that are too long for a run; words are aligned where something is to be put around them.
+        """Cut sentences that are too long for a run; words of lines with tags are aligned.
 
         Raises:
             DataError: there are too many.
@@ -255,7 +255,7 @@ class DocumentEndpoints:
         self._translator = DocumentTranslator(service)
 
     async def read(self, request: Request) -> None:
-        """Read a request with a document, which goes to the disk if it is large, so that memory does not fill."""
+        """Read a request with a document; a large one is stored on the disk to save memory."""
         if self._service.settings.disable_files_translation:
             raise RequestError(403, "Files translation are disabled on this server.")
         self._translator.check_room()
@@ -284,7 +284,7 @@ class DocumentEndpoints:
             self._gatekeeper.admit(request, values, 1)
 
             def charge(characters: int) -> None:
-                # as many as there are in texts of the largest size; the first one is counted
+                # a document counts as texts of the largest size, of which the first is already counted
                 if settings.char_limit > 0 and (texts := -(-characters // settings.char_limit) - 1) > 0:
                     self._gatekeeper.admit(request, values, texts, is_admitted=True)
 
@@ -299,7 +299,7 @@ class DocumentEndpoints:
     async def download(self, request: Request) -> Response:
         """Answer GET /download_file/<name>."""
         file = self._files.find(request.path_params["name"])
-        # a cleaner of /tmp may have been here
+        # a cleaner of /tmp may have deleted it
         with suppress(FileNotFoundError):
             if file is not None:
                 status = file.path.stat()

@@ -23,7 +23,7 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
 from attent.text.units import Span
 
-# Seconds for which a run without digests must not have changed: nothing else tells that all of its files are there.
+# Seconds without changes after which a run without digests counts as complete.
 QUIET = 2.5
 # Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to
 # the latter.
@@ -37,9 +37,8 @@ class TranslatedSentence(NamedTuple):
 
     Args:
         texts: the best first.
-        links: between the words of the sentence and of the best translation; none unless they were asked for.
-        spans: of each translation, which characters of it belong to which of the sentence; none unless they were asked
-            for.
+        links: between the words of the sentence and of the best translation; empty unless requested.
+        spans: of each translation, the characters that correspond to those of the sentence; empty unless requested.
     """
 
     texts: tuple[str, ...]
@@ -81,7 +80,7 @@ class TranslationWork:
         unit: of the links between sentences and their translations: words, or characters, for markup; None without.
         part: of a text that is sent as it is translated; 0 where it is not. Each part has its own batches,
             so that the first is sent soon.
-        glossary: of terms that are translated as told; None without one.
+        glossary: of terms with fixed translations; None without one.
     """
 
     run: ServedRun
@@ -99,7 +98,7 @@ class TranslationWork:
     def __hash__(self) -> int:
         """Return what equal works share.
 
-        Of the settings, only what a server lets a request choose counts, since hashing all of them takes long.
+        Only the settings that a request can choose are hashed: hashing all of them is slow.
         """
         return hash((self.run, self.settings.beam, self.settings.n_best, self.unit, self.part, self.glossary))
 
@@ -142,7 +141,7 @@ class TokenWork:
     Args:
         work: the same request without its tokens, which has the same answer.
         report: is called with the translation so far after each token, from the thread of the batch.
-        is_stopped: set once nobody waits any more.
+        is_stopped: set once the request has ended.
     """
 
     work: TranslationWork
@@ -239,7 +238,7 @@ class RunCatalog:
         return self._runs.get((source, target))
 
     def add_glossary(self, run: ServedRun, glossary: Glossary) -> None:
-        """Have the terms of a glossary translated as told by a run, and by what it is replaced with."""
+        """Use a glossary for a run and for the runs that replace it."""
         self._glossaries[run.source, run.target] = glossary
 
     def glossary(self, run: ServedRun) -> Glossary | None:

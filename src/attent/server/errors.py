@@ -29,7 +29,7 @@ class RequestError(AttentError):
 
     Args:
         status: the HTTP status.
-        message: for the client, who may have sent what it quotes: of a long one the middle is left out.
+        message: for the client; the middle of a long one, which may quote the request, is left out.
         headers: of the answer.
     """
 
@@ -45,7 +45,7 @@ def invalid(problem: str) -> RequestError:
 
 
 def busy(seconds: float) -> RequestError:
-    """Return the error for a request that finds the queue full; it may come again after so many seconds."""
+    """Return the error for a request that finds the queue full; it may be repeated after this many seconds."""
     wait = str(max(round(seconds), 1))
     return RequestError(429, f"The server is busy, try again in {wait} s", {"Retry-After": wait})
 
@@ -56,7 +56,7 @@ def stopped() -> RequestError:
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """Return the answer to any error; one that nobody expects is named in the log alone."""
+    """Return the answer to any error; the details of an unexpected one are not revealed."""
     match error:
         case RequestError():
             return error

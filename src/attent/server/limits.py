@@ -18,10 +18,10 @@ from attent.errors import ArgumentError, DataError
 from attent.server.errors import RequestError
 from attent.server.settings import MINUTE, ServerSettings
 
-# Keys and addresses that are remembered; those that asked longest ago are forgotten.
+# Keys and addresses that are remembered; the least recently used ones are dropped.
 MAX_CLIENTS = 100_000
 MAX_KEYS_FILE = 2**20
-# Characters of an address; a proxy may pass on what a client made up.
+# Characters of an address; a proxy may forward one that a client invented.
 MAX_ADDRESS = 64
 HOUR = 60 * MINUTE
 
@@ -29,7 +29,7 @@ HOUR = 60 * MINUTE
 def read_keys(file: Path) -> dict[bytes, int | None]:
     """Read API keys: a key a line, and after a space its texts a minute.
 
-    Empty lines and those that begin with # are none.
+    Empty lines and comments (#) are ignored.
 
     Returns:
         The limit of each key, None for the server's own, by the SHA-256 of the key.
@@ -67,7 +67,7 @@ class AddressLimits:
         self._total = 0
 
     def admit(self, address: str, amount: int = 1) -> bool:
-        """Count so much, and return True; or return False if there is too much."""
+        """Count this amount and return True; return False if it would exceed a limit."""
         if self._total + amount > self._limit or (
             self._counts[address] + amount > self._address_limit and address not in self._exempt
         ):
@@ -135,7 +135,7 @@ class Gatekeeper:
             raise RequestError(403, "Invalid API key")
 
     def admit(self, request: Request, values: Mapping[str, Any], texts: int, *, is_admitted: bool = False) -> None:
-        """Count the texts of a request, which costs one where it has none.
+        """Count the texts of a request, at least one.
 
         Args:
             request: of the client.
@@ -161,7 +161,7 @@ class Gatekeeper:
     def address(self, request: Request) -> str:
         """Return the address of a client.
 
-        Behind trusted proxies the last one in X-Forwarded-For that is none of them.
+        Behind trusted proxies it is the last address in X-Forwarded-For that is not a trusted proxy.
         """
         address = request.client.host if request.client else ""
         trusted = self._settings.trusted_proxy

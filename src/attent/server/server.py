@@ -27,7 +27,7 @@ from attent.server.translated_files import TranslatedFiles
 CPU = torch.device("cpu")
 # Seconds between looks at the folders of the runs.
 RELOAD_INTERVAL = 1.0
-# Rounds of the watcher after which memory that requests have freed is returned to the system, if nothing is translated.
+# Rounds of the watcher after which freed memory is returned to the system, if nothing is being translated.
 TRIM_ROUNDS = 20
 # Seconds that work under way may take after a signal to stop; the process ends within ten.
 PATIENCE = 7
@@ -128,7 +128,7 @@ class TranslationServer:
         # it (0.3 to 0.9 s)
         gc.collect()
         gc.freeze()
-        # a warning for each form that is none would let strangers fill the log
+        # a warning for each malformed form would let clients fill the log
         logging.getLogger("python_multipart").setLevel(logging.ERROR)
         config = uvicorn.Config(
             self.app,
@@ -143,7 +143,7 @@ class TranslationServer:
             timeout_graceful_shutdown=PATIENCE,
         )
         server = uvicorn.Server(config)
-        # uvicorn's own handlers raise the signal again at the end: who stops a server would see it fail
+        # uvicorn's own handlers raise the signal again at the end, which looks like a failure
         server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
 
         def stop(number: int, frame: object) -> None:
@@ -159,7 +159,7 @@ class TranslationServer:
             await asyncio.sleep(0.01)
         has_started()
         has_ended = threading.Event()
-        # not by the event loop, which at its end would wait for a run that is being loaded
+        # not in the event loop, whose end would wait for a run that is being loaded
         self._watcher = threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True)
         self._watcher.start()
         try:
@@ -171,7 +171,7 @@ class TranslationServer:
                 signal.signal(number, handler)
 
     def _watch_runs(self, has_ended: threading.Event) -> None:
-        """Load runs again that change on disk, and delete documents whose time is over, in a separate thread."""
+        """Reload runs that change on disk, and delete expired documents, in a separate thread."""
         rounds = 0
         while not has_ended.wait(RELOAD_INTERVAL):
             rounds += 1
@@ -180,7 +180,7 @@ class TranslationServer:
             for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
                 try:
                     work()
-                # such as a full disk below the log: the next round may do better
+                # such as a full disk: the next round may succeed
                 except Exception:
                     logging.getLogger(__name__).exception("a look at runs and documents failed")
 

@@ -1,4 +1,4 @@
-"""The way of a request: its language, its sentences, their place in the queue, and its answer put together."""
+"""The steps of a request: detect its language, split its sentences, queue them, and assemble the answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TranslationOptions:
         alternatives: further translations.
         has_links: whether words are linked.
         format: of the texts.
-        glossary: of terms that are translated as told, beside those of the server; None without one.
+        glossary: of terms with fixed translations, in addition to the server's; None without one.
     """
 
     alternatives: int = 0
@@ -67,7 +67,7 @@ class TextPiece(NamedTuple):
     Args:
         text: the index of the text.
         sentence: the index of the sentence in it; 0 for HTML, which comes as a whole.
-        piece: the translated sentence, with what stands around it.
+        piece: the translated sentence with the white space around it.
         is_final: False for the beginning of a sentence, which the next piece replaces.
     """
 
@@ -110,7 +110,7 @@ class TranslationService:
         self.documents = DocumentProcesses()
 
     def close(self) -> None:
-        """End the processes of documents; nobody waits for a document that is under way."""
+        """End the processes of documents, including those that are being translated."""
         self.documents.close()
 
     def detect_source(self, text: str, target: str) -> Detection:

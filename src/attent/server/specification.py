@@ -62,11 +62,8 @@ ERRORS = {
     400: "A parameter is missing or wrong, a language is not served, or an API key is needed.",
     403: "The API key is unknown, there were too many refusals, or the server does not do this.",
     413: "The body is too large.",
-    429: (
-        "Too many texts a minute, a full queue, or too many bytes under way: Retry-After has the seconds after which "
-        "to ask again."
-    ),
-    500: "An error that nobody expects.",
+    429: ("Too many texts per minute, a full queue, or too many pending bytes: Retry-After has the seconds to wait."),
+    500: "An unexpected error.",
     503: "The server ends, or the request took too long.",
     507: "The server has no room for the document.",
 }
@@ -323,7 +320,7 @@ def specification(settings: ServerSettings) -> Mapping[str, Any]:
     """Return the description of a server's interface.
 
     Args:
-        settings: of the server, whose limits are named.
+        settings: of the server; the description includes its limits.
     """
     return {
         "openapi": "3.1.0",

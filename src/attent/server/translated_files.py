@@ -1,6 +1,6 @@
 """Translated documents, until their clients have fetched them.
 
-In a folder of the server's own, under names that nobody can guess.
+They are in a private folder, under names that cannot be guessed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from attent.server.errors import RequestError
 
 PREFIX = "attent-documents-"
-# Bytes of all documents, after which the oldest are deleted, and their number.
+# Maximum bytes and number of documents, beyond which the oldest are deleted.
 MAX_BYTES, MAX_FILES = 2**30, 10_000
 # Characters of a client's name for a document.
 MAX_NAME = 100
@@ -30,7 +30,7 @@ class TranslatedFile(NamedTuple):
     """A translated document.
 
     Args:
-        path: where it is; no part of its client's name stands in it.
+        path: where it is; it contains no part of the client's name for it.
         name: for the client.
         size: in bytes.
         expiry: when it is deleted, on the monotonic clock.
@@ -43,7 +43,7 @@ class TranslatedFile(NamedTuple):
 
 
 class PrivateFolder:
-    """A folder of this process in the system's temporary one, which nobody else may enter.
+    """A folder of this process in the system's temporary folder, accessible to this user alone.
 
     Its lock says that its owner lives: a killed server leaves a folder without a lock, which the next server deletes,
     and systemd's cleaner of `/tmp` spares a folder with one. Where the system locks no folders (Windows) none is
@@ -119,7 +119,7 @@ class TranslatedFiles:
         return self._files.get(key)
 
     def delete_expired(self) -> None:
-        """Delete the documents whose time is over."""
+        """Delete expired documents."""
         with self._lock:
             self._delete_expired()
 
@@ -169,7 +169,7 @@ def delete_abandoned() -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a folder of this user that nobody has locked; return its descriptor, or None where it cannot be locked."""
+    """Lock an unlocked folder of this user; return its descriptor, or None if it cannot be locked."""
     try:
         import fcntl
 
