@@ -239,8 +239,8 @@ class Batcher:
             middle = next(rank for rank, item in enumerate(candidates) if item is oldest)
             begin = min(max(middle - size // 2, 0), max(len(candidates) - size, 0))
             batch = candidates[begin : begin + size]
-            taken = set(batch)
-            self._queue = [item for item in self._queue if item not in taken]
+            in_batch = set(batch)
+            self._queue = [item for item in self._queue if item not in in_batch]
             self.running += len(batch)
             if self._queue:
                 self._condition.notify()

@@ -152,11 +152,11 @@ class DocumentTranslator:
         sources: Sources = {work: {} for work in works}
 
         def cut(sentence: str, work: TranslationWork) -> PreparedSentence:
-            known = sources[work]
+            read_sources = sources[work]
 
             def read(piece: str) -> None:
-                if piece not in known:
-                    known[piece] = work.read(piece)
+                if piece not in read_sources:
+                    read_sources[piece] = work.read(piece)
 
             return PreparedSentence(work, cut_sentence(sentence, read))
 
@@ -198,9 +198,9 @@ class DocumentTranslator:
     def _batches(self, sources: Sources) -> list[tuple[TranslationWork, list[SourceText]]]:
         """Return pieces of equal work in batches of about one length, which are translated faster."""
         batches: list[tuple[TranslationWork, list[SourceText]]] = []
-        for work, known in sources.items():
+        for work, read_sources in sources.items():
             size = 0
-            for number, source in enumerate(sorted(known.values(), key=len)):
+            for number, source in enumerate(sorted(read_sources.values(), key=len)):
                 size += len(source)
                 if not number or len(batches[-1][1]) == self._piece or size > MAX_PIECE:
                     batches.append((work, []))

@@ -139,8 +139,8 @@ class TextEndpoints:
                     yield {"type": "translation.done", **self._openai_answer(item, source, target)}
                 # a delta cannot be taken back, as the beginning of a sentence would be
                 elif item.is_final:
-                    place = {"index": item.text, "sentence": item.sentence}
-                    yield {"type": "translation.text.delta", **place, "delta": item.piece}
+                    indices = {"index": item.text, "sentence": item.sentence}
+                    yield {"type": "translation.text.delta", **indices, "delta": item.piece}
 
         return await event_stream(events(), lambda error: {"type": "error", **error_body(OBJECTS, error)})
 
