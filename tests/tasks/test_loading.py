@@ -14,7 +14,7 @@ from attent.tasks.from_run import FromRun
 from attent.tasks.translation import translator
 from attent.tasks.translation.translator import Translator
 from attent.text.tokenizer import SPECIALS
-from attent.views.walk_run import ForwardPass
+from attent.views.trace import ForwardPass
 
 
 def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:

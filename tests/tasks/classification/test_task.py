@@ -106,7 +106,9 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
     whole = file.read_text()
     file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
     log = (tmp_path / "run/log.jsonl").read_bytes()
-    with pytest.raises(DataError, match=r"the corpus of .*run has changed, so the run would train on its own test data"):
+    with pytest.raises(
+        DataError, match=r"the corpus of .*run has changed, so the run would train on its own test data"
+    ):
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
     with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled"):

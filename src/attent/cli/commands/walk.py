@@ -115,7 +115,7 @@ def _walk_run(
     of_text["no-scale"] = None if of_text.pop("scale") else True
     _refuse(of_text, "is for a text without a run; a run has been trained with its own")
     run = loading.stored_run(folder).tool
-    from attent.views.walk_run import walk_run
+    from attent.views.walk import walk_run
 
     return walk_run(run, sentence, whole=whole, **_without_none(options))
 
