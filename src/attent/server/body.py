@@ -119,14 +119,14 @@ def _as_glossary(value: object) -> Glossary | None:
             raise ValueError(" is not JSON") from None
     if not value:
         return None
+    if isinstance(value, dict | list) and len(value) > MAX_TERMS:
+        raise ValueError(f" must have <= {MAX_TERMS} terms")
     pairs = list(value.items()) if isinstance(value, dict) else value
     if not isinstance(pairs, list) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 or any(not isinstance(text, str) for text in pair)
         for pair in pairs
     ):
         raise ValueError(' is not a list of pairs such as [["source", "target"]], or an object')
-    if len(pairs) > MAX_TERMS:
-        raise ValueError(f" must have <= {MAX_TERMS} terms")
     try:
         return Glossary(tuple((source, target) for source, target in pairs))
     except ArgumentError as error:
