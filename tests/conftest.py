@@ -7,6 +7,8 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -26,6 +28,12 @@ TYPED = (
     "attent.search.search",
 )
 install_import_hook(TYPED, "beartype.beartype")
+
+# Triton reads the variable when a kernel is defined, so the kernels are imported before anything imports Triton.
+if find_spec("triton") is not None and not torch.cuda.is_available():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        import_module("attent.ops.tanh_score.triton.attention")
 
 if TYPE_CHECKING:
     from attent.tasks.fill_mask.fill_mask import FillMask
