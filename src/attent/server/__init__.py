@@ -1,6 +1,6 @@
-"""The translation server: LibreTranslate's contract, answered in batches that requests share.
+"""The translation server: LibreTranslate's interface, with sentences of different requests computed in shared batches.
 
-Nothing here knows the explorer.
+It is independent of the explorer.
 """
 
 from __future__ import annotations

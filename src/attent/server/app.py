@@ -1,6 +1,6 @@
-"""The application: routes, and what holds for every one of them.
+"""The server's ASGI application: its routes and everything that they share.
 
-Errors as JSON, headers for web pages, bounds, numbers and the log.
+They share JSON errors, headers for web pages, size limits, metrics and the log.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 Value = TypeVar("Value")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Seconds that a browser remembers that it may ask.
+# Seconds for which a browser may cache the answer to a preflight request.
 MAX_AGE = "1728000"
-# Endpoints that machines ask every few seconds: no line of the log.
+# Endpoints that monitoring polls every few seconds; they are not logged.
 QUIET = ("/health", "/ready", "/metrics")
-# Endpoints that queue all of their texts at once; documents wait for room in the queue.
+# Endpoints that queue all of their texts together; documents wait for room in the queue.
 TEXTS, OPENAI = "/translate", "/v1/translations"
 QUEUED = (TEXTS, OPENAI)
 DOCUMENT, DETECT = "/translate_file", "/detect"
-# Characters of a path.
+# Maximum characters of a path.
 MAX_PATH = 2_000
-# Pages, whose links are relative to their address.
+# Pages; their links are relative to their address.
 PAGES = ("/", "/docs")
 Say = Callable[[str], None]
-# Takes in the whole body of a request.
+# Reads the whole body of a request.
 Read = Callable[[Request], Coroutine[Any, Any, object]]
 
 
 class Metrics:
-    """Counters and histograms of a server.
+    """The server's metrics for Prometheus.
 
     Args:
-        running: returns the number of sentences that are translated now.
-        waiting: returns the number of sentences that wait.
+        running: returns the number of sentences being translated.
+        waiting: returns the number of sentences in the queue.
     """
 
     def __init__(self, running: Callable[[], float], waiting: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ class Metrics:
             registry=registry,
             buckets=SECONDS,
         )
-        # as many as there are endpoints and statuses; prometheus_client takes as long to find one as to count
+        # one for each endpoint and status; prometheus_client takes as long to look one up as to count
         self._requests = cache(lambda endpoint, status: requests.labels(endpoint, str(status)))
         self._latency = cache(latency.labels)
         self._characters = Counter("attent_characters", "Characters of translated texts.", registry=registry)
@@ -93,12 +93,12 @@ class Metrics:
         Gauge("attent_waiting_sentences", "Sentences that wait.", registry=registry).set_function(waiting)
 
     def observe_request(self, endpoint: str, status: int, seconds: float) -> None:
-        """Count a request: its endpoint, the status of its answer, and the seconds that it took."""
+        """Count a request by endpoint and status, and record how many seconds it took."""
         self._requests(endpoint, status).inc()
         self._latency(endpoint).observe(seconds)
 
     def observe_batch(self, sentences: int, characters: int, seconds: float, wait: float) -> None:
-        """Count a batch: its sentences and their characters, its seconds, and how long one of them waited at most."""
+        """Count a batch's sentences and characters, and record its seconds and the longest wait of its sentences."""
         self._sentences.inc(sentences)
         self._characters.inc(characters)
         self._batch.observe(sentences)
@@ -106,12 +106,12 @@ class Metrics:
         self._wait.observe(wait)
 
     def text(self) -> bytes:
-        """Return all numbers in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class ClientGoneError(Exception):
-    """The client closed its connection before the answer was there."""
+    """The client closed its connection before the answer was ready."""
 
 
 def application(
@@ -120,10 +120,10 @@ def application(
     """Build the server's application.
 
     Args:
-        service: translates.
-        metrics: counts.
-        say: writes a line of the log.
-        files: holds translated documents; of the application's own unless given.
+        service: the service that translates.
+        metrics: the server's metrics.
+        say: writes a line to the log.
+        files: the store of translated documents; a new one by default.
     """
     settings = service.settings
     gatekeeper = Gatekeeper(settings)
@@ -176,9 +176,9 @@ def application(
 def _route(
     path: str, answer: Callable[[Request], Coroutine[Any, Any, Any]], read: Read | None = None, method: str = "GET"
 ) -> Route:
-    """Build a route that answers with JSON, or with events.
+    """Build a route that answers with JSON or with server-sent events.
 
-    One that reads a body, by POST, stops where the client has gone.
+    With `read`, the route is a POST that reads a body and is canceled when the client disconnects.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -192,7 +192,7 @@ def _route(
 
 async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[Any, Any, Value]], read: Read) -> Value:
     """Return the answer, or stop computing it once the client has closed its connection."""
-    # read whole, so that the next message says that the client has gone
+    # read the whole body, so that the next message can only be a disconnect
     await read(request)
     answering, is_gone = asyncio.current_task(), False
     assert answering is not None
@@ -219,16 +219,16 @@ async def _unless_gone(request: Request, answer: Callable[[Request], Coroutine[A
 class Frame:
     """ASGI middleware around all routes.
 
-    It refuses translations while the queue is full, bounds each body and the sum of all pending ones, ignores a slash
-    at the end of a path except for pages, allows web pages of the configured origin, counts requests, and writes the
-    log, which contains no texts.
+    It refuses translations while the queue is full, limits the size of each body and of all pending bodies together,
+    ignores a trailing slash in paths other than pages, sets the CORS headers, counts requests, and logs them without
+    their texts.
 
     Args:
         app: the routes.
-        service: has the settings and the queue.
+        service: the service, with the settings and the queue.
         gatekeeper: determines the addresses of clients.
-        metrics: counts.
-        say: writes a line of the log.
+        metrics: the server's metrics.
+        say: writes a line to the log.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Frame:
         self._bounds = {TEXTS: texts, OPENAI: texts, DETECT: text} | (
             {DOCUMENT: settings.max_document} if not settings.disable_files_translation else {}
         )
-        # the largest body comes in where there is no other
+        # the largest body must always fit if no other is pending
         largest = max(self._bounds.values())
         limits = max(settings.body_limit, largest), max(settings.address_body_limit, largest)
         self._bodies = AddressLimits(*limits, settings.trusted_proxy)
@@ -257,7 +257,7 @@ class Frame:
             "Access-Control-Max-Age": MAX_AGE,
             "X-Content-Type-Options": "nosniff",
         }
-        # no answer has one of these before
+        # no answer sets any of these itself
         self._headers = Headers(headers).raw
         self._paths = (
             {route.path for route in app.routes if isinstance(route, Route)}
@@ -272,7 +272,7 @@ class Frame:
             return
         begin, status, size, admitted, address = time.monotonic(), 0, 0, 0, ""
         path = scope["path"].rstrip("/") or "/"
-        # all unknown paths are counted as one: their names could fill the memory
+        # all unknown paths are counted as one: counting each could exhaust the memory
         template = f"{path.rpartition('/')[0]}/{{name}}"
         endpoint = path if path in self._paths else template if template in self._paths else "other"
         max_body = self._bounds.get(path, SPARE)
@@ -291,8 +291,8 @@ class Frame:
             size += amount
             if size > max_body:
                 raise _too_large(max_body)
-            # the first bytes of each are bounded by the number of connections: a short request finds room beside long
-            # ones
+            # the first bytes of each body are not counted, as the number of connections bounds them: a short request
+            # always fits beside long ones
             if (amount := min(amount, size - SPARE)) > 0:
                 address = address or self._gatekeeper.address(Request(scope))
                 if not self._bodies.admit(address, amount):
@@ -307,21 +307,21 @@ class Frame:
                 error = RequestError(414, f"Invalid request: a path may have at most {MAX_PATH:,} characters")
                 await _error_response(path, error)(scope, receive, framed_send)
             elif endpoint in PAGES and (slashes := len(scope["path"]) - len(path)):
-                # relative too: a proxy may serve the page below a path of its own
+                # relative as well: a proxy may serve the page below a prefix
                 target = "../" * slashes + path.rpartition("/")[2]
                 await RedirectResponse(target)(scope, bounded_receive, framed_send)
             elif _content_length(scope) > max_body:
                 # a body that is too large is not read
                 await _error_response(path, _too_large(max_body))(scope, receive, framed_send)
             elif endpoint in QUEUED and scope["method"] == "POST" and self._batcher.is_full:
-                # nor is a body that finds the queue full
+                # nor is a body that arrives while the queue is full
                 await _error_response(path, self._batcher.refusal())(scope, receive, framed_send)
             else:
                 await self.app({**scope, "path": path, "raw_path": path.encode()}, bounded_receive, framed_send)
         except (ClientGoneError, ClientDisconnect):
             status = 499
         except asyncio.CancelledError:
-            # uvicorn cancels requests some time after SIGTERM, and would log the exception
+            # uvicorn cancels requests some time after SIGTERM and would log the exception
             if not status:
                 await _error_response(path, stopped())(scope, receive, framed_send)
         finally:
@@ -338,7 +338,7 @@ def _too_large(max_body: int) -> RequestError:
 
 
 def _content_length(scope: Scope) -> int:
-    """Return the bytes of a body as the client says; 0 if it does not say so."""
+    """Return the body's size in bytes according to its Content-Length header; 0 without a valid one."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     return int(length[:20]) if length.isdigit() else 0
 

@@ -1,4 +1,4 @@
-"""Sentences of many requests, translated together: one bounded queue, from which threads take batches.
+"""Batching across requests: one bounded queue of sentences, from which worker threads take batches.
 
 A translation does not depend on its batch, so requests can share batches without changing answers.
 """
@@ -20,17 +20,18 @@ import torch
 from attent.server.errors import RequestError, busy
 from attent.server.settings import ServerSettings
 
-# Number of recent batches from which a wait is estimated.
+# Number of recent batches used to estimate the waiting time.
 REMEMBERED = 16
-# Nice value of the threads of batches, relative to the thread that answers requests.
+# Nice value of the batch threads, relative to the thread that answers requests.
 NICENESS = 5
-# Characters or bytes whose work takes a few milliseconds at most, less than a thread's turn where all cores are busy.
+# Characters or bytes that take at most a few milliseconds to process, less than a thread's turn when all cores are
+# busy.
 SMALL = 1_000
 Value = TypeVar("Value")
 
 
 class Work(Hashable, Protocol):
-    """The task of a batch of sentences; sentences of equal work may share one."""
+    """The computation for a batch of sentences; sentences with equal work may share a batch."""
 
     def __call__(self, texts: Sequence[Any]) -> Sequence[Any]:
         """Return a result for each sentence."""
@@ -39,13 +40,13 @@ class Work(Hashable, Protocol):
 
 @dataclass(eq=False)
 class Sentence:
-    """A sentence that waits.
+    """A sentence in the queue.
 
     Args:
-        text: the sentence, which has a length in characters.
-        work: what to do with it.
-        result: a future of the event loop that waits for it.
-        queued: when it came, on the monotonic clock.
+        text: the sentence; its `len` is its number of characters.
+        work: the computation to run on it.
+        result: the future in which the request's event loop awaits the result.
+        queued: when it entered the queue, on the monotonic clock.
     """
 
     text: Sized
@@ -58,10 +59,10 @@ class Batcher:
     """Translates the sentences of requests in batches.
 
     Args:
-        settings: of the server.
-        observe: is called from the threads with the sentences of each batch and their characters, its seconds, and the
-            longest wait of one of them.
-        prepare: is called by each thread before its first batch.
+        settings: the server's settings.
+        observe: called from the worker threads after each batch with its number of sentences, their characters, its
+            seconds, and the longest wait of a sentence.
+        prepare: called by each worker thread before its first batch.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Batcher:
         self._condition = threading.Condition()
         self._is_closing, self.running = False, 0
         self._pace = [0.01 / settings.batch]
-        # a server that cannot start must end without waiting for them; `close` ends them in order
+        # daemons, so that a server that fails to start can exit; `close` ends them in order
         self._threads = [
             threading.Thread(target=self._work, name=f"attent-batch-{number}", daemon=True)
             for number in range(settings.workers)
@@ -85,21 +86,21 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """The number of sentences that wait."""
+        """The number of sentences in the queue."""
         return len(self._queue)
 
     @property
     def is_full(self) -> bool:
-        """Return whether no sentence can be taken any more."""
+        """Return whether the queue has no room for another sentence."""
         return len(self._queue) >= self._settings.queue_limit
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing waits and nothing runs: a sentence would be translated by itself."""
+        """Return whether no sentence is waiting or running, so that a new one would be translated by itself."""
         return not self._queue and not self.running
 
     def check_room(self) -> None:
-        """Check that a sentence can be taken, so that nothing is done for a request that is refused.
+        """Check that the queue has room, before any work is done for the request.
 
         Raises:
             RequestError: the queue is full.
@@ -108,16 +109,16 @@ class Batcher:
             raise self.refusal()
 
     def refusal(self) -> RequestError:
-        """Return the refusal of a full queue, with the seconds that it takes at the pace of the last batches."""
+        """Return the error for a full queue; its waiting time is estimated from the speed of recent batches."""
         return busy(sum(self._pace) / len(self._pace) * len(self._queue) / self._settings.workers)
 
     async def submit(self, texts: Sequence[Sized], work: Work) -> list[Any]:
         """Return the result of each sentence, once their batches are done.
 
-        A caller that stops waiting takes them out of the queue.
+        If the caller is canceled, its sentences are removed from the queue.
 
         Raises:
-            RequestError: the queue is full, the server ends, the request took too long, or its work failed.
+            RequestError: the queue is full, the server is shutting down, the request took too long, or its work failed.
         """
         sentences = self._enqueue([(text, work) for text in texts])
         try:
@@ -131,10 +132,10 @@ class Batcher:
     async def stream(self, sentences: Sequence[tuple[Sized, Work]]) -> AsyncGenerator[Any, None]:
         """Yield the result of each sentence, in order, once its batch is done.
 
-        A caller that stops iterating takes the rest out of the queue.
+        If the caller stops iterating, the remaining sentences are removed from the queue.
 
         Args:
-            sentences: each with its own work; all are taken into the queue, or none.
+            sentences: the sentences, each with its own work; either all are queued or none.
 
         Raises:
             RequestError: as for `submit`.
@@ -152,7 +153,7 @@ class Batcher:
             self._abandon(waiting)
 
     def close(self, seconds: float | None = None) -> bool:
-        """Refuse new sentences, finish those that wait, and end the threads.
+        """Refuse new sentences, finish those in the queue, and end the threads.
 
         Args:
             seconds: the longest time to wait for them, after which the remaining sentences are dropped; no limit by
@@ -190,14 +191,14 @@ class Batcher:
             if sentence.result.cancel() or sentence.result.cancelled():
                 without_result.add(sentence)
             else:
-                # asyncio would report an error that is never retrieved
+                # otherwise asyncio would report an exception that was never retrieved
                 sentence.result.exception()
         if without_result:
             with self._condition:
                 self._queue = [sentence for sentence in self._queue if sentence not in without_result]
 
     def _work(self) -> None:
-        """Translate batches until the server ends; the batches of the other threads are on the other cores."""
+        """Translate batches until the server closes; each worker thread uses one core."""
         torch.set_num_threads(1)
         yield_to_requests()
         if self._prepare is not None:
@@ -217,9 +218,9 @@ class Batcher:
             self._deliver(batch, results)
 
     def _next_batch(self) -> list[Sentence]:
-        """Wait for sentences, and take a batch of those of the oldest one's work that are most like it in length.
+        """Wait for sentences and take a batch: the oldest one, and those with the same work closest to it in length.
 
-        Take none at the end.
+        The batch is empty once the server closes and the queue is empty.
         """
         size = self._settings.batch
         with self._condition:
@@ -248,26 +249,26 @@ class Batcher:
 
     @staticmethod
     def _deliver(batch: Sequence[Sentence], results: Sequence[Any] | Exception) -> None:
-        """Hand results to the event loops that wait for them, once for each loop."""
+        """Pass results to the event loops that await them, with one call per loop."""
         loops: dict[asyncio.AbstractEventLoop, list[tuple[Sentence, Any]]] = {}
         for index, sentence in enumerate(batch):
             result = results if isinstance(results, Exception) else results[index]
             loops.setdefault(sentence.result.get_loop(), []).append((sentence, result))
         for loop, pairs in loops.items():
-            # a loop that has ended waits for nothing
+            # a closed loop awaits nothing
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, pairs)
 
 
 def yield_to_requests() -> None:
-    """Lower the priority of this thread, so that requests are read and refused at once while all cores are busy."""
-    # Linux has a priority for each thread; elsewhere it is the process'
+    """Lower the priority of this thread, so that requests are read and refused promptly while all cores are busy."""
+    # Linux has a priority per thread, other systems only per process
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 def _settle(pairs: Sequence[tuple[Sentence, Any]]) -> None:
-    """Hand results to the requests that still wait for them."""
+    """Set the results of the requests that still wait for them."""
     for sentence, result in pairs:
         if sentence.result.done():
             continue
@@ -282,12 +283,12 @@ _THREAD = ThreadPoolExecutor(1, "attent-texts", yield_to_requests)
 
 
 async def prepare(size: int, function: Callable[..., Value], *arguments: object) -> Value:
-    """Return the value of a function: at once where its text is small, else from the thread of long texts.
+    """Return a function's result, computed here if its input is small and otherwise in the thread for long texts.
 
     Args:
-        size: characters or bytes that it goes through.
-        function: takes a time in proportion to them.
-        arguments: of the function.
+        size: the number of characters or bytes that it processes.
+        function: a function whose run time is proportional to this size.
+        arguments: the function's arguments.
     """
     if size <= SMALL:
         return function(*arguments)
@@ -295,7 +296,7 @@ async def prepare(size: int, function: Callable[..., Value], *arguments: object)
 
 
 def wait_until_idle(seconds: float | None = None) -> bool:
-    """Wait until the thread of long texts has finished its work; return whether it has.
+    """Wait until the thread for long texts has finished its work; return whether it has.
 
     Args:
         seconds: the longest time to wait; no limit by default.

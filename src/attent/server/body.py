@@ -1,4 +1,4 @@
-"""The parameters of a request: from JSON, from a form, or from the query string."""
+"""Reading a request's parameters from JSON, a form, or the query string."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from attent.server.settings import SPARE, ServerSettings
 from attent.tasks.translation.glossary import Glossary
 
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
-# Characters of a content type; a longer one takes python-multipart long to read.
+# Maximum characters of a content type; python-multipart is slow to parse longer ones.
 MAX_KIND = 1_000
-# An escape of a character beyond U+FFFF, or of half of one.
+# The escape of a surrogate: half of a character beyond U+FFFF.
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# Escaped bytes of a form; a run that is too long would take memory to match.
+# Escaped bytes of a form; the length is limited because matching a long run takes much memory.
 ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2}){1,1000}")
-# Parameters of a form or a query string beside a text each.
+# Parameters of a form or a query string besides one for each text.
 SPARE_FIELDS = 16
-# Parameters where the number of texts has no limit.
+# Maximum parameters if the number of texts is unlimited.
 MAX_FIELDS = 1_000
-# Of the glossary of a request.
+# Maximum terms of a request's glossary.
 MAX_TERMS = 200
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
-# What is said of a parameter of the wrong type; of the others, that it is not a string.
+# Problem reported for a parameter of the wrong type; for all others, that it is not a string.
 PROBLEMS = {
     **dict.fromkeys(("q", "input"), " is not a string or a list of strings"),
     **dict.fromkeys(("alignment", "stream"), " is not true or false"),
@@ -51,7 +51,7 @@ PROBLEMS = {
 
 
 async def receive_body(request: Request, settings: ServerSettings) -> None:
-    """Read a whole body; the parts of a multipart form are parsed as they arrive, and documents go to the disk.
+    """Read a whole body; a multipart form is parsed as it arrives, and its documents are stored on disk.
 
     Raises:
         RequestError: a form is malformed or has too many parts.
@@ -66,7 +66,7 @@ async def receive_body(request: Request, settings: ServerSettings) -> None:
 
 
 async def read_parameters(request: Request, settings: ServerSettings) -> dict[str, Any]:
-    """Return the parameters of a request by name; a name that a form or a query string repeats has a list.
+    """Return a request's parameters by name; a name repeated in a form or a query string has a list of values.
 
     Raises:
         RequestError: the body is not a JSON object or a form as declared, or there are too many parameters.
@@ -86,7 +86,7 @@ async def read_parameters(request: Request, settings: ServerSettings) -> dict[st
 
 
 def query_parameters(request: Request, settings: ServerSettings) -> dict[str, Any]:
-    """Return the parameters of the query string by name; a repeated name has a list.
+    """Return the query string's parameters by name; a repeated name has a list of values.
 
     Raises:
         RequestError: there are too many.
@@ -104,7 +104,7 @@ def _as_number(value: object) -> object:
 
 
 def _as_glossary(value: object) -> Glossary | None:
-    """Return the glossary of a list of pairs of texts, or of an object; outside JSON it is JSON itself.
+    """Return the glossary given by a list of text pairs or an object; in a form or query it is JSON in a string.
 
     Raises:
         ValueError: it is not a glossary, has too many terms, or has an invalid term.
@@ -133,7 +133,7 @@ def _as_glossary(value: object) -> Glossary | None:
         raise ValueError(f": {error}") from error
 
 
-# a client may send thousands of wrong ones
+# stop at the first error: a client may send thousands of wrong items
 Texts = str | Annotated[list[str], Field(fail_fast=True)]
 Flag = Annotated[StrictBool, BeforeValidator(_as_flag)]
 Number = Annotated[StrictInt, Field(ge=0), BeforeValidator(_as_number)]
@@ -152,14 +152,14 @@ def _described(description: str, *examples: str, **more: Any) -> Any:
 
 
 class Parameters(BaseModel):
-    """The parameters of a request; others are ignored.
+    """The parameters of a request; unknown ones are ignored.
 
-    The fields are checked on arrival, and described by the server's specification.
+    The fields validate the request and also provide the server's specification.
     """
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """Check parameters; an empty one is missing.
+        """Validate parameters; an empty one counts as missing.
 
         Raises:
             RequestError: one is wrong or missing.
@@ -245,7 +245,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise RequestError(400, "Invalid JSON format") from None
     if SURROGATE.search(text):
-        # one half of a pair is no character, and nothing can read it
+        # a lone surrogate is not a character and cannot be encoded
         try:
             json.dumps(values, ensure_ascii=False).encode()
         except UnicodeEncodeError:
@@ -256,22 +256,22 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 def _check_structure(text: str) -> None:
-    """Check the amount of JSON besides its texts: parsing a million lists blocks all other threads for a second.
+    """Check how much JSON there is besides the texts: parsing a million lists blocks all other threads for a second.
 
     Raises:
         ValueError: it is more than the parameters of a request need.
     """
     if len(text) <= SPARE:
         return
-    # without escapes each quote begins or ends a text
+    # once escapes are removed, each quote begins or ends a string
     bare = text.replace("\\\\", "").replace('\\"', "")
-    # each text needs a comma too
+    # each text also needs a comma
     if bare.count('"') > 2 * SPARE or sum(map(len, bare.split('"')[::2])) > SPARE:
         raise ValueError
 
 
 def _form(body: bytes, max_fields: int) -> dict[str, Any]:
-    """Return the parameters of a form, or of a query string."""
+    """Return the parameters of a form or a query string."""
     if body.count(b"&") >= max_fields:
         raise invalid(f"a form or a query may have at most {max_fields} parameters")
     pairs = (part.partition("=") for part in body.decode("latin-1").split("&") if part)
@@ -281,14 +281,14 @@ def _form(body: bytes, max_fields: int) -> dict[str, Any]:
 def _unescaped(text: str) -> str:
     """Decode a percent-encoded text of a form, given as Latin-1.
 
-    `urllib.parse.unquote_plus` takes 170 bytes of memory for each character.
+    `urllib.parse.unquote_plus` would take 170 bytes of memory per character.
     """
     text = ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("latin-1"), text.replace("+", " "))
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
 def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the values by name, texts with the line ends of this format, a list where a name is repeated."""
+    """Return the values by name, with normalized line ends; a repeated name has a list of values."""
     values: dict[str, list[Any]] = {}
     for name, item in items:
         values.setdefault(name, []).append(

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, how long a client may take, and how much it may send besides bodies."""
+"""Limits on connections: their number, their deadlines, and the bytes that they may send besides bodies."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from attent.server.limits import AddressLimits
 
-# Seconds from the beginning of a connection, or from the first byte of a request, until its headers have come.
+# Seconds from the start of a connection, or from the first byte of a request, until its headers have arrived.
 HEADER_SECONDS = 10.0
-# Seconds from then on until its body has come.
+# Seconds from then on until its body has arrived.
 BODY_SECONDS = 30.0
-# Seconds that an answer may wait for its client to read on.
+# Seconds that an answer may wait for its client to continue reading.
 READ_SECONDS = 30.0
-# Requests of a connection that may wait for its first answer; each holds some kilobytes, and few clients send a second
-# one early.
+# Maximum pipelined requests of a connection; each takes some kilobytes, and few clients pipeline requests at all.
 MAX_PIPELINED = 16
-# Bytes of a request line with its headers, of trailers, of what frames a body's chunks beyond 8 a byte, and of all
-# requests that wait.
+# Maximum bytes of a request line with its headers, of trailers, of chunk framing beyond 8 bytes per byte of the body,
+# and of all pipelined requests.
 MAX_HEAD = 2**16
-# Headers of a request, with its trailers; each is several objects.
+# Maximum headers and trailers of a request; each takes several objects.
 MAX_FIELDS = 100
-# Bytes of a body that are read, and dropped, after the answer to its request is complete.
+# Maximum bytes of a body that are read and dropped after the answer to its request is complete.
 MAX_DROPPED = 2**24
-# Connections that are accepted in a turn of the event loop.
+# Connections accepted in one iteration of the event loop.
 ACCEPTS = 16
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 32\r\n"
@@ -41,31 +40,31 @@ TOO_LARGE = (
 
 
 def share_listener(listener: socket.socket, count: int = ACCEPTS) -> list[socket.socket]:
-    """Return a socket that listens, and copies of it.
+    """Return a listening socket and copies of it.
 
-    uvloop (0.23, with libuv 1.52) accepts one connection of each in a turn: of one socket alone, clients that come all
-    at once would wait for as many turns as there are of them, each as long as the requests in it take.
+    uvloop (0.23, with libuv 1.52) accepts one connection per socket in each iteration of the event loop. With a single
+    socket, the n-th of many simultaneous clients would wait for n iterations, each as long as its requests take.
 
     Args:
         listener: the socket.
-        count: of sockets, with the first.
+        count: the number of sockets, including the first.
     """
     return [listener, *(listener.dup() for _ in range(count - 1))]
 
 
 class HeadTooLargeError(Exception):
-    """The headers or trailers of a request are too many, or too large."""
+    """A request has too many or too large headers or trailers."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 by httptools, with limits of connections and of headers, and deadlines for slow clients.
+    """uvicorn's httptools protocol, with limits on connections and headers and deadlines for slow clients.
 
-    uvicorn bounds headers for h11 alone, with which a short request costs it 183 µs instead of 48 (0.54, on one core).
+    uvicorn limits headers only with h11, with which a short request takes 183 µs instead of 48 (0.54, on one core).
 
     Args:
-        limits: counts the connections of all protocols of the server.
-        seconds: that a client may take for headers, for a body, and for reading on.
-        arguments: of uvicorn's protocol.
+        limits: the connection counts, shared by all protocol instances of the server.
+        seconds: the seconds that a client may take to send headers, to send a body, and to resume reading.
+        arguments: the arguments of uvicorn's protocol.
     """
 
     def __init__(
@@ -83,17 +82,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answer_timer: asyncio.TimerHandle | None = None
         # between the first byte of a request and the end of its headers
         self._is_in_head = False
-        # of the request under way: bytes and number of the fields reported; bytes since its last part that are neither
-        # those nor its body
+        # for the current request: the bytes and number of the reported fields, and the bytes received since its last
+        # reported part that belong neither to fields nor to its body
         self._head = self._fields = self._unreported = 0
         self._is_too_large = self._has_failed = False
-        # bytes of requests that wait for an earlier answer; bytes that come after the answer
+        # bytes of pipelined requests; bytes that arrive after the answer
         self._pipelined = self._dropped = 0
-        # requests that are answered or wait for that
+        # requests being answered or waiting to be answered
         self._cycles = deque[Any]()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Refuse the connection if there are too many; else wait for the first request."""
+        """Refuse the connection if there are too many; otherwise wait for the first request."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._is_admitted = self._limits.admit(self._address)
@@ -104,21 +103,21 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clocks."""
+        """Stop the timers, release the connection, and notify its pending requests."""
         _cancel(self._request_timer)
         _cancel(self._answer_timer)
         if self._is_admitted:
             self._is_admitted = False
             self._limits.release(self._address)
-        # uvicorn tells the last one alone, and the answers to others would be written to a closed socket, an error in
-        # uvloop
+        # uvicorn notifies only the last request; the answers to the others would be written to a closed socket, an
+        # error in uvloop
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, and bound what the parser holds or skips silently, such as a header without an end."""
+        """Parse received data, and limit what the parser buffers or skips silently, such as an endless header."""
         if self._has_failed:
             return
         self._unreported += len(data)
@@ -126,12 +125,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unreported > MAX_HEAD and not self._has_failed:
             self._is_too_large = True
             self.send_400_response("")
-        # line ends between requests, or the rest of one that was answered early: no clock runs otherwise
+        # line ends between requests, or the rest of a request that was answered early, would otherwise have no deadline
         if self._request_timer is None and (self.cycle is None or self.cycle.response_complete):
             self._expect_request(self._header_seconds)
 
     def on_message_begin(self) -> None:
-        """Wait for the headers."""
+        """Start the deadline for the headers."""
         super().on_message_begin()
         self._is_in_head = True
         self._head = self._fields = self._unreported = self._dropped = 0
@@ -143,14 +142,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header; one that comes after the body is counted alone, and never taken for one of those before."""
+        """Count a header; a trailer is only counted and never treated as a header."""
         self._fields += 1
         self._count_head(len(name) + len(value))
         if self._is_in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Wait for the body; or end a connection that sends too much before it has read an answer."""
+        """Start the deadline for the body, and close the connection if it pipelines too much."""
         super().on_headers_complete()
         self._cycles.append(self.cycle)
         self._expect_request(self._body_seconds)
@@ -159,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head = self._unreported = 0
 
     def on_body(self, body: bytes) -> None:
-        """Count the body where nothing else does: while its request waits, and after it was answered."""
+        """Count the body where nothing else does: while its request is pipelined, and after it was answered."""
         self._unreported = max(self._unreported - 9 * len(body), 0)
         self._count_pipelined(len(body))
         if self.cycle.response_complete:
@@ -169,16 +168,16 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the clock: the request is complete."""
+        """Stop the deadline: the request is complete."""
         super().on_message_complete()
         self._unreported = 0
         _cancel(self._request_timer)
         self._request_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or has too large a head, and end the connection.
+        """Refuse an invalid request or one whose headers are too large, and close the connection.
 
-        Earlier answers that are under way come first.
+        Pending answers to earlier requests are sent first.
         """
         self._has_failed = True
         cycle, is_own = self.cycle, not self._is_in_head and self._request_timer is not None
@@ -191,27 +190,27 @@ class BoundedProtocol(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def pause_writing(self) -> None:
-        """Wait for the client to read on."""
+        """Start the deadline for the client to resume reading."""
         super().pause_writing()
         self._expect_reader()
 
     def resume_writing(self) -> None:
-        """Stop the clock: the client reads."""
+        """Stop the deadline: the client has resumed reading."""
         super().resume_writing()
         _cancel(self._answer_timer)
 
     def on_response_complete(self) -> None:
-        """Wait for the client to read the rest."""
+        """Start the deadline for the client to read the rest of the answer."""
         self._cycles.popleft()
         super().on_response_complete()
         if not self.pipeline:
             self._pipelined = 0
-        # a connection that is lost is released
+        # a lost connection was already released
         if self._is_admitted and self.transport.get_write_buffer_size():
             self._expect_reader()
 
     def shutdown(self) -> None:
-        """Close where no answer is under way, including connections with an incomplete request."""
+        """Close the connection unless an answer is pending, even if it has an incomplete request."""
         super().shutdown()
         if self._request_timer is not None:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""Processes that read and render documents, so that a malicious document cannot harm the server."""
+"""Worker processes that read and render documents, so that a malicious document cannot harm the server."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from attent.server.document_worker import (
 from attent.server.errors import RequestError, stopped
 
 Value = TypeVar("Value")
-# The translation of a sentence, and the links between both, four numbers for each.
+# The translation of a sentence, and the links between the two, four numbers per link.
 Row = tuple[str, list[int]]
 COMMAND = (sys.executable, "-P", "-m", "attent.server.document_worker")
 # Seconds of wall time that a process may spend on a document.
 DEADLINE = 300.0
-# Bytes that it may answer with, and characters of its error.
+# Maximum bytes of its answer, and characters of its error message.
 MAX_ANSWER, MAX_ERROR = 64 * 2**20, 300
-# Variables of the server's environment that it inherits, besides Python's; any other may hold a secret.
+# Environment variables that it inherits from the server, besides Python's; any other may hold a secret.
 VARIABLES = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
 UNREADABLE = "the document cannot be read"
 
@@ -50,8 +50,8 @@ class DocumentText(NamedTuple):
     """The text of a document.
 
     Args:
-        language: its code.
-        sentences: in order.
+        language: the language's code.
+        sentences: the sentences, in order.
     """
 
     language: str
@@ -59,9 +59,9 @@ class DocumentText(NamedTuple):
 
 
 class Exchange:
-    """A document and its process, which any thread may end.
+    """A conversation with a document's worker process, which any thread may end.
 
-    The process's answers are checked, since it parses untrusted bytes.
+    The answers are validated, since the process parses untrusted bytes.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Exchange:
         self._size = MAX_ANSWER
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """Take a process, and wait until it has started.
+        """Attach a process and wait until it has started.
 
         Raises:
             RequestError: it does not start.
@@ -85,21 +85,21 @@ class Exchange:
             raise _unavailable() from None
 
     def end(self) -> None:
-        """Kill the process, now or when it is there."""
+        """Kill the process, or have it killed as soon as it is attached."""
         with self._lock:
             self._is_over = True
             if self._process is not None:
                 self._process.kill()
 
     def close(self) -> None:
-        """Kill the process, and wait for its end."""
+        """Kill the process and wait for it to exit."""
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
             _end(process)
 
     def send(self, frames: Iterable[tuple[bytes, bytes]]) -> None:
-        """Send frames, as long as the process is there; the answer says if it is not."""
+        """Send frames while the process is alive; if it is not, reading the answer raises an error."""
         assert self._process is not None
         assert self._process.stdin is not None
         for kind, payload in frames:
@@ -113,7 +113,7 @@ class Exchange:
         """Send a document; return the beginning of its text and an iterator over the frames of the answer.
 
         Raises:
-            DataError: the document cannot be read, or takes too much; also while the answer is read.
+            DataError: the document cannot be read, or takes too much time or memory; also raised by the iterator.
         """
         file.seek(0)
         contents = ((DATA, chunk) for chunk in iter(partial(file.read, CHUNK), b""))
@@ -145,37 +145,37 @@ class Exchange:
 
 
 class DocumentProcesses:
-    """Reads and renders documents, one at a time, each in a process of its own; the next one is started in advance."""
+    """Reads and renders documents one at a time, each in a separate process; the next process is started in advance."""
 
     def __init__(self) -> None:
-        # waits for the processes, and takes in what they answer
+        # waits for the processes and reads their answers
         self._thread = ThreadPoolExecutor(1, "attent-documents")
         self._lock, self._is_closed = threading.Lock(), False
         self._exchange: Exchange | None = None
         self._spare: subprocess.Popen[bytes] | None = None
 
     async def run(self, function: Callable[..., Value], *arguments: object) -> Value:
-        """Run a function in the thread of documents; one that waits is dropped when its caller is cancelled."""
+        """Run a function in the document thread; if its caller is canceled before it starts, it is dropped."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def read(
         self, file: BinaryIO, ending: str, find_language: Callable[[str], str | None], limit: int
     ) -> DocumentText | None:
-        """Cut a document into sentences.
+        """Split a document into sentences.
 
         Args:
             file: the document.
-            ending: of its name, such as .docx.
-            find_language: returns the code of its language by the beginning of its text; None if its sentences are of
-                no use.
-            limit: of the number of sentences.
+            ending: the file name's extension, such as .docx.
+            find_language: returns the language's code from the beginning of the text; None if the sentences are not
+                needed.
+            limit: the maximum number of sentences.
 
         Returns:
-            The sentences; None if they are of no use.
+            The sentences; None if they are not needed.
 
         Raises:
-            DataError: it cannot be read, takes too much time or memory, or has too many sentences.
-            RequestError: no process starts.
+            DataError: the document cannot be read, takes too much time or memory, or has too many sentences.
+            RequestError: no process can be started.
         """
 
         def read(exchange: Exchange) -> DocumentText | None:
@@ -197,17 +197,17 @@ class DocumentProcesses:
         return await self._serve(read)
 
     async def render(self, file: BinaryIO, ending: str, language: str, rows: Iterable[Row]) -> bytes:
-        """Return a document with translations in their places.
+        """Return the document with its sentences replaced by their translations.
 
         Args:
             file: the document.
-            ending: of its name.
+            ending: the file name's extension.
             language: the code of its language.
-            rows: of all sentences, in order.
+            rows: the translations of all sentences, in order.
 
         Raises:
-            DataError: it takes too much time or memory.
-            RequestError: no process starts.
+            DataError: the document takes too much time or memory.
+            RequestError: no process can be started.
         """
 
         def render(exchange: Exchange) -> bytes:
@@ -221,23 +221,23 @@ class DocumentProcesses:
         return await self._serve(render)
 
     def stop(self) -> None:
-        """Give up the documents that are under way; their clients are told that the server ends."""
+        """Cancel pending documents; their clients are informed that the server is shutting down."""
         with self._lock:
             self._is_closed = True
             if self._exchange is not None:
                 self._exchange.end()
 
     def check_open(self) -> None:
-        """Check that documents are still translated.
+        """Check that documents are still being accepted.
 
         Raises:
-            RequestError: they are not.
+            RequestError: the server is shutting down.
         """
         if self._is_closed:
             raise stopped()
 
     def close(self) -> None:
-        """End all processes, and the thread."""
+        """End all processes and the thread."""
         self.stop()
         self._thread.shutdown(cancel_futures=True)
         if self._spare is not None:
@@ -245,9 +245,9 @@ class DocumentProcesses:
             self._spare = None
 
     async def _serve(self, function: Callable[[Exchange], Value]) -> Value:
-        """Run a function with the process of a document.
+        """Run a function with a document's process.
 
-        The process ends with the function or when its caller is cancelled.
+        The process ends when the function returns or its caller is canceled.
         """
         exchange = Exchange()
         try:
@@ -265,7 +265,7 @@ class DocumentProcesses:
             exchange.begin(self._process())
             return function(exchange)
         except AttentError:
-            # of a process that was ended
+            # the process may have been ended by `stop`
             self.check_open()
             raise
         finally:
@@ -284,13 +284,13 @@ class DocumentProcesses:
         try:
             return _start()
         except OSError as error:
-            logging.getLogger(__name__).error("no process for documents can be started: %s", error)
+            logging.getLogger(__name__).error("cannot start a process for documents: %s", error)
             raise _unavailable() from error
 
 
 def _start() -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name in VARIABLES or name.startswith("PYTHON")}
-    # what this process imports from, be it a checkout, and not the folder that it was started in
+    # the import path of this process, which may be a checkout, but not its working directory
     environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
     # Windows has no nice value
     priority = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
@@ -300,7 +300,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process, and close its pipes; what was not sent yet goes nowhere."""
+    """Kill a process and close its pipes, discarding unsent data."""
     with suppress(OSError), process:
         process.kill()
 

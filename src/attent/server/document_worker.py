@@ -1,17 +1,17 @@
-"""The process of a document: it parses untrusted bytes outside the server, without PyTorch, within system limits.
+"""The process that reads and renders one document, outside the server, without PyTorch and within system limits.
 
-`python -m attent.server.document_worker` cuts one document into sentences, or puts translations into one, and ends: the
-documents of two clients are never in one process. The server (`document_processes`) and the worker send each other
-frames, each of a kind, a size, and as many bytes:
+`python -m attent.server.document_worker` splits one document into sentences, or inserts translations into it, and
+exits, so that one process never handles documents of two clients. The server (`document_processes`) and the worker
+exchange frames, each with a kind, a size, and a payload of that size:
 
 1. The worker sends an empty frame once it has started.
-2. The server sends the ending of the document's name, the document in any number of frames, and an end.
+2. The server sends the document's file name extension, the document in any number of frames, and an end frame.
 3. The worker answers with the beginning of the text, from which the server detects the language. The server sends
    "read" or "render" and the language.
-4. To "read" the worker answers with the sentences, in any number of frames, and an end. After "render" the server sends
-   translations, and an end, and the worker answers with the document, and an end.
+4. To "read", the worker answers with the sentences in any number of frames and an end frame. After "render", the server
+   sends the translations and an end frame, and the worker answers with the document and an end frame.
 
-Instead of any answer there may be an error, which ends the conversation.
+Any answer may be replaced by an error, which ends the conversation.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from attent.text.sentences import split_sentences
 from attent.text.units import Span
 
 HEADER = struct.Struct(">cI")
-# Bytes, the end of several frames, an error to be told to the client, and a fault of the program.
+# Data, the end of a series of frames, an error to report to the client, and an internal error.
 DATA, END, ERROR, FAULT = b"D", b"E", b"X", b"F"
-# Characters that a language is detected by.
+# Characters used to detect the language.
 SAMPLE = 20_000
-# Sentences of a frame, and bytes of a document's: few, since no other thread of Python runs while one takes them in.
+# Sentences per frame, and bytes per frame of a document: few, since no other Python thread runs while one is processed.
 BATCH, CHUNK = 256, 2**18
-# First characters of a sentence: it stands by itself, or among elements.
+# First character of a sentence: its line is plain text, or has tags.
 PLAIN, MARKED = "0", "1"
-# Bytes of memory that the process may reserve, and seconds of a processor that it may compute.
+# Bytes of memory that the process may reserve, and seconds of processor time that it may use.
 MEMORY, SECONDS = 512 * 2**20, 30
-# Files that it may hold open: modules that Python imports when they are first needed.
+# Files that it may have open: Python imports some modules only when they are first needed.
 FILES = 16
 # Added to the nice value: requests have priority.
 NICENESS = 5
@@ -55,7 +55,7 @@ def main() -> None:
     """Serve one document."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     limit_process()
-    # loads libraries, before there is a document
+    # loads libraries before a document arrives
     split_sentences("A.", "en")
     import_module("attent.documents.word_processors")
     write_frame(sink, DATA)
@@ -86,17 +86,17 @@ def main() -> None:
 
 
 def limit_process() -> None:
-    """Bound this process: it ends with the server, has a low priority, and neither writes files nor starts processes.
+    """Restrict this process: low priority, no writing of files, no child processes, exit with the server.
 
-    Bounds that the system does not know are left out; the server ends a process that takes too long.
+    Limits that the system does not support are skipped; the server ends a process that takes too long.
     """
-    # a terminal and systemd send these to all processes of a server, which ends its workers itself
+    # a terminal and systemd send these signals to all processes of a server, which ends its workers itself
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         import ctypes
 
-        # PR_SET_PDEATHSIG: also where the server is killed while this process computes
+        # PR_SET_PDEATHSIG: exit even if the server is killed while this process computes
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     try:
         import resource
@@ -106,7 +106,7 @@ def limit_process() -> None:
         return
     bounds = {"AS": MEMORY, "CPU": SECONDS, "NOFILE": FILES, "FSIZE": 0, "NPROC": 0, "CORE": 0}
     for name, bound in bounds.items():
-        # lower limits of the system are kept
+        # lower existing limits are kept
         with suppress(AttributeError, OSError, ValueError):
             kind = getattr(resource, f"RLIMIT_{name}")
             hard = resource.getrlimit(kind)[1]
@@ -139,7 +139,7 @@ def _receive(source: IO[bytes]) -> bytes:
 
 
 def _frames(source: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of frames, to the end."""
+    """Yield the payloads of frames up to the end frame."""
     while (frame := read_frame(source, 2**32))[0] != END:
         yield frame[1]
 
@@ -153,7 +153,7 @@ def _sentences(document: Document[bytes], language: str) -> Iterator[bytes]:
 
 
 def _rendered(document: Document[bytes], language: str, source: IO[bytes]) -> Iterator[bytes]:
-    """Yield the document with the translations of its sentences, which are read as they are needed."""
+    """Yield the document with its sentences translated; translations are read as they are needed."""
     translations = (aligned_text(*row) for frame in _frames(source) for row in json.loads(frame))
     content = memoryview(render(document, split_lines(document, language), translations))
     assert next(translations, None) is None, "translations remain"
@@ -161,12 +161,11 @@ def _rendered(document: Document[bytes], language: str, source: IO[bytes]) -> It
 
 
 def aligned_text(text: str, numbers: Sequence[int]) -> AlignedText:
-    """Return a translation.
+    """Return a translation with its links.
 
     Args:
         text: the translation.
-        numbers: four for each link between a sentence and it: the begin and end of a span of the sentence, and of one
-            of the translation.
+        numbers: four for each link: the begin and end of a span of the sentence, then of a span of the translation.
     """
     ends = iter(numbers)
     return AlignedText(text, [(Span(a, b), Span(c, d)) for a, b, c, d in zip(ends, ends, ends, ends, strict=True)])
