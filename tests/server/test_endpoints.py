@@ -73,7 +73,7 @@ def test_words_are_linked_across_sentences(serve: Serve) -> None:
 def test_a_sentence_whose_weights_would_take_too_much_memory_is_not_aligned(serve: Serve, change: dict) -> None:
     client = serve(char_limit=5000)
     answer = client.post("/translate", json=ASK | {"q": "a" * 2049} | change)
-    error = "Invalid request: a sentence of 2,049 tokens is too long to be aligned; at most 2,048 are"
+    error = "Invalid request: a sentence of 2,049 tokens is too long to align: the limit is 2,048"
     assert (answer.status_code, answer.json()) == (400, {"error": error})
     assert client.post("/translate", json=ASK | {"q": "a" * 2049}).status_code == 200
 

@@ -109,8 +109,8 @@ def test_a_run_that_cannot_be_loaded_is_tried_once_for_each_change(
         catalog.reload(lines.append)
     assert catalog.runs == [served] and len(tries) == 2
     says = (
-        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run that was "
-        "loaded before goes on"
+        f"{tmp_path} has changed, and cannot be loaded: unexpected RuntimeError: no memory at all; the run loaded "
+        "before stays in use"
     )
     assert lines == [says]
     (tmp_path / "config.json").unlink()
@@ -213,8 +213,8 @@ def test_a_run_of_other_languages_does_not_answer_for_those_of_before(tmp_path: 
         catalog.reload(lines.append)
     assert catalogs[0].runs == [before]
     assert lines[0] == (
-        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run that was "
-        "loaded before goes on"
+        f"{run} has changed, and cannot be loaded: {run} now translates en to fr, not en to de; the run loaded "
+        "before stays in use"
     )
     # the languages of the command hold whatever the config says
     assert catalogs[1].runs[0].translator.translate(TEXTS) == expected

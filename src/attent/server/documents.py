@@ -1,4 +1,4 @@
-"""LibreTranslate's endpoints for documents: a file in, the address of its translation out.
+"""LibreTranslate's endpoints for documents: the client uploads a file and gets the address of its translation.
 
 Documents are translated in small batches, so that other requests do not wait for a whole document.
 """
@@ -33,17 +33,17 @@ from attent.server.service import AUTO, TranslationService
 from attent.server.translated_files import TranslatedFiles, storage_error
 from attent.text.sentences import SplitText
 
-# Documents at the same time, each of which takes some memory.
+# Maximum documents at the same time; each takes some memory.
 MAX_DOCUMENTS = 8
-# Sentences of a document: twice as many as in the largest file of ordinary text.
+# Maximum sentences of a document: twice as many as the largest file of ordinary text has.
 MAX_SENTENCES = 250_000
-# Characters of a batch of a document: other requests wait while it is translated.
+# Maximum characters in a batch of a document: other requests wait while it is translated.
 MAX_PIECE = 4_000
-# Sentences that are prepared before another document gets its turn or a disconnect is noticed.
+# Sentences prepared before another document gets its turn or a disconnect is noticed.
 SENTENCES = 256
-# Seconds until a batch that found the queue full is submitted again.
+# Seconds until a batch refused by a full queue is submitted again.
 RETRY_INTERVAL = 0.2
-# A name or an address, and a port: nothing that could end a link or begin another one.
+# A host name or address with an optional port; no characters that could end a link or start another one.
 HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
 PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]{1,100}){0,8}")
 SCHEMES = ("http", "https")
@@ -56,8 +56,8 @@ class PreparedSentence(NamedTuple):
     """A sentence of a document before its translation.
 
     Args:
-        work: what to do with it.
-        split: the pieces of it that the run reads, mostly one.
+        work: the computation to run on it.
+        split: the pieces into which it is cut for the run, usually one.
     """
 
     work: TranslationWork
@@ -65,18 +65,18 @@ class PreparedSentence(NamedTuple):
 
 
 class TranslatedPiece(NamedTuple):
-    """A translation, and links in 16 bytes each.
+    """A translation with its links, 16 bytes each.
 
     Args:
         text: the translation.
-        links: the begins and ends of spans, four numbers for each link.
+        links: four numbers for each link: the begin and end of both spans.
     """
 
     text: str
     links: array[int]
 
 
-# The pieces of a document's sentences by their work and their text, each once: as the run reads them, or translated.
+# The distinct pieces of a document's sentences by work and text: as read by the run, and translated.
 Sources = dict[TranslationWork, dict[str, SourceText]]
 Translations = dict[TranslationWork, dict[str, TranslatedPiece]]
 
@@ -84,8 +84,8 @@ Translations = dict[TranslationWork, dict[str, TranslatedPiece]]
 class DocumentTranslator:
     """Translates documents.
 
-    All documents together have as many pieces in the queue as there are threads, each of at most a batch, so that any
-    other request waits for the batches that are under way and no others.
+    All documents together have at most one batch per worker thread in the queue, so that another request waits only for
+    the batches that are already running.
 
     Args:
         service: translates.
@@ -98,7 +98,7 @@ class DocumentTranslator:
         self._running = 0
 
     def check_room(self) -> None:
-        """Check that another document may be translated.
+        """Check that another document can be translated now.
 
         Raises:
             RequestError: there are too many.
@@ -112,14 +112,14 @@ class DocumentTranslator:
         """Translate a document.
 
         Args:
-            file: the document, which is not read before its turn.
-            ending: of its name, such as .docx.
+            file: the document; it is read only when its turn comes.
+            ending: the file name's extension, such as .docx.
             source: the code of its language, or "auto".
             target: the code of the language to translate to.
-            charge: is called with the number of characters of its sentences, before they are translated.
+            charge: called with the number of characters of its sentences before they are translated.
 
         Raises:
-            RequestError: a language is not served, a sentence is refused, or the server has too much to do.
+            RequestError: a language is not served, a sentence is refused, or the server is too busy.
             DataError: the document cannot be read, or takes too much time or memory.
         """
         self.check_room()
@@ -142,11 +142,11 @@ class DocumentTranslator:
             self._running -= 1
 
     async def _prepare(self, text: DocumentText, target: str) -> tuple[list[PreparedSentence], Sources]:
-        """Cut sentences that are too long for a run; words of lines with tags are aligned.
+        """Cut sentences that are too long for the run; those in lines with tags will be aligned.
 
         Raises:
-            DataError: there are too many.
-            RequestError: one is refused.
+            DataError: there are too many sentences.
+            RequestError: a sentence is refused.
         """
         works = self._service.find_works(text.language, target)
         sources: Sources = {work: {} for work in works}
@@ -179,7 +179,7 @@ class DocumentTranslator:
 
         async def send_batches() -> None:
             for work, batch in batches:
-                # documents take their turns here
+                # documents take turns here
                 async with self._slots:
                     translated = await self._submit(batch, work)
                 for source, sentence in zip(batch, translated, strict=True):
@@ -196,7 +196,7 @@ class DocumentTranslator:
         return results
 
     def _batches(self, sources: Sources) -> list[tuple[TranslationWork, list[SourceText]]]:
-        """Return pieces of equal work in batches of about one length, which are translated faster."""
+        """Return batches of pieces with equal work and similar lengths, which are translated faster."""
         batches: list[tuple[TranslationWork, list[SourceText]]] = []
         for work, read_sources in sources.items():
             size = 0
@@ -209,7 +209,7 @@ class DocumentTranslator:
         return batches
 
     async def _submit(self, batch: Sequence[SourceText], work: TranslationWork) -> list[TranslatedSentence]:
-        """Translate a batch; wait while the queue is full of others, as long as a request may take."""
+        """Translate a batch; while the queue is full, retry for up to the timeout of a request."""
         deadline = time.monotonic() + self._service.settings.timeout
         while True:
             self._service.documents.check_open()
@@ -222,10 +222,10 @@ class DocumentTranslator:
 
 
 def public_address(request: Request, trusted_proxies: Collection[str]) -> str:
-    """Return scheme, host and root path, such as http://localhost:5000, without a slash at the end.
+    """Return the server's public URL without a trailing slash, such as http://localhost:5000.
 
-    What the Host header says is taken where it is a host; X-Forwarded-Proto, -Host and -Prefix are believed of a
-    trusted proxy alone.
+    The Host header is used if it is a valid host; X-Forwarded-Proto, -Host and -Prefix are used only if they come from
+    a trusted proxy.
     """
     scheme, hosts, prefix = request.url.scheme, [request.headers.get("host", "")], ""
     if request.client is not None and request.client.host in trusted_proxies:
@@ -233,7 +233,7 @@ def public_address(request: Request, trusted_proxies: Collection[str]) -> str:
         scheme = forwarded if forwarded in SCHEMES else scheme
         hosts.insert(0, request.headers.get("x-forwarded-host", ""))
         forwarded = request.headers.get("x-forwarded-prefix", "").rstrip("/")
-        # a path that goes up leads elsewhere
+        # a path with ".." could lead elsewhere
         prefix = forwarded if PREFIX.fullmatch(forwarded) and ".." not in forwarded else ""
     address, port = request.scope.get("server") or ("localhost", None)
     own = f"[{address}]" if ":" in address else address
@@ -246,8 +246,8 @@ class DocumentEndpoints:
 
     Args:
         service: translates.
-        files: holds translated documents.
-        gatekeeper: admits requests.
+        files: the store of translated documents.
+        gatekeeper: checks API keys and limits.
     """
 
     def __init__(self, service: TranslationService, files: TranslatedFiles, gatekeeper: Gatekeeper) -> None:
@@ -255,7 +255,7 @@ class DocumentEndpoints:
         self._translator = DocumentTranslator(service)
 
     async def read(self, request: Request) -> None:
-        """Read a request with a document; a large one is stored on the disk to save memory."""
+        """Read a request with a document; large documents are stored on disk to save memory."""
         if self._service.settings.disable_files_translation:
             raise RequestError(403, "Files translation are disabled on this server.")
         self._translator.check_room()
@@ -284,11 +284,11 @@ class DocumentEndpoints:
             self._gatekeeper.admit(request, values, 1)
 
             def charge(characters: int) -> None:
-                # a document counts as texts of the largest size, of which the first is already counted
+                # a document counts as texts of the maximum size, the first of which is already counted
                 if settings.char_limit > 0 and (texts := -(-characters // settings.char_limit) - 1) > 0:
                     self._gatekeeper.admit(request, values, texts, is_admitted=True)
 
-            # on the disk where it is large, until it is its turn
+            # a large document stays on disk until its turn
             translation = await self._translator.translate(upload.file, ending, source, target, charge)
         finally:
             if isinstance(upload, UploadFile):
@@ -319,7 +319,7 @@ def _content(file: BinaryIO) -> bytes:
 
 
 def _rows(sentences: Sequence[PreparedSentence], translations: Translations) -> Iterator[Row]:
-    """Yield what a process puts into the document, for each sentence."""
+    """Yield the translation and the links of each sentence, for the process that renders the document."""
     for work, split in sentences:
         pieces = [translations[work][text] for text in split.sentences]
         if len(pieces) == 1:

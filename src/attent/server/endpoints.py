@@ -1,4 +1,4 @@
-"""Endpoints that translate texts, by LibreTranslate's interface and by OpenAI's: parameters in, JSON out."""
+"""Endpoints that translate texts, compatible with LibreTranslate's interface and with OpenAI's."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from attent.server.service import (
     language_name,
 )
 
-# Milliseconds between requests of a page that types; LibreTranslate's own number.
+# Milliseconds between requests of a page while its user types; the same value as LibreTranslate's.
 FRONTEND_TIMEOUT = 500
 
 
 class TextEndpoints:
-    """The endpoints that clients of LibreTranslate call, and those of OpenAI below /v1.
+    """The endpoints for LibreTranslate clients, and those for OpenAI-compatible clients below /v1.
 
     Args:
-        service: translates.
-        gatekeeper: admits requests.
+        service: the service that translates.
+        gatekeeper: checks API keys and limits.
     """
 
     def __init__(self, service: TranslationService, gatekeeper: Gatekeeper) -> None:
@@ -98,11 +98,11 @@ class TextEndpoints:
         }
 
     async def suggest(self, request: Request) -> dict[str, Any]:
-        """Refuse POST /suggest: no suggestions are collected."""
+        """Refuse POST /suggest: suggestions are not collected."""
         raise RequestError(403, "Suggestions are disabled on this server.")
 
     async def openai_models(self, request: Request) -> dict[str, Any]:
-        """Answer GET /v1/models: the runs, each named by its languages."""
+        """Answer GET /v1/models with the runs, each named after its languages."""
         models = [
             {
                 "id": model_name(run),
@@ -137,7 +137,7 @@ class TextEndpoints:
             async for item in self._service.stream(texts, source or AUTO, target):
                 if not isinstance(item, TextPiece):
                     yield {"type": "translation.done", **self._openai_answer(item, source, target)}
-                # a delta cannot be taken back, as the beginning of a sentence would be
+                # a delta cannot be replaced later, as the beginning of a sentence would be
                 elif item.is_final:
                     indices = {"index": item.text, "sentence": item.sentence}
                     yield {"type": "translation.text.delta", **indices, "delta": item.piece}
@@ -155,7 +155,7 @@ class TextEndpoints:
                     "index": index,
                     "text": result.text,
                     "source_language": language,
-                    # a text that is in the target's language already has passed no model
+                    # a text that is already in the target language passes through no model
                     "model": model_name(run) if run else None,
                 }
             )
@@ -163,7 +163,7 @@ class TextEndpoints:
 
 
 def model_name(run: ServedRun) -> str:
-    """Return the name of a run for clients: en-de."""
+    """Return the run's name for clients, such as en-de."""
     return f"{run.source}-{run.target}"
 
 

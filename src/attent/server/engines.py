@@ -1,4 +1,4 @@
-"""The runs that a server translates with, by their languages; a run that changes on disk is loaded again."""
+"""The runs that a server uses, by language pair; a run that changes on disk is reloaded."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text.text import Link
 from attent.text.units import Span
 
-# Seconds without changes after which a run without digests counts as complete.
+# Seconds without changes after which a run without digests is considered complete.
 QUIET = 2.5
-# Seconds until a run that cannot be loaded, and has not changed, is tried again: doubled each time, from the former to
-# the latter.
+# Seconds until the next attempt to load a run that failed and has not changed: the first delay, doubled after each
+# failure up to the last.
 FIRST_DELAY, LAST_DELAY = 1.0, 30.0
-# Tokens of a sentence that is aligned with its translation, whose weights take memory by the product of both lengths.
+# Maximum tokens of a sentence to align: the weights take memory proportional to the product of both lengths.
 MAX_ALIGNED = 2_048
 
 
@@ -36,9 +36,10 @@ class TranslatedSentence(NamedTuple):
     """A sentence's translations.
 
     Args:
-        texts: the best first.
-        links: between the words of the sentence and of the best translation; empty unless requested.
-        spans: of each translation, the characters that correspond to those of the sentence; empty unless requested.
+        texts: the translations, best first.
+        links: links between the words of the sentence and of the best translation; empty unless requested.
+        spans: for each translation, the corresponding character spans of the sentence and the translation; empty unless
+            requested.
     """
 
     texts: tuple[str, ...]
@@ -52,10 +53,10 @@ class ServedRun:
 
     Args:
         path: its folder.
-        source: the code of the language that it reads.
-        target: the code of the language that it writes.
-        translator: loaded from it.
-        stamp: of its files, taken before it was loaded.
+        source: the code of its source language.
+        target: the code of its target language.
+        translator: the translator loaded from it.
+        stamp: the stamp of its files, taken before it was loaded.
     """
 
     path: Path
@@ -66,21 +67,22 @@ class ServedRun:
 
     @property
     def created(self) -> int:
-        """When the last of its files was written, in seconds since 1970."""
+        """The time when its newest file was written, in seconds since 1970."""
         return max(modified for *_, modified, _ in self.stamp) // 10**9
 
 
 @dataclass(frozen=True)
 class TranslationWork:
-    """A request to a run: sentences of equal work may share a batch.
+    """A request to a run; sentences with equal work may share a batch.
 
     Args:
-        run: translates.
-        settings: of the search.
-        unit: of the links between sentences and their translations: words, or characters, for markup; None without.
-        part: of a text that is sent as it is translated; 0 where it is not. Each part has its own batches,
-            so that the first is sent soon.
-        glossary: of terms with fixed translations; None without one.
+        run: the run that translates.
+        settings: the search settings.
+        unit: the unit of the links between sentences and translations: words, or characters for markup; None for no
+            links.
+        part: the part of a text that is streamed; 0 without streaming. Each part has its own batches, so that the first
+            is sent early.
+        glossary: terms with fixed translations; None without one.
     """
 
     run: ServedRun
@@ -96,19 +98,19 @@ class TranslationWork:
         return self.linked(search(texts, self.settings))
 
     def __hash__(self) -> int:
-        """Return what equal works share.
+        """Return a hash that equal works share.
 
-        Only the settings that a request can choose are hashed: hashing all of them is slow.
+        Only the settings that a request can choose are hashed, as hashing all of them is slow.
         """
         return hash((self.run, self.settings.beam, self.settings.n_best, self.unit, self.part, self.glossary))
 
     @property
     def is_greedy(self) -> bool:
-        """Return whether a translation grows token by token, and none of them is taken back."""
+        """Return whether a translation grows token by token and no token is revised."""
         return self.settings.beam == 1 and self.glossary is None
 
     def linked(self, n_best_lists: Sequence[Sequence[Translation]]) -> list[TranslatedSentence]:
-        """Return translations with the links of the unit: by words of the best ones, by characters of all."""
+        """Return translations with links: between words for the best ones only, between characters for all."""
         texts = [tuple(item.text for item in n_best) for n_best in n_best_lists]
         if self.unit is None:
             return list(map(TranslatedSentence, texts))
@@ -119,28 +121,28 @@ class TranslationWork:
         return [TranslatedSentence(n_best, spans=[next(alignments).spans for _ in n_best]) for n_best in texts]
 
     def read(self, text: str) -> SourceText:
-        """Return a sentence as the run reads it, before it waits with others.
+        """Return a sentence as the run reads it, before it is queued.
 
         Raises:
-            RequestError: the run does not translate it.
+            RequestError: the run cannot translate it.
         """
         source = self.run.translator.read(text)
         if source.refusal is not None:
             raise invalid(source.refusal)
         if (self.unit or self.glossary) and len(source.ids) > MAX_ALIGNED:
             raise invalid(
-                f"a sentence of {len(source.ids):,} tokens is too long to be aligned; at most {MAX_ALIGNED:,} are"
+                f"a sentence of {len(source.ids):,} tokens is too long to align: the limit is {MAX_ALIGNED:,}"
             )
         return source
 
 
 @dataclass(frozen=True, eq=False)
 class TokenWork:
-    """A request for one sentence whose translation is shown as it grows; it is greedy, and shares no batch.
+    """A request to stream the translation of one sentence token by token, by greedy search and in a separate batch.
 
     Args:
-        work: the same request without its tokens, which has the same answer.
-        report: is called with the translation so far after each token, from the thread of the batch.
+        work: the same request without streaming, which has the same answer.
+        report: called after each token with the translation so far, from the batch's thread.
         is_stopped: set once the request has ended.
     """
 
@@ -165,14 +167,14 @@ class TokenWork:
 
 @dataclass
 class _Attempt:
-    """Attempts to load a run that has changed.
+    """The attempts to load a run that has changed.
 
     Args:
-        stamp: of its files.
-        begin: when the stamp was first seen, on the monotonic clock in seconds.
-        due: when it is tried again.
-        delay: after the next failure.
-        problems: that the log has.
+        stamp: the stamp of its files.
+        begin: the time when the stamp was first seen, in seconds on the monotonic clock.
+        due: the time of the next attempt, on the same clock.
+        delay: the seconds to wait after the next failure.
+        problems: the problems that were already logged.
     """
 
     stamp: Stamp
@@ -183,15 +185,15 @@ class _Attempt:
 
 
 class RunCatalog:
-    """The runs of a server, loaded from copies of their folders: what is written into a folder changes no answer.
+    """The runs of a server, loaded from copies of their folders, so that writing to a folder does not change answers.
 
     Args:
         paths: the run folders.
-        languages: of each run as (source, target); those of its config for None.
-        load_run: loads the translator of a folder, which is gone afterwards.
+        languages: the (source, target) of each run; None to use those of its config.
+        load_run: loads the translator of a folder; the folder is deleted afterwards.
 
     Raises:
-        ArgumentError: a run has no languages, or two have the same.
+        ArgumentError: a run has no languages, or two runs have the same.
         RunError: a run cannot be loaded.
     """
 
@@ -202,7 +204,7 @@ class RunCatalog:
         load_run: Callable[[Path], Translator] = load,
     ) -> None:
         self._load, self._attempts = load_run, dict[tuple[str, str], _Attempt]()
-        # whose languages are those that their configs name
+        # pairs whose languages come from the run's config
         self._named = set[tuple[str, str]]()
         self._glossaries: dict[tuple[str, str], Glossary] = {}
         self._runs: dict[tuple[str, str], ServedRun] = {}
@@ -225,12 +227,12 @@ class RunCatalog:
 
     @property
     def runs(self) -> list[ServedRun]:
-        """The loaded runs, in the order of the command."""
+        """The loaded runs, in the order given on the command line."""
         return list(self._runs.values())
 
     @property
     def sources(self) -> Mapping[str, list[str]]:
-        """The source languages in alphabetical order, each with the languages that it can be translated to."""
+        """The source languages in alphabetical order, each with its target languages."""
         return self._sources
 
     def find(self, source: str, target: str) -> ServedRun | None:
@@ -246,13 +248,13 @@ class RunCatalog:
         return self._glossaries.get((run.source, run.target))
 
     def reload(self, say: Callable[[str], None]) -> None:
-        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was.
+        """Reload runs that have changed on disk; if one cannot be loaded, the loaded one stays in use.
 
-        Requests under way keep theirs. A failure is tried again whenever the folder changes, and ever more rarely while
-        it does not.
+        Pending requests keep the run that they started with. A failed load is retried when the folder changes, and
+        otherwise at increasing intervals.
 
         Args:
-            say: writes a line of the log, of each distinct problem one.
+            say: writes a line to the log; called once for each distinct problem.
         """
         for pair, run in list(self._runs.items()):
             stamp, attempt, now = stamp_of(run.path), self._attempts.get(pair), time.monotonic()
@@ -267,9 +269,9 @@ class RunCatalog:
             try:
                 self._runs[pair] = self._replacement(pair, run, attempt)
             except UnsettledError:
-                # it is due at the next round, with its new stamp or once it has been quiet
+                # retried at the next round, with its new stamp or once it has been quiet
                 pass
-            # whatever a library raises, such as too little memory
+            # anything that a library raises, such as an out-of-memory error
             except Exception as error:
                 attempt.due, attempt.delay = time.monotonic() + attempt.delay, min(2 * attempt.delay, LAST_DELAY)
                 problem = (
@@ -280,7 +282,7 @@ class RunCatalog:
                 line = " ".join(problem.split())
                 if line not in attempt.problems:
                     attempt.problems.add(line)
-                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run that was loaded before goes on")
+                    say(f"{run.path} has changed, and cannot be loaded: {line}; the run loaded before stays in use")
             else:
                 del self._attempts[pair]
                 say(f"{run.path} has changed, and was loaded again")
@@ -289,14 +291,14 @@ class RunCatalog:
         """Load a run that has changed.
 
         Raises:
-            ArgumentError: it cannot write a term of the glossary.
-            RunError: it cannot be loaded, or has other languages.
-            UnsettledError: it is not all there yet, as far as can be known.
+            ArgumentError: it cannot generate a term of the glossary.
+            RunError: it cannot be loaded, or its languages have changed.
+            UnsettledError: it may be incomplete.
         """
         with snapshot(run.path, attempt.stamp) as copy:
             if time.monotonic() < (quiet := attempt.begin + QUIET) and _has_no_digests(copy):
                 attempt.due = quiet
-                raise UnsettledError(f"{run.path} has no digests, and may change yet")
+                raise UnsettledError(f"{run.path} has no digests and may still be changing")
             if pair in self._named and (languages := _languages_of(copy)) != pair:
                 raise RunError(
                     f"{run.path} now translates {languages[0]} to {languages[1]}, not {run.source} to {run.target}"
@@ -308,10 +310,10 @@ class RunCatalog:
 
 
 def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
-    """Return pairs of languages, each written as en:de.
+    """Parse pairs of languages, each written as en:de.
 
     Raises:
-        ArgumentError: one is written otherwise.
+        ArgumentError: a pair has another form.
     """
     from attent.text.settings import check_language
 
@@ -319,7 +321,7 @@ def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
     for pair in pairs:
         source, colon, target = pair.partition(":")
         if not colon:
-            raise ArgumentError(f"--languages takes source and target of each run, such as en:de, got {pair!r}")
+            raise ArgumentError(f"--languages must be SOURCE:TARGET for each run, such as en:de, got {pair!r}")
         result.append((check_language(source), check_language(target)))
     return result
 
@@ -327,7 +329,7 @@ def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
 def _has_no_digests(path: Path) -> bool:
     try:
         return not is_bound(path)
-    # loading says what is wrong
+    # loading reports the problem
     except RunError:
         return False
 
@@ -336,6 +338,6 @@ def _languages_of(path: Path) -> tuple[str, str]:
     config = read_config(path)
     if config.source_language is None or config.target_language is None:
         raise ArgumentError(
-            f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order"
+            f"{path} does not name its languages: pass --languages, such as en:de, once for each run in order"
         )
     return config.source_language, config.target_language

@@ -1,6 +1,6 @@
-"""Errors that a request is answered with, in the words that LibreTranslate's clients know, and streams of events.
+"""Error responses, worded as LibreTranslate's clients expect them, and streams of events.
 
-Events are server-sent, a JSON object each; an error after the first event is the last event.
+Events are server-sent, one JSON object each; an error after the first event is sent as the last event.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from starlette.responses import StreamingResponse
 
 from attent.errors import AttentError, shortened
 
-# Errors of paths that begin so are objects, for clients that speak as OpenAI's do.
+# Errors of paths with this prefix are objects, for OpenAI-compatible clients.
 OBJECTS = "/v1/"
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 EVENT_TYPE = "text/event-stream"
-# Proxies must not collect events.
+# Proxies must not buffer events.
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Event = Mapping[str, Any]
 
 
 class RequestError(AttentError):
-    """A request that is not served.
+    """A request that is refused or fails.
 
     Args:
         status: the HTTP status.
-        message: for the client; the middle of a long one, which may quote the request, is left out.
-        headers: of the answer.
+        message: the message for the client; a long one, which may quote the request, is shortened in the middle.
+        headers: additional headers of the response.
     """
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -45,18 +45,18 @@ def invalid(problem: str) -> RequestError:
 
 
 def busy(seconds: float) -> RequestError:
-    """Return the error for a request that finds the queue full; it may be repeated after this many seconds."""
+    """Return the error for a busy server; the client may retry after this many seconds."""
     wait = str(max(round(seconds), 1))
     return RequestError(429, f"The server is busy, try again in {wait} s", {"Retry-After": wait})
 
 
 def stopped() -> RequestError:
-    """Return the error for a request that the end of the server cuts short."""
+    """Return the error for a request interrupted by the server's shutdown."""
     return RequestError(503, "The server is being stopped")
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """Return the answer to any error; the details of an unexpected one are not revealed."""
+    """Convert any exception to the error to answer with; details of an unexpected one are not revealed."""
     match error:
         case RequestError():
             return error
@@ -69,10 +69,10 @@ def as_request_error(error: Exception) -> RequestError:
 
 
 def error_body(path: str, error: RequestError) -> dict[str, Any]:
-    """Return the JSON of an error: LibreTranslate's, or below /v1 an object with a type, as OpenAI's clients read it.
+    """Return an error as JSON: in LibreTranslate's form, or below /v1 as an object for OpenAI-compatible clients.
 
     Args:
-        path: of the endpoint.
+        path: the endpoint's path.
         error: the error.
     """
     if not path.startswith(OBJECTS):
@@ -84,11 +84,11 @@ def error_body(path: str, error: RequestError) -> dict[str, Any]:
 async def event_stream(
     events: AsyncGenerator[Event, None], error_event: Callable[[RequestError], Event]
 ) -> StreamingResponse:
-    """Return the response that sends events.
+    """Return a response that streams events.
 
     Args:
-        events: at least one. An error before the first is raised, and so has its own status.
-        error_event: builds the last event from an error after that, when the status was sent already.
+        events: the events, at least one. An error before the first is raised, so that the response has its status.
+        error_event: builds the last event from a later error, when the status was already sent.
     """
     first = await anext(events)
 

@@ -1,4 +1,4 @@
-"""API keys, limits of texts a minute for each key and each address, and of what an address has under way."""
+"""API keys, rate limits in texts per minute for each key and address, and limits on concurrent use by an address."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from attent.errors import ArgumentError, DataError
 from attent.server.errors import RequestError
 from attent.server.settings import MINUTE, ServerSettings
 
-# Keys and addresses that are remembered; the least recently used ones are dropped.
+# Maximum keys and addresses that are tracked; the least recently used ones are dropped.
 MAX_CLIENTS = 100_000
 MAX_KEYS_FILE = 2**20
-# Characters of an address; a proxy may forward one that a client invented.
+# Maximum characters of an address; a proxy may forward one that a client made up.
 MAX_ADDRESS = 64
 HOUR = 60 * MINUTE
 
 
 def read_keys(file: Path) -> dict[bytes, int | None]:
-    """Read API keys: a key a line, and after a space its texts a minute.
+    """Read API keys: one per line, each followed by a space and its texts per minute.
 
     Empty lines and comments (#) are ignored.
 
     Returns:
-        The limit of each key, None for the server's own, by the SHA-256 of the key.
+        The limit of each key by the key's SHA-256; None stands for the server's default limit.
 
     Raises:
-        ArgumentError: the file cannot be read, or a line is no key.
+        ArgumentError: the file cannot be read, or a line is invalid.
     """
     try:
         lines = read_text(file, MAX_KEYS_FILE).splitlines()
@@ -47,18 +47,20 @@ def read_keys(file: Path) -> dict[bytes, int | None]:
         if not key or key.startswith("#"):
             continue
         if len(limits) > 1 or any(not limit.isdecimal() for limit in limits):
-            raise ArgumentError(f"--api-keys-file {file}, line {number}: a key, a space and its texts a minute")
+            raise ArgumentError(
+                f"--api-keys-file {file}, line {number}: expected a key, a space and its texts per minute"
+            )
         keys[_digest(key)] = int(limits[0]) if limits else None
     return keys
 
 
 class AddressLimits:
-    """Counts what addresses have under way, such as connections or bytes.
+    """Counts what addresses use concurrently, such as connections or bytes.
 
     Args:
-        limit: of all of them.
-        address_limit: of each address.
-        exempt: addresses that have no limit of their own, such as a proxy's.
+        limit: the limit for all addresses together.
+        address_limit: the limit for each address.
+        exempt: addresses without an individual limit, such as a proxy's.
     """
 
     def __init__(self, limit: int, address_limit: int, exempt: Collection[str] = ()) -> None:
@@ -67,7 +69,7 @@ class AddressLimits:
         self._total = 0
 
     def admit(self, address: str, amount: int = 1) -> bool:
-        """Count this amount and return True; return False if it would exceed a limit."""
+        """Count this amount and return True, or return False if it would exceed a limit."""
         if self._total + amount > self._limit or (
             self._counts[address] + amount > self._address_limit and address not in self._exempt
         ):
@@ -77,7 +79,7 @@ class AddressLimits:
         return True
 
     def release(self, address: str, amount: int = 1) -> None:
-        """Forget what was admitted."""
+        """Subtract an amount that was admitted."""
         self._total -= amount
         self._counts[address] -= amount
         if not self._counts[address]:
@@ -89,9 +91,9 @@ class Client:
     """The recent requests of a key or an address.
 
     Args:
-        spent: when, on the monotonic clock, and how many texts, in the last minute.
-        texts: the sum of those.
-        violations: when it was refused for too many, in the last hour.
+        spent: the time, on the monotonic clock, and the number of texts of each request in the last minute.
+        texts: the sum of these numbers.
+        violations: the times of refusals for too many texts in the last hour.
     """
 
     spent: deque[tuple[float, int]] = field(default_factory=deque)
@@ -103,7 +105,7 @@ class Gatekeeper:
     """Decides whether a request is served.
 
     Args:
-        settings: of the server.
+        settings: the server's settings.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
@@ -119,13 +121,13 @@ class Gatekeeper:
         return bool(self._keys)
 
     def check_key(self, request: Request, values: Mapping[str, Any]) -> None:
-        """Refuse a request by the key that comes before its body, where keys are needed.
+        """Check the API key in the headers or the query string, if keys are required, before the body is read.
 
-        One in the body is for `admit`.
+        A key in the body is checked by `admit`.
 
         Args:
-            request: of the client.
-            values: the parameters of its query string.
+            request: the client's request.
+            values: the parameters of the query string.
 
         Raises:
             RequestError: the key is unknown.
@@ -138,13 +140,14 @@ class Gatekeeper:
         """Count the texts of a request, at least one.
 
         Args:
-            request: of the client.
+            request: the client's request.
             values: its parameters, which may hold its API key.
-            texts: how many it asks for.
-            is_admitted: whether it has begun already, and these count towards what comes after it.
+            texts: the number of texts to translate.
+            is_admitted: whether the request was already admitted; its further texts then count only towards later
+                requests.
 
         Raises:
-            RequestError: the key is unknown or missing, or there are too many texts.
+            RequestError: the key is unknown or missing, or a limit is exceeded.
         """
         key, limit, name = key_of(request, values), self._settings.req_limit, ""
         if key or self._settings.require_api_key:
@@ -161,7 +164,7 @@ class Gatekeeper:
     def address(self, request: Request) -> str:
         """Return the address of a client.
 
-        Behind trusted proxies it is the last address in X-Forwarded-For that is not a trusted proxy.
+        Behind trusted proxies this is the last address in X-Forwarded-For that is not a trusted proxy.
         """
         address = request.client.host if request.client else ""
         trusted = self._settings.trusted_proxy
@@ -171,7 +174,7 @@ class Gatekeeper:
         return next((part for part in reversed(forwarded) if part not in trusted), address)[:MAX_ADDRESS]
 
     def _find(self, key: str) -> tuple[bool, int | None]:
-        """Return whether a key is known, and its limit, in a time that does not depend on the key."""
+        """Return whether a key is known and its limit, in constant time."""
         digest, result = _digest(key), (False, None)
         for key_digest, limit in self._keys.items():
             if hmac.compare_digest(key_digest, digest):
@@ -204,7 +207,7 @@ class Gatekeeper:
 
 
 def key_of(request: Request, values: Mapping[str, Any]) -> str:
-    """Return the API key among parameters, or the Bearer token; empty without one."""
+    """Return the API key from the parameters or the Bearer token; empty if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     key = values.get("api_key") or (token.strip() if scheme.lower() == "bearer" else "")
     return key if isinstance(key, str) else str(key)

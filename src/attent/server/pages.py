@@ -1,4 +1,4 @@
-"""Pages for people: one to translate with, and the description of the interface. They load nothing from elsewhere."""
+"""The server's web pages: a translation page and the API documentation. They load nothing from other servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attent.server.settings import ServerSettings
 from attent.server.specification import specification
 from attent.views.pages.page import web_file
 
-# A page runs its own scripts alone, asks its own server alone, and no other page may embed it.
+# A page runs only its own scripts, calls only its own server, and cannot be embedded in another page.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src "
     "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -25,14 +25,14 @@ class Pages:
     """The pages of a server.
 
     Args:
-        settings: of the server.
+        settings: the server's settings.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         self._specification = specification(settings)
 
     async def index(self, request: Request) -> HTMLResponse:
-        """Answer GET /: a page to translate with."""
+        """Answer GET / with the translation page."""
         return HTMLResponse(web_file("translate.html"), headers=HEADERS)
 
     async def spec(self, request: Request) -> Mapping[str, Any]:
@@ -45,10 +45,10 @@ class Pages:
 
 
 def docs_page(spec: Mapping[str, Any]) -> str:
-    """Return a description in OpenAPI as a page.
+    """Render an OpenAPI description as an HTML page.
 
     Args:
-        spec: an OpenAPI 3.1 document whose references are to its own schemas.
+        spec: an OpenAPI 3.1 document that refers only to its own schemas.
     """
     info = spec["info"]
     parts = [f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>", f"<p>{escape(info['description'])}</p>"]
@@ -75,7 +75,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
             f"{escape(kind)} {_schema(content['schema'])}" for kind, content in answer.get("content", {}).items()
         ]
         is_error = not status.startswith("2")
-        # errors are all of one kind: a line each
+        # errors all have the same schema: one line each
         parts.append(
             f"<p><b>{status}</b> {escape(answer['description'])}</p>"
             if is_error
@@ -88,7 +88,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
 
 
 def _schema(schema: Mapping[str, Any]) -> str:
-    """Return a schema as HTML: the members of an object as a table, or the kind of a value."""
+    """Return a schema as HTML: an object's members as a table, or a value's kind."""
     if "properties" not in schema:
         return _kind(schema)
     rows = "".join(
@@ -106,7 +106,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _kind_parts(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is said of a value: its kind, its meaning, its bounds."""
+    """Yield the parts of a value's description: its kind, its meaning, its bounds."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         yield f'<a href="#{name}">{name}</a>'

@@ -1,4 +1,4 @@
-"""The server: from runs and settings to a process that answers until it is told to stop."""
+"""The translation server's process: it listens, reloads runs and shuts down."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from attent.server.settings import ServerSettings
 from attent.server.translated_files import TranslatedFiles
 
 CPU = torch.device("cpu")
-# Seconds between looks at the folders of the runs.
+# Seconds between checks of the run folders.
 RELOAD_INTERVAL = 1.0
-# Rounds of the watcher after which freed memory is returned to the system, if nothing is being translated.
+# Checks after which freed memory is returned to the system, if nothing is being translated.
 TRIM_ROUNDS = 20
-# Seconds that work under way may take after a signal to stop; the process ends within ten.
+# Seconds that pending work may take after a signal to stop; the process exits within ten.
 PATIENCE = 7
-# Seconds after which another thread may compute: requests are refused quickly while batches are prepared.
+# Seconds after which Python switches threads, so that requests are refused quickly while batches are prepared.
 SWITCH_INTERVAL = 0.001
-# Descriptors that are not for connections: libraries, runs, documents.
+# File descriptors reserved for libraries, runs and documents, not for connections.
 RESERVED_DESCRIPTORS = 128
 
 
 class TranslationServer:
-    """Serves runs.
+    """Serves the runs of a catalog over HTTP.
 
     Args:
-        catalog: the runs.
-        settings: of the server.
-        say: writes a line of the log.
-        device: of the runs' models.
+        catalog: the runs to serve.
+        settings: the server's settings.
+        say: writes a line to the log.
+        device: the device of the runs' models.
     """
 
     def __init__(
         self, catalog: RunCatalog, settings: ServerSettings, say: Callable[[str], None], device: torch.device = CPU
     ) -> None:
         self.catalog, self.settings, self._say = catalog, settings, say
-        # on the monotonic clock, once a signal has come
+        # on the monotonic clock; set when a signal arrives
         self._deadline = 0.0
         self._watcher: threading.Thread | None = None
         metrics = Metrics(lambda: self.batcher.running, lambda: self.batcher.waiting)
-        # a thread has a GPU of its own choice, on which Triton launches kernels
+        # the current GPU, on which Triton launches kernels, is set per thread
         prepare = partial(torch.cuda.set_device, device) if device.type == "cuda" and device.index is not None else None
         self.batcher = Batcher(settings, metrics.observe_batch, prepare)
         self.service = TranslationService(settings, catalog, self.batcher)
@@ -65,11 +65,11 @@ class TranslationServer:
     def run(self, listener: socket.socket, has_started: Callable[[], None] = lambda: None) -> bool:
         """Answer requests until SIGTERM or SIGINT, then end the threads.
 
-        The event loop is uvloop's where that is installed.
+        The event loop is uvloop's if that is installed.
 
         Returns:
-            True if nothing computes any more; otherwise a thread is at work that was given up, and would hold up the
-            end of the process.
+            True if all threads have ended; otherwise an abandoned thread is still computing and would delay the exit of
+            the process.
         """
         loop_factory, listeners = None, [listener]
         with suppress(ImportError):
@@ -82,19 +82,19 @@ class TranslationServer:
             with asyncio.Runner(loop_factory=loop_factory) as runner:
                 runner.run(self.serve(listeners, has_started))
         finally:
-            # one patience for requests and threads
+            # requests and threads share one deadline
             has_ended = self.close(max(self._deadline - time.monotonic(), 0))
         if self._watcher is not None:
-            # a run may be loading: Python ends with an abort if a thread writes to the log meanwhile
+            # a run may be loading: Python aborts if a thread writes to the log during its exit
             self._watcher.join(max(self._deadline - time.monotonic(), 0))
             has_ended &= not self._watcher.is_alive()
         return has_ended
 
     def close(self, seconds: float | None = None) -> bool:
-        """Finish the sentences that wait, end the threads, and delete translated documents.
+        """Finish the sentences in the queue, end the threads, and delete translated documents.
 
         Args:
-            seconds: the longest time to wait for the threads; forever unless given.
+            seconds: the longest time to wait for the threads; no limit by default.
 
         Returns:
             True if the threads have ended.
@@ -107,12 +107,12 @@ class TranslationServer:
         return has_ended
 
     async def serve(self, listeners: Sequence[socket.socket], has_started: Callable[[], None] = lambda: None) -> None:
-        """Answer requests until SIGTERM or SIGINT; then finish those under way, and refuse what comes.
+        """Answer requests until SIGTERM or SIGINT; then finish pending requests and refuse new ones.
 
         Args:
-            listeners: sockets that listen, several of one port where the event loop accepts a connection of each in a
-                turn.
-            has_started: is called once requests are answered.
+            listeners: listening sockets; several of one port let the event loop accept several connections per
+                iteration.
+            has_started: called once the server answers requests.
         """
         import uvicorn
 
@@ -124,17 +124,17 @@ class TranslationServer:
             _connection_limit(settings.connection_limit), settings.address_limit, settings.trusted_proxy
         )
         sys.setswitchinterval(SWITCH_INTERVAL)
-        # libraries and runs stay: a full collection would go through all of their objects, while every thread waits for
-        # it (0.3 to 0.9 s)
+        # libraries and runs stay in memory: a full collection would visit all of their objects while every thread waits
+        # (0.3 to 0.9 s)
         gc.collect()
         gc.freeze()
-        # a warning for each malformed form would let clients fill the log
+        # with a warning for each malformed form, clients could fill the log
         logging.getLogger("python_multipart").setLevel(logging.ERROR)
         config = uvicorn.Config(
             self.app,
             http=partial(BoundedProtocol, limits=limits),  # pyright: ignore[reportArgumentType]
             ws="none",
-            # X-Forwarded-For is believed of trusted proxies alone, by the limits
+            # X-Forwarded-For is evaluated by the limits, and only from trusted proxies
             proxy_headers=False,
             lifespan="off",
             log_level="error",
@@ -143,7 +143,7 @@ class TranslationServer:
             timeout_graceful_shutdown=PATIENCE,
         )
         server = uvicorn.Server(config)
-        # uvicorn's own handlers raise the signal again at the end, which looks like a failure
+        # uvicorn's own handlers raise the signal again on exit, which looks like a failure
         server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
 
         def stop(number: int, frame: object) -> None:
@@ -159,7 +159,7 @@ class TranslationServer:
             await asyncio.sleep(0.01)
         has_started()
         has_ended = threading.Event()
-        # not in the event loop, whose end would wait for a run that is being loaded
+        # not in the event loop, which could not end while a run is being loaded
         self._watcher = threading.Thread(target=self._watch_runs, args=(has_ended,), name="attent-watch", daemon=True)
         self._watcher.start()
         try:
@@ -180,19 +180,19 @@ class TranslationServer:
             for work in (partial(self.catalog.reload, self._say), self.files.delete_expired):
                 try:
                     work()
-                # such as a full disk: the next round may succeed
+                # such as a full disk; the next check may succeed
                 except Exception:
-                    logging.getLogger(__name__).exception("a look at runs and documents failed")
+                    logging.getLogger(__name__).exception("checking the runs and documents failed")
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system where the C library can: glibc keeps what small objects fragment."""
+    """Return freed memory to the system if the C library supports it: glibc keeps fragmented memory."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _connection_limit(limit: int) -> int:
-    """Return the number of connections that this process has descriptors for, after asking for the most allowed."""
+    """Raise this process's limit on file descriptors if needed; return how many connections it allows."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""The steps of a request: detect its language, split its sentences, queue them, and assemble the answer."""
+"""The steps of a request: detect the language, split the text into sentences, queue them, and assemble the answer."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class TranslatedText(NamedTuple):
     """The answer for one text.
 
     Args:
-        text: its best translation.
-        alternatives: further ones.
-        links: between the words of both, parted by spaces, from 0; none unless they were asked for, and of HTML.
+        text: the best translation.
+        alternatives: further translations.
+        links: links between the space-separated words of both texts, counted from 0; empty unless requested, and for
+            HTML.
         detection: its language, if that was to be detected.
     """
 
@@ -46,13 +47,13 @@ class TranslatedText(NamedTuple):
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """Wishes besides the translation.
+    """Options of a translation.
 
     Args:
-        alternatives: further translations.
-        has_links: whether words are linked.
-        format: of the texts.
-        glossary: of terms with fixed translations, in addition to the server's; None without one.
+        alternatives: the number of further translations.
+        has_links: whether to link words.
+        format: the format of the texts.
+        glossary: terms with fixed translations, in addition to the server's; None without any.
     """
 
     alternatives: int = 0
@@ -62,12 +63,12 @@ class TranslationOptions:
 
 
 class TextPiece(NamedTuple):
-    """The next part of a translation that is sent as it is made; the pieces of a text, joined, are its translation.
+    """The next part of a streamed translation; the final pieces of a text, joined, are its translation.
 
     Args:
         text: the index of the text.
-        sentence: the index of the sentence in it; 0 for HTML, which comes as a whole.
-        piece: the translated sentence with the white space around it.
+        sentence: the index of the sentence in it; 0 for HTML, which is sent as a whole.
+        piece: the translated sentence with the surrounding whitespace.
         is_final: False for the beginning of a sentence, which the next piece replaces.
     """
 
@@ -81,10 +82,10 @@ class PreparedText(NamedTuple):
     """A text before its translation.
 
     Args:
-        splits: its sentences; of HTML, those of each line.
-        sources: all of them, as the run reads them.
+        splits: its sentences; for HTML, those of each line.
+        sources: all sentences, as the run reads them.
         marked: the HTML around its lines; None for a plain text.
-        work: what to do with them; None for a text that is in the target's language already.
+        work: the computation to run on them; None for a text already in the target language.
         detection: its language, if that was to be detected.
     """
 
@@ -99,9 +100,9 @@ class TranslationService:
     """Translates texts with the runs of a catalog.
 
     Args:
-        settings: of the server.
+        settings: the server's settings.
         catalog: the runs.
-        batcher: translates their sentences.
+        batcher: the queue that translates sentences in batches.
     """
 
     def __init__(self, settings: ServerSettings, catalog: RunCatalog, batcher: Batcher) -> None:
@@ -114,7 +115,7 @@ class TranslationService:
         self.documents.close()
 
     def detect_source(self, text: str, target: str) -> Detection:
-        """Return the language of a text to translate; of digits and the like one that has a run to the target."""
+        """Return the language of a text; if it cannot be told, as for digits, one that has a run to the target."""
         detection = self.detect(text)[0]
         if detection.confidence:
             return detection
@@ -138,7 +139,7 @@ class TranslationService:
             self._run(source, target)
 
     def find_works(self, source: str, target: str) -> tuple[TranslationWork, TranslationWork]:
-        """Return the work for sentences of a document without markup and with it (then aligned), by the same run.
+        """Return the work for a document's sentences without and with markup (the latter aligned), for the same run.
 
         Raises:
             RequestError: there is no run from one language to the other.
@@ -149,13 +150,13 @@ class TranslationService:
     async def translate(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions | None = None
     ) -> list[TranslatedText]:
-        """Translate texts; the sentences of all of them wait together.
+        """Translate texts; the sentences of all texts are queued together.
 
         Args:
-            texts: each of any number of sentences.
+            texts: the texts, each of any number of sentences.
             source: the code of their language, or "auto".
             target: the code of the language to translate to.
-            options: what else is wanted.
+            options: further options.
 
         Raises:
             RequestError: a language is not served, a sentence is refused, or the queue is full.
@@ -165,7 +166,7 @@ class TranslationService:
         options = options or TranslationOptions()
         size = sum(map(len, texts))
         prepared = await prepare(size, self._prepare, texts, source, target, options)
-        # one place in the queue for all sentences of the same run: a request is taken whole, or refused whole
+        # all sentences of the same run are queued together: a request is accepted or refused as a whole
         groups: dict[TranslationWork, list[SourceText]] = {}
         for text in prepared:
             if text.work is not None:
@@ -176,7 +177,7 @@ class TranslationService:
     async def _submit(
         self, groups: Mapping[TranslationWork, Sequence[SourceText]]
     ) -> Sequence[Sequence[TranslatedSentence]]:
-        """Return the translations of each group's sentences; groups wait side by side."""
+        """Return the translations of each group's sentences; the groups are translated concurrently."""
         if len(groups) == 1:
             return [await self.batcher.submit(sentences, work) for work, sentences in groups.items()]
         waiting = [asyncio.ensure_future(self.batcher.submit(sentences, work)) for work, sentences in groups.items()]
@@ -197,22 +198,22 @@ class TranslationService:
     ) -> AsyncGenerator[TextPiece | list[TranslatedText], None]:
         """Translate texts, and yield each sentence as soon as it and those before it are translated.
 
-        At the end yield what `translate` returns. Arguments and errors are those of `translate`, and:
+        The last item is the result of `translate`, whose arguments and errors are the same.
 
         Args:
-            texts: see there.
-            source: see there.
-            target: see there.
-            options: see there.
-            has_tokens: whether a single sentence that no other keeps waiting is yielded token by token, where the
-                search is greedy.
+            texts: see `translate`.
+            source: see `translate`.
+            target: see `translate`.
+            options: see `translate`.
+            has_tokens: whether to yield a single sentence token by token if the server is idle and the search is
+                greedy.
         """
         self.check_languages(source, target)
         self.batcher.check_room()
         options = options or TranslationOptions()
         prepared = await prepare(sum(map(len, texts)), self._prepare, texts, source, target, options)
         sources = [(source, text.work) for text in prepared if text.work for source in text.sources]
-        # the first sentence is soon there, and the others share batches: more parts took twice as long as one
+        # the first sentence is ready early, and the others share batches: more parts took twice as long as one
         waiting = [(source, replace(work, part=1 if index == 0 else 2)) for index, (source, work) in enumerate(sources)]
         is_plain = options.format == "text"
         can_grow = has_tokens and is_plain and len(waiting) == 1 and waiting[0][1].is_greedy and self.batcher.is_idle
@@ -229,7 +230,7 @@ class TranslationService:
                         if is_plain:
                             yield TextPiece(index, number, before + result.texts[0] + after)
                 answers.append(await prepare(len(texts[index]), _assemble, text, iter(translated), options))
-                # the tags of HTML are known at its end
+                # the tags of HTML are known only at its end
                 if not is_plain or not translated:
                     yield TextPiece(index, 0, answers[-1].text)
         yield answers
@@ -237,7 +238,7 @@ class TranslationService:
     async def _stream_tokens(
         self, source: SourceText, work: TranslationWork
     ) -> AsyncGenerator[str | TranslatedSentence, None]:
-        """Yield the growing translation of a sentence, and at last the translated sentence."""
+        """Yield the growing translation of a sentence, and finally the translated sentence."""
         loop, growing = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
         def report(text: str) -> None:
@@ -257,7 +258,8 @@ class TranslationService:
     def _prepare(
         self, texts: Sequence[str], source: str, target: str, options: TranslationOptions
     ) -> list[PreparedText]:
-        # once for each language: a glossary is checked once, and a run that is replaced meanwhile translates no text
+        # once per language: the glossary is checked only once, and all texts use the same run even if it is replaced
+        # meanwhile
         find_work = cache(lambda language: self._work(self._run(language, target), options))
         return [self._prepare_text(text, source, target, options, find_work) for text in texts]
 
@@ -300,18 +302,18 @@ class TranslationService:
 
 @cache
 def _search_settings(beam: int, count: int) -> SearchSettings:
-    """Return settings of the search, of which a server has few.
+    """Return search settings, cached because a server uses few different ones.
 
-    Checking them takes as long as cutting a text into sentences.
+    Validating them takes as long as splitting a text into sentences.
     """
     return SearchSettings(beam=beam, n_best=count)
 
 
 def check_size(settings: ServerSettings, wish: str | list[str]) -> list[str]:
-    """Check the number of texts, if they are a list, and of their characters; return the texts as a list.
+    """Check the number of texts, if they are a list, and their lengths; return the texts as a list.
 
     Raises:
-        RequestError: there are too many.
+        RequestError: there are too many texts or characters.
     """
     texts = [wish] if isinstance(wish, str) else wish
     sizes = ((len(wish), settings.batch_limit),) if isinstance(wish, list) else ()
@@ -322,7 +324,7 @@ def check_size(settings: ServerSettings, wish: str | list[str]) -> list[str]:
 
 
 def language_name(code: str) -> str:
-    """Return a language's English name; its code where Babel knows none."""
+    """Return a language's English name, or its code if Babel has no name for it."""
     from babel import Locale, UnknownLocaleError
 
     try:
@@ -342,7 +344,7 @@ def _assemble_all(
 def _assemble(
     text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions
 ) -> TranslatedText:
-    """Put the translations of sentences in their places; an alternative text has each sentence's, or its last one."""
+    """Join translated sentences into texts; a sentence with too few alternatives contributes its last one."""
     translated = [next(sentences) for split in text.splits for _ in split.sentences]
     versions: list[str] = []
     for rank in range(options.alternatives + 1):
@@ -365,7 +367,7 @@ def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:
 def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tuple[Link, ...]:
     """Return the links between words of whole texts, from those between words of sentences."""
     links: list[Link] = []
-    # words that have begun, and whether the last one may go on: a sentence may follow the one before without a space
+    # words so far; the last one may continue, since sentences can follow each other without a space
     source, target = WordCount(), WordCount()
     for number, sentence in enumerate(sentences):
         source.add(split.between[number])
@@ -377,18 +379,18 @@ def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tu
 
 
 class WordCount:
-    """Counts the words of a text that grows."""
+    """Counts the words of a growing text."""
 
     def __init__(self) -> None:
         self._count, self._is_open = 0, False
 
     @property
     def next_word(self) -> int:
-        """The index of the word that a letter after the text would belong to."""
+        """The index of the word to which the next character, unless it is a space, belongs."""
         return self._count - self._is_open
 
     def add(self, text: str) -> None:
-        """Add a text."""
+        """Append a text."""
         if text:
             self._count += len(text.split()) - (self._is_open and not text[0].isspace())
             self._is_open = not text[-1].isspace()

@@ -9,25 +9,27 @@ from typing import Annotated, ClassVar
 from attent.setting import Bound, Help
 
 MINUTE = 60.0
-# Bytes of a body beside its texts or its document: the other parameters, and what frames them.
+# Bytes of a body besides its texts or its document: other parameters and framing.
 SPARE = 2**16
-# Bytes of a body with texts, however many the limits allow; a single text of the largest size comes whole all the same.
+# Maximum bytes of a body with texts, even if the limits allow more; a single text of the maximum size is always
+# accepted.
 MAX_TEXTS = 2**24
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The limits of the server, and how it computes; the names are LibreTranslate's where it has one.
+    """The server's limits and computation settings, with LibreTranslate's names where they exist.
 
     Args:
-        body_limit: bytes of the bodies of all requests under way, or of the largest one if that is more.
-        address_body_limit: those of one address.
-        max_file: bytes of a document.
+        body_limit: maximum bytes of the bodies of all pending requests, or of one body of the maximum size if that is
+            more.
+        address_body_limit: the same limit for one address.
+        max_file: maximum bytes of a document.
         file_lifetime: seconds after which a translated document is deleted.
-        log_texts: whether the log has the texts of requests too.
+        log_texts: whether the texts of requests are logged too.
     """
 
-    # of the environment, as LibreTranslate calls them
+    # prefix of the environment variables, as in LibreTranslate
     variables: ClassVar[str] = "LT_"
 
     host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1"
@@ -76,21 +78,21 @@ class ServerSettings:
 
     @property
     def workers(self) -> int:
-        """Number of threads that compute batches."""
+        """The number of threads that compute batches."""
         return self.threads or 1
 
     @property
     def max_text(self) -> int:
-        """Bytes of one text: each character may take 12, as an escaped pair of surrogates."""
+        """Maximum bytes of one text: a character may take 12, as an escaped pair of surrogates."""
         return 12 * (self.char_limit if self.char_limit >= 0 else 2**20)
 
     @property
     def max_texts(self) -> int:
-        """Bytes of a body with as many texts as a request may have."""
+        """Maximum bytes of a body with texts."""
         texts = MAX_TEXTS if self.batch_limit < 0 else self.max_text * self.batch_limit
         return max(self.max_text, min(texts, MAX_TEXTS)) + SPARE
 
     @property
     def max_document(self) -> int:
-        """Bytes of a body with a document."""
+        """Maximum bytes of a body with a document."""
         return self.max_file + SPARE

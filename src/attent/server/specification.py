@@ -1,4 +1,4 @@
-"""The interface as OpenAPI 3.1: every endpoint, its parameters, answers and errors, as data."""
+"""The server's OpenAPI 3.1 specification: every endpoint with its parameters, responses and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _content(schema: Schema, kind: str = "application/json") -> Schema:
 
 
 class _Generator(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of names."""
+    """Omits the titles that pydantic derives from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -77,7 +77,7 @@ EVENTS = "With stream: server-sent events, a JSON object each, the last of kind 
 
 
 def _answers(description: str, content: Schema | None = None, *statuses: int, error: str = "Error") -> Schema:
-    """Return the answers of an endpoint: 200, and errors."""
+    """Return an endpoint's responses: 200 and the errors."""
     answers: Schema = {"200": {"description": description, **({"content": content} if content else {})}}
     for status in statuses:
         header = (
@@ -98,7 +98,7 @@ def _post(summary: str, body: Schema, responses: Schema, *, kinds: tuple[str, ..
     return {"post": {"tags": ["translation"], "summary": summary, "requestBody": request, "responses": responses}}
 
 
-# The named schemas of answers.
+# The named schemas of responses.
 SCHEMAS: dict[str, Schema] = {
     "Error": _object("error", error=_text("The reason.", "Invalid request: missing q parameter")),
     "ErrorObject": _object(
@@ -155,12 +155,12 @@ SCHEMAS: dict[str, Schema] = {
     ),
 }
 
-# Statuses of an endpoint that translates.
+# Error statuses of an endpoint that translates.
 USUAL = 400, 403, 413, 429, 500, 503
 PAGE = _content(PLAIN, "text/html")
 CODED = _object("code name", code=LANGUAGE, name=_text("In English.", "German"))
 NAME = {"name": "name", "in": "path", "required": True, "schema": PLAIN}
-# The endpoints by their paths.
+# The endpoints by path.
 PATHS: dict[str, Schema] = {
     "/translate": _post(
         "Translate texts",
@@ -305,7 +305,7 @@ PATHS: dict[str, Schema] = {
 
 
 def _translate(settings: ServerSettings) -> Schema:
-    """Return the schema of a request to translate, with the limits of a server."""
+    """Return the schema of a translation request, with the server's limits."""
     schema = _parameters(TranslateParameters)
     text, texts = schema["properties"]["q"]["anyOf"]
     schema["properties"]["alternatives"]["maximum"] = settings.alternatives_limit
@@ -317,10 +317,10 @@ def _translate(settings: ServerSettings) -> Schema:
 
 
 def specification(settings: ServerSettings) -> Mapping[str, Any]:
-    """Return the description of a server's interface.
+    """Return the server's specification.
 
     Args:
-        settings: of the server; the description includes its limits.
+        settings: the server's settings; the specification includes its limits.
     """
     return {
         "openapi": "3.1.0",

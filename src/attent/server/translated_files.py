@@ -1,6 +1,6 @@
-"""Translated documents, until their clients have fetched them.
+"""Temporary storage of translated documents until clients download them.
 
-They are in a private folder, under names that cannot be guessed.
+They are stored in a private folder under unguessable names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attent.server.errors import RequestError
 PREFIX = "attent-documents-"
 # Maximum bytes and number of documents, beyond which the oldest are deleted.
 MAX_BYTES, MAX_FILES = 2**30, 10_000
-# Characters of a client's name for a document.
+# Maximum characters of a client's name for a document.
 MAX_NAME = 100
 UNSAFE = re.compile(r"[^\w.-]+")
 
@@ -30,10 +30,10 @@ class TranslatedFile(NamedTuple):
     """A translated document.
 
     Args:
-        path: where it is; it contains no part of the client's name for it.
-        name: for the client.
-        size: in bytes.
-        expiry: when it is deleted, on the monotonic clock.
+        path: the path of the file; it contains no part of the client's file name.
+        name: the file name for the client.
+        size: the size in bytes.
+        expiry: the time when it is deleted, on the monotonic clock.
     """
 
     path: Path
@@ -43,10 +43,10 @@ class TranslatedFile(NamedTuple):
 
 
 class PrivateFolder:
-    """A folder of this process in the system's temporary folder, accessible to this user alone.
+    """A folder of this process in the system's temporary folder, accessible only to this user.
 
-    Its lock says that its owner lives: a killed server leaves a folder without a lock, which the next server deletes,
-    and systemd's cleaner of `/tmp` spares a folder with one. Where the system locks no folders (Windows) none is
+    Its lock shows that its owner is alive: a killed server leaves an unlocked folder, which the next server deletes,
+    and systemd's cleanup of `/tmp` skips locked folders. On systems that cannot lock folders (Windows), none is
     deleted.
     """
 
@@ -56,14 +56,14 @@ class PrivateFolder:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the folder is still there, and not another one of its name."""
+        """Return whether the folder still exists and was not replaced by another of the same name."""
         with suppress(OSError):
             status = os.lstat(self.path)
             return self._lock is None or os.path.samestat(status, os.fstat(self._lock))
         return False
 
     def close(self) -> None:
-        """Delete the folder, and what is in it."""
+        """Delete the folder and its contents."""
         if self.is_whole:
             shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
@@ -72,30 +72,30 @@ class PrivateFolder:
 
 
 class TranslatedFiles:
-    """Holds translated documents, and deletes those of servers that were killed.
+    """Stores translated documents, and deletes those left by killed servers.
 
     Args:
         lifetime: seconds after which a document is deleted.
-        max_bytes: of all of them; the oldest are deleted first.
+        max_bytes: maximum bytes of all documents; the oldest are deleted first.
     """
 
     def __init__(self, lifetime: float, max_bytes: int = MAX_BYTES) -> None:
         self._lifetime, self._max_bytes = lifetime, max_bytes
         self._folder: PrivateFolder | None = None
-        # the oldest first
+        # oldest first
         self._files: dict[str, TranslatedFile] = {}
         self._lock = threading.Lock()
         delete_abandoned()
 
     def save(self, content: bytes, name: str) -> str:
-        """Save a document, and return the name to fetch it by.
+        """Save a document and return the name to download it by.
 
         Args:
             content: the document.
-            name: of the client's own document.
+            name: the file name for the client.
 
         Raises:
-            RequestError: the disk is full, or cannot be written.
+            RequestError: the disk is full or cannot be written to.
         """
         name, key = safe_name(name), uuid.uuid4()
         with self._lock:
@@ -114,7 +114,7 @@ class TranslatedFiles:
         return f"{key}.{name}"
 
     def find(self, key: str) -> TranslatedFile | None:
-        """Return the document of this name, if there is one."""
+        """Return the document with this name, if there is one."""
         self.delete_expired()
         return self._files.get(key)
 
@@ -124,7 +124,7 @@ class TranslatedFiles:
             self._delete_expired()
 
     def close(self) -> None:
-        """Delete all documents, and the folder."""
+        """Delete all documents and their folder."""
         with self._lock:
             self._clear()
 
@@ -150,18 +150,18 @@ class TranslatedFiles:
 
 
 def safe_name(name: str) -> str:
-    """Return a name for a file: letters, digits, dots and hyphens, without folders, and with the ending that it had."""
+    """Return a safe file name: letters, digits, dots and hyphens, without folders, with the original extension."""
     stem, dot, ending = re.split(r"[/\\]", name)[-1].rpartition(".")
     return f"{UNSAFE.sub('_', stem)[:MAX_NAME].strip('.') or 'document'}{dot}{UNSAFE.sub('_', ending)[:MAX_NAME]}"
 
 
 def storage_error(error: OSError) -> RequestError:
-    """Return the error for a document that the disk does not take."""
+    """Return the error for a document that cannot be stored."""
     return RequestError(507, f"The server cannot store the document: {error.strerror or 'the disk cannot be written'}")
 
 
 def delete_abandoned() -> None:
-    """Delete the folders of processes of this user that were killed."""
+    """Delete folders left by killed processes of this user."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         if (lock := _lock(path)) is not None:
             shutil.rmtree(path, ignore_errors=True)
@@ -173,7 +173,7 @@ def _lock(path: Path) -> int | None:
     try:
         import fcntl
 
-        # no link, which may lead anywhere
+        # O_NOFOLLOW: a link could lead anywhere
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except (ImportError, OSError):
         return None
@@ -188,7 +188,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file, or leave none."""
+    """Write a file; on failure, leave none behind."""
     try:
         path.write_bytes(content)
     except OSError:

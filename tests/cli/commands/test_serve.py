@@ -21,7 +21,7 @@ def test_a_server_whose_threads_still_work_ends_the_process(run_folder: Path, mo
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--languages", "en"], "--languages takes source and target of each run, such as en:de, got 'en'"),
+        (["--languages", "en"], "--languages must be SOURCE:TARGET for each run, such as en:de, got 'en'"),
         (
             ["--languages", "en:de", "--languages", "de:en"],
             "--languages are for each run in order: 1 runs and 2 pairs of languages",
