@@ -210,7 +210,7 @@ def test_what_nobody_foresaw_is_one_line_too(
 def test_who_asks_while_the_server_ends_may_ask_another(client: TestClient, explorer: Explorer) -> None:
     explorer.close()
     answer = client.post("/api/fill", json={"text": "a", "run": 1})
-    assert (answer.status_code, answer.json()) == (503, {"error": "the server ends"})
+    assert (answer.status_code, answer.json()) == (503, {"error": "the server is shutting down"})
 
 
 def test_the_page_and_its_files(client: TestClient) -> None:

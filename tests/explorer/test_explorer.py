@@ -54,7 +54,7 @@ def test_characters_are_read_as_attent_translate_reads_them(explorer: Explorer) 
 
 def test_too_many_tokens_are_refused(explorer: Explorer) -> None:
     explorer.longest = 5
-    with pytest.raises(DataError, match="the text has 6 tokens, more than the 5 that are read at once here"):
+    with pytest.raises(DataError, match="the text has 6 tokens, more than the limit of 5"):
         next(explorer.translate(TranslateRequest(text="abcdea")))
     with pytest.raises(DataError, match="more than the 5"):
         explorer.fill(TextRequest(run=1, text="the dog was [MASK] , so it slept"))
@@ -133,7 +133,7 @@ def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
     scenes = SceneStore([fixed], bound=2)
     assert [scenes.add(scene) for scene in others] == [1, 2, 3]
     assert (scenes[0], scenes[2], scenes[3]) == (fixed, others[1], others[2])
-    with pytest.raises(ArgumentError, match="view 1 is not known, or was forgotten"):
+    with pytest.raises(ArgumentError, match="view 1 is unknown, or was dropped"):
         scenes[1]
     with pytest.raises(ArgumentError, match="view -1 is not known"):
         scenes[-1]

@@ -38,7 +38,7 @@ def test_our_own_page_may_call(client: TestClient) -> None:
         ({"Origin": f"http://{HOST}.evil.example"}, 403, "may not call"),
         ({"Sec-Fetch-Site": "cross-site"}, 403, "pages of another site"),
         ({"Sec-Fetch-Site": "same-site"}, 403, "pages of another site"),
-        ({"X-Attent-Token": "another"}, 403, "the token is missing or of an earlier start"),
+        ({"X-Attent-Token": "another"}, 403, "the token is missing or from an earlier start"),
         ({"X-Attent-Token": ""}, 403, "the token is missing"),
         ({"X-Attent-Token": "ä".encode("latin-1")}, 403, "the token is missing"),
     ],

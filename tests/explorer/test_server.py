@@ -61,7 +61,7 @@ def test_what_it_cannot_listen_on() -> None:
 def test_a_host_that_others_reach_needs_a_name(host: str) -> None:
     with pytest.raises(
         ArgumentError,
-        match=f"^other machines may reach host '{host}': --allowed-host NAME says by which name browsers may ask$",
+        match=f"^other machines can reach host '{host}': pass --allowed-host with the name that browsers may use$",
     ):
         ExploreServer(Explorer(), host=host)
 

@@ -1,4 +1,4 @@
-"""`attent explore`: a server of this machine for pages of attention."""
+"""`attent explore`: a local server for interactive pages that show attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's requests, validated on arrival, and their answers, as plain numbers and dictionaries."""
+"""The page's requests, validated on arrival, and their answers as plain numbers and dictionaries."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from attent.views.build_scene import build_scene
 from attent.views.pages.payload import rgb
 from attent.views.scene import Scene
 
-# Tokens of a text that is read at once.
+# Maximum tokens of a text.
 MAX_TOKENS = 32_768
-# Maximum tokens of a text whose translation has weights for each token, and gradients at the end.
+# Maximum tokens of a text for which weights are sent with each token, and gradients computed at the end.
 MAX_TOKENS_WITH_WEIGHTS = 512
-# Guesses for a blank, and classes.
+# Number of guesses for a blank, and of classes.
 BEST = 5
-# Characters of a title.
+# Maximum characters of a title.
 MAX_TITLE = 200
-# Calls a function in its turn.
+# Calls a function when its turn comes.
 Now = Callable[[Callable[[], Any]], Any]
 # The page says "mean" for the mean over heads, which is None in Python.
 Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda head: None if head == "mean" else head)]
 Index = Annotated[int, Field(ge=0)]
-# Characters of a module's path, and heads that are switched off at once.
+# Maximum characters of a module's path, and of heads switched off together.
 MAX_PATH, MAX_HEADS = 500, 4096
 
 
 class RequestModel(BaseModel):
-    """Base of all requests: refuses unknown fields."""
+    """Base class of all requests; refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,11 +57,11 @@ class HeadRequest(RequestModel):
     """A head of a layer of a group, or the mean over its heads.
 
     Args:
-        group: its name.
-        layer: from 0.
-        head: from 0, or "mean".
-        temperature: of what is shown: see `pooling.adjust`.
-        top: how many of the largest weights of each row are shown; 0 for all.
+        group: the group's name.
+        layer: the layer, from 0.
+        head: the head, from 0, or "mean".
+        temperature: the temperature of the weights shown; see `pooling.adjust`.
+        top: the number of largest weights shown in each row; 0 for all.
     """
 
     group: str
@@ -84,7 +84,7 @@ class ColumnRequest(HeadRequest):
 
 
 class TileRequest(HeadRequest):
-    """A tile of a level."""
+    """A tile at a level of the map."""
 
     level: Index
     y: Index
@@ -99,14 +99,14 @@ class SummaryRequest(RequestModel):
 
 
 class SwitchedHead(RequestModel):
-    """A head that is switched off, by the path of its module."""
+    """A head that is switched off, identified by the path of its module."""
 
     module: str = Field(max_length=MAX_PATH)
     head: Annotated[int, Field(ge=0, lt=MAX_HEADS)]
 
 
 class RunRequest(RequestModel):
-    """A request to a run, which is given by its number, with some heads switched off."""
+    """A request to the run with a given number, with some heads switched off."""
 
     run: Index = 0
     off: tuple[SwitchedHead, ...] = Field(default=(), max_length=MAX_HEADS)
@@ -119,7 +119,7 @@ class TextRequest(RunRequest):
 
 
 class ExampleRequest(RunRequest):
-    """An example among those that a run was started with."""
+    """One of the examples loaded with a run."""
 
     row: Index
 
@@ -128,10 +128,10 @@ class TranslateRequest(TextRequest):
     """A text to translate, or to continue.
 
     Args:
-        prefix: ids of the tokens that the translation or continuation begins with.
+        prefix: ids of the tokens with which the translation or continuation begins.
         more: text that follows the prefix.
-        beam: beam size; with more than one the translation arrives all at once. A continuation is greedy.
-        best: candidates reported at each step.
+        beam: the beam size; above 1, the translation arrives only when complete. Continuations are always greedy.
+        best: the number of candidates reported at each step.
         view: the head whose weights are sent with each token; none unless given. JSON calls it "where".
     """
 
@@ -143,13 +143,13 @@ class TranslateRequest(TextRequest):
 
 
 class Explorer:
-    """Answers requests of pages; one at a time computes.
+    """Answers the page's requests, one computation at a time.
 
     Args:
         runs: the loaded runs, shown side by side.
         scenes: scenes to show from the start.
         text: the initial text in the text box.
-        longest: the most tokens that a text may have.
+        longest: the maximum number of tokens of a text.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class Explorer:
         self.scenes = SceneStore(scenes)
 
     def close(self, seconds: float | None = None) -> bool:
-        """Compute nothing more; see `Scheduler.close`."""
+        """Stop computing; see `Scheduler.close`."""
         return self.scheduler.close(seconds)
 
     def describe(self) -> dict[str, Any]:
-        """Describe runs and scenes for JSON."""
+        """Return a description of the runs and scenes, ready for JSON."""
         scenes = list(range(len(self.scenes.fixed)))
         return {
             "runs": [run.describe() for run in self.runs],
@@ -175,7 +175,7 @@ class Explorer:
         }
 
     def region(self, scene_number: int, request: HeadRequest) -> MapRegion:
-        """Return the row, the column or the tile that a request names; the whole map, pooled, if it names none."""
+        """Return the requested row, column or tile, or the whole map, pooled, if none is requested."""
         view = self._view(scene_number, request)
         match request:
             case RowRequest():
@@ -188,17 +188,17 @@ class Explorer:
                 return self._now(view.thumbnail)
 
     def group_statistics(self, scene_number: int, group_name: str) -> dict[str, Any]:
-        """Return the statistics of every head of a group, and of how many queries one was computed at most."""
+        """Return the statistics of each head of a group, and the largest sampling step of their queries."""
         group = self.scenes[scene_number].group(group_name)
         compute = partial(sampled_head_statistics, is_self_attention=group.is_self_attention)
         heads, steps = zip(*(self._now(partial(compute, layer)) for layer in group.layers), strict=True)
         return {"figures": list(heads), "every": max(steps)}
 
     def pixels(self, scene_number: int) -> bytes:
-        """Return the picture of a scene: red, green and blue of each pixel.
+        """Return a scene's picture as the red, green and blue bytes of each pixel.
 
         Raises:
-            ArgumentError: it has none.
+            ArgumentError: the scene has no picture.
         """
         picture = self.scenes[scene_number].picture
         if picture is None:
@@ -206,7 +206,7 @@ class Explorer:
         return rgb(picture).tobytes()
 
     def translate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
-        """Iterate over the events of a translation: the source, then each token, then the scene of the whole.
+        """Iterate over the events of a translation: the source, each token, and the scene of the whole translation.
 
         Raises:
             ArgumentError: the run does not translate, or the text or the prefix is not valid for it.
@@ -223,7 +223,7 @@ class Explorer:
         self._check_length(len(decoding.prefix), "prefix")
         yield {"kind": "start", "source": decoding.labels, "unknown": decoding.unknown_pieces}
         if source_length > MAX_TOKENS_WITH_WEIGHTS and (reading := now(decoding.encoder_maps)):
-            # the encoder's maps can be explored long before the translation of a long text ends
+            # the encoder's maps can be explored while a long text is still being translated
             scene = build_scene(reading, title=source.text[:MAX_TITLE])
             yield {"kind": "scene", "scene": self.scenes.add(scene, request.run)}
         if request.beam > 1:
@@ -243,13 +243,13 @@ class Explorer:
         yield {"kind": "end", "scene": scene, "text": text, "tokens": decoding.tokens}
 
     def generate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
-        """Iterate over the events of a continuation: BOS and the prompt, then each token, then the scene of the whole.
+        """Iterate over the events of a greedy continuation: BOS and the prompt, each token, and the scene of the whole.
 
-        Greedily.
+        The last event contains the whole text and the number of its scene.
 
         Raises:
-            ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or
-                too long.
+            ArgumentError, DataError: the run does not generate text, or the text or prefix is invalid for it or too
+                long.
         """
         generator = self._run_for_task(request.run, TextGenerationTask.name).tool
         now = self._without_heads(generator.model, request.off)
@@ -262,17 +262,17 @@ class Explorer:
         while (step := now(lambda: next(steps, None))) is not None:
             length = prompt_length + len(generation.tokens)
             weights = now(partial(_last_row, generation.map, length, request.view))
-            # of BOS and the prompt alone
+            # the weights on BOS and the prompt only
             yield _token_event(step, None if weights is None else weights[: prompt_length + 1])
         text, length = request.text + generation.continuation, prompt_length + len(generation.tokens)
         scene = self._add_scene(request.run, now, generation.map, length, text)
         yield {"kind": "end", "scene": scene, "text": text, "tokens": generation.tokens}
 
     def fill(self, request: TextRequest) -> dict[str, Any]:
-        """Return guesses for the blanks of a text, and its scene.
+        """Return guesses for the blanks of a text, and the number of its scene.
 
         Raises:
-            ArgumentError, DataError: the run does not fill blanks, there are none, or the text is too long.
+            ArgumentError, DataError: the run does not fill blanks, the text has none, or it is too long.
         """
         filler = self._run_for_task(request.run, MaskedLMTask.name).tool
         now = self._without_heads(filler.model, request.off)
@@ -288,7 +288,7 @@ class Explorer:
         }
 
     def classify(self, request: TextRequest | ExampleRequest) -> dict[str, Any]:
-        """Return the most probable classes of a text or an example, and its scene.
+        """Return the most probable classes of a text or an example, and the number of its scene.
 
         Raises:
             ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too
@@ -299,7 +299,7 @@ class Explorer:
         now = self._without_heads(classifier.model, request.off)
         if isinstance(request, TextRequest):
             if classifier.tokenizer is None:
-                # a classifier of pictures would take the text for the name of a file on this machine
+                # a picture classifier would interpret the text as the name of a file on this machine
                 raise ArgumentError(f"{run.name} reads {run.input_kind}: choose one of its examples")
             if not request.text.strip():
                 raise DataError("there is nothing to classify: the text is empty")
@@ -318,7 +318,7 @@ class Explorer:
         return {"scene": self.scenes.add(scene, request.run), "best": best}
 
     def _add_scene(self, run: int, now: Now, map_of: Callable[..., Any], length: int, title: str) -> int:
-        """Store the scene of a text with this many tokens, a short one with gradients, and return its number."""
+        """Store the scene of a text of the given length, with gradients if it is short; return the scene's number."""
         gradients = length <= MAX_TOKENS_WITH_WEIGHTS
         scene = now(lambda: build_scene(map_of(gradients=gradients), title=title[:MAX_TITLE]))
         return self.scenes.add(scene, run)
@@ -328,10 +328,10 @@ class Explorer:
             return compute()
 
     def _without_heads(self, model: nn.Module, off: Sequence[SwitchedHead]) -> Now:
-        """Return the function that computes with some heads of a model set to zero, before all background work.
+        """Return a function that runs a computation in the foreground with the outputs of some heads set to zero.
 
         Raises:
-            UnknownNameError: the model has no such module; that a module has fewer heads is known when it runs.
+            UnknownNameError: the model has no such module; head numbers are checked only when the module runs.
         """
         if not off:
             return self._now
@@ -356,7 +356,7 @@ class Explorer:
 
     def _run_for_task(self, number: int, task: str) -> LoadedRun:
         if not self.runs:
-            raise ArgumentError("no run is open: what is shown cannot be changed")
+            raise ArgumentError("no run is open: only the given maps can be viewed")
         run = self.runs[check_index("run", number, len(self.runs))]
         if run.task != task:
             raise ArgumentError(f"{run.name} is for the task {run.task}, not for {task}")
@@ -364,9 +364,7 @@ class Explorer:
 
     def _check_length(self, tokens: int, name: str = "text") -> None:
         if tokens > self.longest:
-            raise DataError(
-                f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here"
-            )
+            raise DataError(f"the {name} has {tokens:,} tokens, more than the limit of {self.longest:,}")
 
 
 def _token_event(step: DecodingStep, weights: list[float] | None) -> dict[str, Any]:
@@ -380,14 +378,14 @@ def _token_event(step: DecodingStep, weights: list[float] | None) -> dict[str, A
 
 
 def _last_row(map_of: Callable[[], Any], length: int, view: HeadRequest | None) -> list[float] | None:
-    """Return the weights of the last query for the head that the page shows.
+    """Return the weights of the last query for the head shown on the page.
 
-    None if the page shows none, the maps have no such head, or the text, of this many tokens, is long.
+    None if the page shows no head, the maps have no such head, or the length in tokens is too large.
     """
     if view is None or length > MAX_TOKENS_WITH_WEIGHTS:
         return None
     groups = {group.name: group for group in build_scene(map_of()).all_groups}
-    # gradients wait until all is written
+    # gradients are computed once all tokens are written
     group = groups.get(view.group) or groups.get(view.group.partition(".")[0])
     if group is None or (view.head or 0) >= group.shape[0]:
         return None

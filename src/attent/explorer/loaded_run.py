@@ -1,4 +1,4 @@
-"""Loaded runs: what each does, optionally with another score or normalizer in every attention."""
+"""Loaded runs, optionally with another score or normalizer in every attention."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from attent.tasks.loading import load
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run, ready for requests.
+    """A run that is ready for requests.
 
     Args:
-        name: its title on the page.
-        task: what it does.
-        tool: the translator, filler or classifier.
-        examples: of a classifier of pictures or vectors, those to choose from; None for a run that reads typed texts.
+        name: the run's title on the page.
+        task: the name of its task.
+        tool: the translator, generator, filler or classifier.
+        examples: the examples to choose from, for a classifier of pictures or vectors; None for a run that reads text.
     """
 
     name: str
@@ -37,11 +37,11 @@ class LoadedRun:
 
     @property
     def input_kind(self) -> str:
-        """Return "texts", "pictures" or "vectors"."""
+        """The kind of input: texts, pictures or vectors."""
         return self.tool.input_kind
 
     def describe(self) -> dict[str, Any]:
-        """Describe the run for JSON."""
+        """Return a description of the run, ready for JSON."""
         return {"name": self.name, "task": self.task, "reads": self.input_kind, "examples": len(self.examples or ())}
 
     def example(self, row: int) -> Pictures | VectorSequences:
@@ -67,10 +67,10 @@ def load_run(
 
     Args:
         path: the run folder.
-        score: replaces the score of every attention, if given; it must have no parameters.
-        normalizer: replaces the normalizer of every attention, if given.
-        device: where its model computes.
-        trust_code: whether the run may name modules to import, whose code then runs.
+        score: the score to use in every attention, if given; it must have no parameters.
+        normalizer: the normalizer to use in every attention, if given.
+        device: the device on which its model computes.
+        trust_code: whether to import and execute the modules that the run names.
 
     Raises:
         ArgumentError: there is no score or normalizer to replace, or the score has parameters.
@@ -84,7 +84,7 @@ def load_run(
 
 
 def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:
-    """Return the run with examples to choose from; unchanged for None.
+    """Return the run with examples to choose from; for None, return it unchanged.
 
     Raises:
         ArgumentError: the run reads texts.
@@ -92,7 +92,7 @@ def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:
     if examples is None:
         return run
     if run.input_kind == "texts":
-        raise ArgumentError(f"{run.name} reads texts, and what is to choose from is none")
+        raise ArgumentError(f"{run.name} reads texts and takes no examples")
     return replace(run, examples=run.tool.data(examples))
 
 
@@ -100,13 +100,13 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
     """Replace the score or the normalizer of every attention of a model; return a description of each change.
 
     Raises:
-        ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones
-            would not be.
+        ArgumentError: there is no such attention, or the old or new score has parameters, which cannot be replaced
+            without training.
         UnknownNameError: there is no such score or normalizer.
     """
     attentions = [module for module in model.modules() if isinstance(getattr(module, "normalizer", None), Normalizer)]
     if (score or normalizer) and not attentions:
-        raise ArgumentError("this run has no attention whose score or normalizer could be another")
+        raise ArgumentError("this run has no attention whose score or normalizer can be replaced")
     if normalizer is not None:
         part = choices.normalizer(normalizer)
         for module in attentions:
@@ -116,11 +116,9 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
             old = module.score
             assert isinstance(old, Score)
             if [*old.parameters()]:
-                raise ArgumentError(
-                    f"its score {type(old).__name__} has parameters, which the run was trained with: it stays"
-                )
+                raise ArgumentError(f"the score {type(old).__name__} of this run has parameters and cannot be replaced")
             new = choices.score(score)
             if [*new.parameters()]:
-                raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")
+                raise ArgumentError(f"the score {score!r} has parameters that this run was not trained with")
             module.score = new
     return [f"{slot} {name}" for slot, name in (("score", score), ("normalizer", normalizer)) if name is not None]

@@ -1,7 +1,7 @@
-"""Numbers to show for the rows of a map: adjusted weights, and blocks of 2ⁿ rows by 2ⁿ keys as one number each.
+"""Adjusting and pooling the rows of a map: each block of 2ⁿ rows and 2ⁿ keys becomes one number.
 
-Adjusted weights are those at another temperature than the model's, or only the largest of each row. Rows arrive a few
-at a time.
+Adjusted weights have a different temperature, or are reduced to the largest of each row. Rows are processed a few at a
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attent.attention.maps.tiles import Tile
 from attent.errors import ArgumentError
 from attent.views.scene import LayerWeights
 
-# Bounds of a temperature.
+# Minimum and maximum temperature.
 TEMPERATURES = 0.05, 20.0
 
 
@@ -27,10 +27,10 @@ class AdjustedWeights(LayerWeights):
 
     Args:
         temperature: 1 changes nothing.
-        top: how many of the largest weights of each row to keep; 0 keeps all.
+        top: the number of largest weights to keep in each row; 0 keeps all.
 
     Raises:
-        ArgumentError: rows do not sum to one, so that there is nothing to divide by.
+        ArgumentError: the rows do not sum to one.
     """
 
     temperature: float = 1.0
@@ -38,27 +38,25 @@ class AdjustedWeights(LayerWeights):
 
     def __post_init__(self) -> None:
         if not self.is_distribution:
-            raise ArgumentError(
-                f"the weights of {self.name} do not sum to 1: they have no temperature and no largest to keep"
-            )
+            raise ArgumentError(f"the weights of {self.name} do not sum to 1: temperature and top do not apply to them")
 
     def rows(self, queries: Tensor) -> Tensor:
-        """Return the adjusted weights of some queries, (H, len(queries), Tk)."""
+        """Return the adjusted weights of some queries: (H, len(queries), Tk)."""
         return adjust(super().rows(queries), self.temperature, self.top)
 
 
 def adjust(weights: Tensor, temperature: float, top: int) -> Tensor:
-    """Raise weights to the power 1/temperature and divide each row by its sum, then keep the largest of each row.
+    """Raise weights to the power 1/temperature, normalize each row, then keep the largest weights of each row.
 
-    Of softmax(s) this makes softmax(s / temperature). What is kept is not divided again.
+    This turns softmax(s) into softmax(s / temperature). The kept weights are not normalized again.
 
     Args:
-        weights: (…, Tk), not negative.
-        temperature: below 1 sharper, above 1 flatter.
-        top: how many to keep, the others becoming 0; 0 keeps all.
+        weights: non-negative weights, (…, Tk).
+        temperature: the temperature; below 1 the rows become sharper, above 1 flatter.
+        top: the number of weights to keep in each row, with the others set to 0; 0 keeps all.
     """
     if temperature != 1:
-        # relative to the largest, which a small temperature would otherwise round to 0
+        # relative to the largest, which would otherwise underflow to 0 at a small temperature
         powers = (weights / weights.amax(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)) ** (
             1 / temperature
         )
@@ -70,20 +68,21 @@ def adjust(weights: Tensor, temperature: float, top: int) -> Tensor:
 
 
 def block_count(length: int, level: int) -> int:
-    """Return the number of blocks of 2ⁿ in a length; the last may be shorter."""
+    """Return the number of blocks of 2ⁿ positions in a length, where n is the level; the last may be shorter."""
     return -(-length >> level)
 
 
 class BlockPooler:
-    """Means or maxima of blocks, or both; each row is added once.
+    """Computes means or maxima of blocks, or both; each row is added once.
 
-    A block is pooled from the rows that were added. A block without any takes the numbers of the block before it.
+    A block is pooled from those of its rows that were added. A block without any repeats the numbers of the preceding
+    block.
 
     Args:
         first: the first block of rows.
-        count: how many blocks of rows there are.
-        keys: the keys to pool; they begin at the beginning of a block.
-        level: n.
+        count: the number of blocks of rows.
+        keys: the keys to pool; the first must be at the beginning of a block.
+        level: the level n.
         reductions: "mean", "max" or both.
     """
 
@@ -97,8 +96,8 @@ class BlockPooler:
         """Add some rows.
 
         Args:
-            rows: their numbers, ascending.
-            weights: (len(rows), n), of the n keys from `start` on; the weights on all other keys are zero.
+            rows: the row numbers, ascending.
+            weights: (len(rows), n), for the n keys from `start` on; the weights on all other keys are zero.
             start: the first key.
         """
         begin, end = max(start, self.keys.start), min(start + weights.shape[1], self.keys.stop)
@@ -116,18 +115,18 @@ class BlockPooler:
                 self._update_max(self._pooled["max"][target], part, start, columns, is_full=is_full)
 
     def result(self, reduction: str) -> Tensor:
-        """Return what the added rows make, (blocks of rows, blocks of keys)."""
+        """Return the pooled numbers, (blocks of rows, blocks of keys)."""
         is_added, pooled = self._row_counts > 0, self._pooled[reduction]
         if reduction == "mean":
             pooled = pooled / (self._row_counts.clamp(min=1)[:, None] * block_lengths(len(self.keys), self.level))
         if not bool(is_added.all()):
-            # the nearest block before; the first one with rows for those that have none before them
+            # the nearest preceding block with rows, or the first one for those before it
             nearest = torch.where(is_added, torch.arange(len(is_added)), -1).cummax(0).values
             pooled = pooled[nearest.clamp(min=int(is_added.int().argmax()))]
         return pooled
 
     def _update_max(self, pooled: Tensor, part: Tensor, start: int, columns: slice, *, is_full: bool) -> None:
-        """Raise the maxima in place; hidden pairs weigh zero."""
+        """Update the maxima in place; hidden pairs have weight zero."""
         if part.shape[2]:
             largest = self._split_blocks(part.amax(1), start, -torch.inf if is_full else 0.0).amax(-1)
             pooled[:, columns] = torch.maximum(pooled[:, columns], largest)
@@ -136,7 +135,7 @@ class BlockPooler:
             pooled[:, columns.stop :].clamp_(min=0.0)
 
     def _split_blocks(self, numbers: Tensor, start: int, fill: float) -> Tensor:
-        """Split numbers (…, n) of the keys from `start` on into blocks, (…, blocks, 2ⁿ), filled beyond both ends."""
+        """Split numbers (…, n) of the keys from `start` on into blocks (…, blocks, 2ⁿ), padded with `fill`."""
         size = 1 << self.level
         before = start & (size - 1)
         after = -(before + numbers.shape[1]) & (size - 1)
@@ -145,12 +144,12 @@ class BlockPooler:
 
 
 def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, reduction: str) -> Tensor:
-    """Pool from one level to the next, weighting each number by the rows and keys that it represents.
+    """Pool one level to the next, weighting each number by the rows and keys that it represents.
 
     Args:
-        pooled: (blocks of rows, blocks of keys) at `level`.
-        map_shape: (Tq, Tk).
-        level: of these numbers.
+        pooled: the numbers at `level`, (blocks of rows, blocks of keys).
+        map_shape: the shape of the map, (Tq, Tk).
+        level: the level of these numbers.
         reduction: "mean" or "max".
     """
     lengths = [pad(blocks, (0, len(blocks) % 2)) for blocks in (block_lengths(length, level) for length in map_shape)]
@@ -162,15 +161,16 @@ def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, redu
 
 
 def mean_over_heads(tiles: Iterable[Tile], key_count: int, head_count: int) -> Iterator[tuple[range, Tensor, int]]:
-    """Iterate over the rows of a map of one sequence, those of several heads as their mean.
+    """Iterate over the rows of one sequence's map, averaged over its heads.
 
     Args:
-        tiles: of the map.
-        key_count: Tk.
-        head_count: how many heads these tiles have; tiles of the same rows follow one another.
+        tiles: the tiles of the map.
+        key_count: the number of keys, Tk.
+        head_count: the number of heads in these tiles; tiles of the same rows are consecutive.
 
     Yields:
-        The rows, their weights (rows, n) on the CPU, whose buffer is reused for the next, and the first of the n keys.
+        The rows, their weights (rows, n) on the CPU in a buffer that is reused for the next item, and the first of the
+        n keys.
     """
     total: Tensor | None = None
     heads_so_far = 0
@@ -190,7 +190,7 @@ def mean_over_heads(tiles: Iterable[Tile], key_count: int, head_count: int) -> I
 
 
 def block_lengths(length: int, level: int) -> Tensor:
-    """Return how many positions each block has."""
+    """Return the number of positions in each block."""
     lengths = torch.full((block_count(length, level),), float(1 << level))
     if length:
         lengths[-1] = length - ((len(lengths) - 1) << level)
@@ -203,7 +203,7 @@ def _quads(numbers: Tensor) -> Tensor:
 
 
 def _group_by_block(rows: range, level: int) -> Iterator[tuple[int, int, slice]]:
-    """Group rows by block: a block, the number of blocks from it on with equally many rows, and these rows' slice."""
+    """Yield groups of blocks with equally many rows: the first block, the number of blocks, and their rows' slice."""
     full = max((1 << level) // rows.step, 1)
     begin = 0
     while begin < len(rows):

@@ -1,4 +1,4 @@
-"""The order of computations, one at a time and requests before background work, and stores of what they made."""
+"""Scheduling of computations, one at a time and requests before background work, and storage of their results."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch import Tensor
 from attent.errors import ArgumentError, AttentError
 from attent.views.scene import Scene
 
-# Background work: each step of the iterator computes a little, and requests go in between.
+# Background work: each step of the iterator computes a little, and requests run between steps.
 Job = Callable[[], Iterator[None]]
-# Jobs that are begun or queued; the oldest ones beyond this are dropped, since the page no longer shows them.
+# Maximum jobs running or queued; older ones are dropped, since the page no longer shows them.
 MAX_JOBS = 3
-# Scenes stored for each run; each holds the queries and keys of its maps.
+# Maximum scenes stored for each run; each holds the queries and keys of its maps.
 MAX_SCENES = 8
 
 
 class ClosedError(AttentError):
-    """A computation that was asked for while the server ends."""
+    """A computation was requested while the server was shutting down."""
 
 
 class Scheduler:
     """A lock for requests, and a thread that computes jobs while no request waits.
 
-    `foreground` waits for at most one step of a job. The job that was queued last goes first.
+    `foreground` waits for at most one step of a job. The most recently queued job runs first.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Scheduler:
 
     @contextmanager
     def foreground(self) -> Iterator[None]:
-        """Compute in this thread, before all background work.
+        """Hold the lock for a computation in this thread, ahead of all background work.
 
         Raises:
             ClosedError: the scheduler is closed.
@@ -51,7 +51,7 @@ class Scheduler:
         try:
             with self._lock:
                 if self._is_closed:
-                    raise ClosedError("the server ends")
+                    raise ClosedError("the server is shutting down")
                 yield
         finally:
             with self._change:
@@ -59,9 +59,9 @@ class Scheduler:
                 self._change.notify_all()
 
     def run_in_background(self, key: Hashable, job: Job) -> None:
-        """Queue a job for the background, before all others.
+        """Queue a background job ahead of all others.
 
-        One that is queued under the same key continues where it stopped.
+        A job already queued under the same key continues where it stopped.
         """
         with self._change:
             if self._is_closed:
@@ -75,10 +75,10 @@ class Scheduler:
             self._change.notify_all()
 
     def close(self, seconds: float | None = None) -> bool:
-        """Compute nothing more, and stop the background thread at its next step.
+        """Refuse further computations, and stop the background thread after its current step.
 
         Args:
-            seconds: the longest time to wait for the thread; forever unless given.
+            seconds: the longest time to wait for the thread; no limit by default.
 
         Returns:
             True if the thread has stopped.
@@ -92,7 +92,7 @@ class Scheduler:
         return self._thread is None or not self._thread.is_alive()
 
     def settle(self, seconds: float = 60.0) -> bool:
-        """Wait until the background has nothing to do; return whether that happened in time."""
+        """Wait until all background jobs have ended; return whether they did in time."""
         with self._change:
             return self._change.wait_for(lambda: not self._jobs and not self._is_stepping, seconds)
 
@@ -116,21 +116,21 @@ class Scheduler:
 def _has_ended_after_step(steps: Iterator[None]) -> bool:
     """Run one step; return whether the job has ended.
 
-    A failure ends it, and the next request for its result raises the error again.
+    A failure ends the job; the next request for its result raises the error again.
     """
     try:
         # jobs yield None; the iterator itself marks the end
         return next(steps, steps) is steps
     except Exception:
-        logging.getLogger(__name__).exception("what was prepared in the background failed")
+        logging.getLogger(__name__).exception("a background computation failed")
         return True
 
 
 class LRUCache:
-    """Tensors by key; beyond the bound the least recently used ones are dropped.
+    """A cache of tensors by key; beyond the bound the least recently used ones are dropped.
 
     Args:
-        bound: bytes of all tensors, 32 MiB unless given; one that is larger by itself is not stored.
+        bound: maximum bytes of all tensors together, 32 MiB by default; a single larger tensor is not stored.
     """
 
     def __init__(self, bound: int = 2**25) -> None:
@@ -158,16 +158,16 @@ class LRUCache:
 
 
 class SceneStore:
-    """Scenes by number: fixed ones, and the last few of each run.
+    """Scenes by number: fixed ones, and the most recent ones of each run.
 
     Args:
         fixed: scenes that are never dropped, numbered from 0.
-        bound: how many other scenes of each run are stored.
+        bound: the maximum number of other scenes stored for each run.
     """
 
     def __init__(self, fixed: Sequence[Scene] = (), bound: int = MAX_SCENES) -> None:
         self.fixed, self.bound = tuple(fixed), bound
-        # by number, each with its run, the most recently used one last
+        # by number, each with its run; the most recently used one is last
         self._recent: OrderedDict[int, tuple[int, Scene]] = OrderedDict()
         self._next = len(self.fixed)
         self._lock = threading.Lock()
@@ -191,6 +191,6 @@ class SceneStore:
             return self.fixed[number]
         with self._lock:
             if number not in self._recent:
-                raise ArgumentError(f"view {number} is not known, or was forgotten for later ones: make it again")
+                raise ArgumentError(f"view {number} is unknown, or was dropped in favor of later ones: create it again")
             self._recent.move_to_end(number)
             return self._recent[number][1]

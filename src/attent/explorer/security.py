@@ -1,9 +1,9 @@
 """Access control: only the page of this server, in the browser of the person who started it, gets answers.
 
 Any web page can make its reader's browser send requests to this machine, and any host name can be made to resolve to
-it. So the Host header must name this server (against DNS rebinding), an Origin header must name it too (against
-cross-site requests), and whatever computes needs a token that is new at every start, in a header that pages of other
-sites cannot send. Slow requests are cut off.
+it. Therefore the Host header must name this server (against DNS rebinding), an Origin header, if sent, must name it too
+(against cross-site requests), and every call of the API needs a token that is new at every start, in a header that
+pages of other sites cannot send. Slow requests are cut off.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 TOKEN_HEADER = "x-attent-token"
 API = "/api/"
-# Bytes of a request's body.
+# Maximum bytes of a request's body.
 MAX_BODY = 2**20
-# Seconds from the first byte of a request, or from the beginning of a connection, until the request is complete.
+# Seconds from the start of a connection, or from the first byte of a request, until the request is complete.
 REQUEST_TIMEOUT = 10.0
-# Restrictions on the page: it loads nothing from elsewhere, and no other page may embed it.
+# Restrictions on the page: it loads nothing from other servers and cannot be embedded in another page.
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -43,14 +43,14 @@ HEADERS: Mapping[str, str] = {
 
 
 class Guard:
-    """ASGI middleware that refuses requests of strangers.
+    """ASGI middleware that refuses unauthorized requests.
 
     Args:
-        app: answers all other requests; it must turn Starlette's HTTPException, which a body that is too large
-            raises, into a response.
+        app: the application that answers all other requests; it must turn Starlette's HTTPException, raised for too
+            large a body, into a response.
         hosts: the names and addresses of this server, each with its port.
-        token: the secret of this start, needed for every call of the API.
-        max_body: bytes of a request's body.
+        token: the secret created at this start, required for every call of the API.
+        max_body: maximum bytes of a request's body.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str, max_body: int = MAX_BODY) -> None:
@@ -58,7 +58,7 @@ class Guard:
         self._too_large = 413, f"a request may have at most {max_body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse with the reason."""
+        """Answer the request, or refuse it with the reason."""
         if scope["type"] != "http":
             return
         size, is_complete = 0, False
@@ -72,7 +72,7 @@ class Guard:
             nonlocal size, is_complete
             message = await receive()
             if message["type"] == "http.disconnect" and not is_complete:
-                raise HTTPException(408, "the body did not come")
+                raise HTTPException(408, "the body did not arrive in time")
             size, is_complete = size + len(message.get("body", b"")), not message.get("more_body", False)
             if size > self.max_body:
                 raise HTTPException(*self._too_large)
@@ -86,7 +86,7 @@ class Guard:
         )
 
     def refusal_reason(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
-        """Return the status and the reason to refuse a request; None if it may pass."""
+        """Return the status and the reason for refusing a request; None if it is allowed."""
         host, origin = headers.getlist("host"), headers.get("origin")
         if len(host) != 1 or host[0].lower() not in self.hosts:
             return 421, f"this server is not called {', '.join(host)}"
@@ -99,7 +99,7 @@ class Guard:
         if path.startswith(API) and not secrets.compare_digest(
             headers.get(TOKEN_HEADER, "").encode(), self.token.encode()
         ):
-            return 403, "the token is missing or of an earlier start: open the address that attent printed"
+            return 403, "the token is missing or from an earlier start: open the address that attent printed"
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return 400, f"the length of the body must be a number, got {length[:20]!r}"
@@ -111,25 +111,25 @@ class Guard:
 
 
 def refusal(status: int, reason: str) -> JSONResponse:
-    """Return a response that gives the reason of a refusal."""
+    """Return a response with the reason for a refusal."""
     return JSONResponse({"error": shortened(reason)}, status)
 
 
 class DeadlineProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 by h11, which bounds headers.
+    """uvicorn's HTTP/1.1 protocol based on h11, which limits headers.
 
-    It closes connections whose request is late, and all connections when the server ends.
+    It closes connections whose request is late, and all connections when the server shuts down.
     """
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Start the clock for the first request."""
+        """Start the deadline for the first request."""
         super().connection_made(transport)
         self._timer = self.loop.call_later(REQUEST_TIMEOUT, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Stop the clock once the request is complete."""
+        """Stop the deadline once the request is complete."""
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_clock()
@@ -137,12 +137,12 @@ class DeadlineProtocol(H11Protocol):
             self._timer = self.loop.call_later(REQUEST_TIMEOUT, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the deadline."""
         self._stop_clock()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close where no answer is under way, including connections with an incomplete request."""
+        """Close the connection unless an answer is pending, even if it has an incomplete request."""
         super().shutdown()
         if self.conn.their_state is h11.SEND_BODY:
             self.transport.close()

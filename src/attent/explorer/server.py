@@ -43,13 +43,13 @@ from attent.views.scene import Scene
 from attent.web import listen, static_file
 
 HOST, PORT = "127.0.0.1", 8765
-# Seconds until a server must answer.
+# Seconds within which a server must start.
 START_TIMEOUT = 30.0
-# A name, an address, or an IPv6 address in brackets, perhaps with a port.
+# A name, an address, or an IPv6 address in brackets, with an optional port.
 ALLOWED_HOST = re.compile(
     r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE
 )
-# Threads that wait for the scheduler; each needs some memory of its own.
+# Threads that wait for the scheduler; each takes some memory.
 THREADS = 2
 # The header that describes the numbers in the body.
 REGION_HEADER = "x-attent-part"
@@ -77,33 +77,34 @@ def explore(
         >>> print(attent.explore(seen, tokens).address)
 
     Args:
-        maps: by the paths of their modules, a single one, or a scene.
-        tokens: labels of the text that is read; numbers unless given.
-        targets: labels of the text that a decoder reads and writes.
-        title: of the page.
-        sequence: which of a batch, from 0.
-        port: the port to listen on; a free one unless given.
+        maps: attention maps by the paths of their modules, a single map, or a scene.
+        tokens: labels of the input text; numbers by default.
+        targets: labels of the decoder's text.
+        title: the title of the page.
+        sequence: the index of the sequence in the batch, from 0.
+        port: the port to listen on; a free one by default.
 
     Raises:
-        ArgumentError: there is nothing to show, or the port is taken.
-        ShapeError: labels fit none of the maps.
+        ArgumentError: there is nothing to show, or the port is in use.
+        ShapeError: the labels fit none of the maps.
     """
     scene = maps if isinstance(maps, Scene) else build_scene(maps, tokens, targets, title=title, sequence=sequence)
     return ExploreServer(Explorer(scenes=[scene]), port=port)
 
 
 class ExploreServer:
-    """A server on this machine, for this machine unless other hosts are allowed.
+    """A local server, reachable only from this machine unless other hosts are allowed.
 
     Args:
         explorer: computes the answers.
-        host: the address to listen on. If it is of this machine alone, browsers may ask by it.
-        port: 0 for a free one.
-        allowed_hosts: further names or addresses that browsers may use, with their port if it differs. Required if
+        host: the address to listen on; if only this machine can reach it, browsers may use it.
+        port: the port to listen on; 0 for a free one.
+        allowed_hosts: further names or addresses that browsers may use, with their port if it differs; required if
             other machines can reach the host.
 
     Raises:
-        ArgumentError: it cannot listen there, a name is invalid, or others can reach it and no name is allowed.
+        ArgumentError: the server cannot listen there, a name is invalid, or other machines can reach it and no name is
+            allowed.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class ExploreServer:
         if self.is_local:
             names = [f"{name}:{self.port}" for name in (self.host, "localhost", "127.0.0.1", "[::1]")] + names
         self._name = names[0]
-        # browsers leave HTTP's own port out
+        # browsers omit HTTP's default port
         hosts = frozenset(name.lower() for full in names for name in (full, full.removesuffix(":80")))
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
@@ -138,23 +139,23 @@ class ExploreServer:
 
     @property
     def address(self) -> str:
-        """The URL to open in a browser. Its fragment, which browsers never send by themselves, holds the token."""
+        """The URL to open in a browser. Its fragment, which browsers do not send to the server, contains the token."""
         return f"http://{self._name}/#{self.token}"
 
     def wait(self) -> None:
-        """Wait until it is closed, or for Ctrl-C."""
-        # not by joining the thread: after an interrupt Python 3.11 believes that it has ended (bpo-45274)
+        """Wait until the server is closed or interrupted by Ctrl-C."""
+        # do not join the thread: after an interrupt Python 3.11 considers it ended (bpo-45274)
         while not self._has_ended.wait(0.5):
             pass
 
     def close(self, seconds: float | None = None) -> bool:
-        """Stop answering; a computation under way ends at its next step.
+        """Stop the server; a running computation ends at its next step.
 
         Args:
-            seconds: the longest time to wait for that step; forever unless given.
+            seconds: the longest time to wait for that step; no limit by default.
 
         Returns:
-            True if nothing computes any more.
+            True if no computation is running any more.
         """
         self._server.should_exit = True
         has_stopped = self.explorer.close(seconds)
@@ -187,17 +188,17 @@ def parse_allowed_hosts(host: str, allowed_hosts: Sequence[str]) -> list[tuple[s
     """Return the names that browsers may use, each with its port if it has one; arguments as for `ExploreServer`.
 
     Raises:
-        ArgumentError: a name is invalid, or others can reach the host and no name is allowed.
+        ArgumentError: a name is invalid, or other machines can reach the host and no name is allowed.
     """
     if not _is_loopback(host) and not allowed_hosts:
         raise ArgumentError(
-            f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask"
+            f"other machines can reach host {host!r}: pass --allowed-host with the name that browsers may use"
         )
     return [_parse_allowed_host(name) for name in allowed_hosts]
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach it."""
+    """Return whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -220,7 +221,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
     Args:
         explorer: computes the answers.
         hosts: the names and addresses of this server, each with its port.
-        token: the secret that requests must bring.
+        token: the secret that requests must contain.
     """
     regions: dict[str, type[HeadRequest]] = {
         "row": RowRequest,
@@ -253,7 +254,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         routes=routes,
         exception_handlers=dict.fromkeys((AttentError, ValidationError, HTTPException, Exception), _failure),
     )
-    # of this server alone: other servers run in other event loops, which cannot share waiting threads
+    # for this server only: other servers run in other event loops, which cannot share this limiter
     app.state.threads = CapacityLimiter(THREADS)
     return Guard(app, hosts=hosts, token=token)
 
@@ -277,7 +278,7 @@ async def _index_page(request: Request) -> Response:
 
 
 def _map_region(explorer: Explorer, request_type: type[HeadRequest], request: Request, body: bytes) -> Response:
-    """Send numbers as little-endian 32-bit floats, row by row."""
+    """Return a response with the numbers as little-endian 32-bit floats, row by row."""
     region = explorer.region(_scene_number(request), _query(request, request_type))
     height, width = region.values.shape
     header = json.dumps({"height": height, "width": width, "exact": region.is_exact, "note": region.note})
@@ -291,9 +292,9 @@ def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
 async def _stream_steps(
     answer: Callable[[TranslateRequest], Iterator[dict[str, Any]]], request: Request
 ) -> StreamingResponse:
-    """Send server-sent events, each a JSON object; an error after the first event is the last event."""
+    """Return a stream of server-sent events, one JSON object each; a later error is sent as the last event."""
     events = answer(TranslateRequest.model_validate_json(await request.body()))
-    # before the response begins, so that a wrong request gets an error status
+    # before the response begins, so that an invalid request gets an error status
     first = await _in_thread(request, lambda: next(events, None))
     assert first is not None
     return StreamingResponse(_server_sent_events(request, first, events), media_type="text/event-stream")
@@ -307,13 +308,13 @@ async def _server_sent_events(
         yield b"data: " + _json_bytes(event) + b"\n\n"
         try:
             event = await _in_thread(request, lambda: next(events, None)) if event["kind"] != "error" else None
-        # the status was sent already, so that only an event can report a failure
+        # the status was already sent, so only an event can report a failure
         except Exception as error:
             event = {"kind": "error", "error": _error_message(error)}
 
 
 def _json_bytes(value: Any) -> bytes:
-    """Encode as JSON; a lone surrogate, which a token may be cut to, becomes a question mark."""
+    """Encode a value as JSON; a lone surrogate, which a truncated token may end in, becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -323,14 +324,14 @@ def _json(value: Any) -> Response:
 
 def _scene_number(request: Request) -> int:
     scene = request.path_params["scene"]
-    # int() refuses very long numbers, and no scene has one
+    # int() refuses very long numbers, and no scene has such a number
     if not scene.isdecimal() or len(scene) > 9:
         raise HTTPException(404)
     return int(scene)
 
 
 def _query(request: Request, kind: type[Query]) -> Query:
-    """Parse the query string."""
+    """Parse the query string into a request."""
     return kind.model_validate(dict(request.query_params))
 
 

@@ -1,9 +1,9 @@
-"""A map of any length at every scale, in tiles of 256 x 256 numbers, computed on request.
+"""Maps of any length at every scale, in tiles of 256 x 256 numbers that are computed on request.
 
-At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one
-tile costs as much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a
-request, it is first made of a sample of its rows, while the background computes the exact numbers: those of all higher
-levels together, in one pass over the map.
+At level n each number represents 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one
+tile costs as much as the whole strip of tiles beside it, which is therefore computed with it. If a strip would take too
+long for a request, it is first estimated from a sample of its rows, while the exact numbers are computed in the
+background; those of all higher levels are computed together, in one pass over the map.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from attent.explorer.scheduler import LRUCache, Scheduler
 from attent.views.scene import LayerWeights
 
 TILE_SIDE, THUMBNAIL_SIDE = 256, 48
-# Weights of a strip that are computed while a request waits: a thirtieth of a second on one core.
+# Maximum weights of a strip computed while a request waits: a thirtieth of a second on one core.
 STRIP_WEIGHTS = 2**22
-# Weights of a whole map that are computed while a request waits.
+# Maximum weights of a whole map computed while a request waits.
 MAP_WEIGHTS = 2**25
-# Weights that the background computes in one step.
+# Weights computed in one step in the background.
 STEP_WEIGHTS = 2**22
-# Weights for one thumbnail, of which a page has hundreds.
+# Maximum weights for one thumbnail; a page has hundreds.
 THUMBNAIL_WEIGHTS = 2**20
-# Weights for the statistics of a layer.
+# Maximum weights for the statistics of a layer.
 STATISTICS_WEIGHTS = 2**23
-# Numbers of the base level, of which all higher ones are made.
+# Maximum numbers of the base level, from which all higher levels are pooled.
 BASE_NUMBERS = 2**21
-# Tiles side by side that are computed together.
+# Adjacent tiles that are computed together.
 TILES_PER_STRIP = 8
 REDUCTIONS = ("mean", "max")
 
 Reduction = Literal["mean", "max"]
-# Of how many rows one is computed: 1 where all are.
+# One row in this many is computed; 1 for all rows.
 SamplingStep = int
 
 
 @dataclass(frozen=True)
 class MapRegion:
-    """Some numbers of a map.
+    """A region of a map, possibly pooled.
 
     Args:
-        values: (height, width).
-        is_exact: false where they are made of a sample of the rows.
-        note: what each number is, where it is not a single weight.
+        values: the numbers, (height, width).
+        is_exact: whether they are computed from all rows, not from a sample.
+        note: a description of each number, if it is not a single weight.
     """
 
     values: Tensor
@@ -64,9 +64,9 @@ class HeadView:
     """A head of a layer, or the mean over its heads.
 
     Args:
-        name: a key that no other layer has.
-        layer: the weights.
-        head: from 0; None for the mean.
+        name: a key that identifies the layer.
+        layer: the weights of the layer.
+        head: the head, from 0; None for the mean.
 
     Raises:
         ArgumentError: there is no such head.
@@ -102,7 +102,7 @@ class HeadView:
 
     @property
     def base_level(self) -> int:
-        """The lowest level that is stored as a whole; the higher ones are made of it."""
+        """The lowest level that is stored as a whole; the higher ones are pooled from it."""
         return next(
             level
             for level in range(1, 64)
@@ -111,15 +111,15 @@ class HeadView:
 
     @property
     def needs_whole_rows(self) -> bool:
-        """True if a weight depends on all others of its row, so that rows come from the layer, all heads at once."""
+        """True if each weight depends on its whole row, so that the layer must compute rows for all heads together."""
         return isinstance(self.layer, AdjustedWeights)
 
     def weight_count(self, rows: int) -> int:
-        """Return how many weights must be computed for so many rows."""
+        """Return how many weights must be computed for this number of rows."""
         return rows * self.shape[1] * (self.layer.shape[0] if self.needs_whole_rows else len(self.heads))
 
     def stream_rows(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
-        """Iterate over some rows, a few at a time: see `pooling.mean_over_heads`."""
+        """Iterate over some rows, a few at a time; see `pooling.mean_over_heads`."""
         weights, sequence = self.layer.weights, self.layer.sequence
         if isinstance(weights, Tensor):
             dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
@@ -135,11 +135,11 @@ class HeadView:
             yield from mean_over_heads(tiles, self.shape[1], len(self.heads))
 
     def row(self, query: int) -> MapRegion:
-        """Return the weights of one query, (1, Tk)."""
+        """Return the weights of one query: (1, Tk)."""
         return MapRegion(self.block(range(query, query + 1), range(self.shape[1])), note=self._mean_note)
 
     def column(self, key: int) -> MapRegion:
-        """Return the weights on one key, (1, Tq): of a long text those of a sample of the queries, the others NaN."""
+        """Return the weights on one key: (1, Tq). In a long text, all but a sample of queries are NaN."""
         length = self.shape[0]
         step = sampling_step(self.weight_count(length), STRIP_WEIGHTS, length)
         rows = range(step // 2, length, step)
@@ -152,7 +152,7 @@ class HeadView:
         return MapRegion(values, step == 1, note)
 
     def thumbnail(self) -> MapRegion:
-        """Return the whole map, at most 48 x 48."""
+        """Return the whole map, pooled to at most 48 x 48."""
         queries, keys = self.shape
         level = _level(max(self.shape), THUMBNAIL_SIDE)
         step = sampling_step(self.weight_count(queries), THUMBNAIL_WEIGHTS, queries)
@@ -161,7 +161,7 @@ class HeadView:
         return MapRegion(pooler.result("mean"), step == 1, f"from 1 row in {step:,}" if step > 1 else "")
 
     def block(self, rows: range, keys: range) -> Tensor:
-        """Return the weights of adjacent rows and keys, (len(rows), len(keys))."""
+        """Return the weights of adjacent rows and keys: (len(rows), len(keys))."""
         values = torch.zeros(len(rows), len(keys))
         for part, weights, start in self.stream_rows(rows):
             begin, end = max(keys.start, start), min(keys.stop, start + weights.shape[1])
@@ -176,7 +176,7 @@ class HeadView:
             pooler.add(part, weights, start)
 
     def note(self, level: int, reduction: str, step: int = 1) -> str:
-        """Describe each number of a tile; empty where it is a single weight of a head."""
+        """Return a description of each number of a tile; empty if it is a single weight of one head."""
         parts = [
             f"{'mean' if reduction == 'mean' else 'largest'} of {1 << level} x {1 << level} weights" if level else "",
             self._mean_note,
@@ -190,18 +190,18 @@ class HeadView:
 
 
 class TilePyramid:
-    """The tiles of any map at every level.
+    """Computes the tiles of any map at every level.
 
     Args:
-        scheduler: of all computations.
-        cache: of computed tiles.
+        scheduler: the scheduler of all computations.
+        cache: the cache of computed tiles.
     """
 
     def __init__(self, scheduler: Scheduler, cache: LRUCache) -> None:
         self.scheduler, self.cache = scheduler, cache
 
     def tile(self, view: HeadView, level: int, y: int, x: int, reduction: Reduction = "mean") -> MapRegion:
-        """Return the y-th tile from the top and x-th from the left; those at the lower and the right edge are smaller.
+        """Return the tile in row y and column x, from 0; tiles at the lower and right edges may be smaller.
 
         Raises:
             ArgumentError: there is no such tile.
@@ -222,7 +222,7 @@ class TilePyramid:
     def _strip(
         self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
     ) -> tuple[Tensor, SamplingStep]:
-        """Return some tiles side by side, and of how many rows one was computed."""
+        """Return adjacent tiles, and the sampling step with which they were computed."""
         if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
             return strip, 1
         key, (rows, keys) = (view.key, level, y, strip_x), _row_and_key_ranges(view, level, (y, strip_x))
@@ -252,7 +252,7 @@ class TilePyramid:
     def _strip_from_cache(
         self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction
     ) -> Tensor | None:
-        """Return tiles that are cached, or pooled from a cached level below; None if there is neither."""
+        """Return tiles from the cache, or pooled from a cached lower level; None if neither is cached."""
         if level < view.base_level:
             return self.cache.get(((view.key, level, y, strip_x), reduction if level else "", 1))
         for cached_level in range(level, view.base_level - 1, -1):
@@ -265,7 +265,7 @@ class TilePyramid:
         return None
 
     def _fill_cache(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
-        """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
+        """Compute a strip (y, block), or the whole level without one, exactly and in small steps."""
         names = {
             name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1)
             for name in REDUCTIONS
@@ -285,7 +285,7 @@ class TilePyramid:
 def sampled_head_statistics(
     layer: LayerWeights, *, is_self_attention: bool
 ) -> tuple[list[dict[str, float | None]], SamplingStep]:
-    """Return the statistics of each head over some of its queries, or all if few, and the number of queries."""
+    """Return each head's statistics over all queries, or over a sample of many, and the sampling step."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
     step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1
@@ -296,20 +296,20 @@ def sampled_head_statistics(
 
 
 def sampling_step(weights: int, bound: int, rows: int) -> SamplingStep:
-    """Return of how many rows one is computed so that weights stay within a bound.
+    """Return the smallest sampling step that keeps the number of weights within a bound.
 
-    A power of two that leaves at least one row.
+    It is a power of two and leaves at least one row.
     """
     return 1 << min(_level(weights, bound), max(rows.bit_length() - 1, 0))
 
 
 def _level(length: int, bound: int) -> int:
-    """Return how often a length must be halved to be within a bound."""
+    """Return how many times a length must be halved to be within a bound."""
     return max(-(-length // bound) - 1, 0).bit_length()
 
 
 def _row_and_key_ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
-    """Return the rows and the keys of a strip (y, block), or of the whole map."""
+    """Return the rows and the keys of a strip (y, block), or of the whole map without one."""
     if strip is None:
         return [range(length) for length in view.shape]
     sizes = TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level

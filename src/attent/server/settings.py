@@ -32,7 +32,7 @@ class ServerSettings:
     # prefix of the environment variables, as in LibreTranslate
     variables: ClassVar[str] = "LT_"
 
-    host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1"
+    host: Annotated[str, Help("Address to listen on; 0.0.0.0 for all addresses.")] = "127.0.0.1"
     port: Annotated[int, Bound(0, 65535), Help("Port to listen on; 0 for a free one.")] = 5000
     char_limit: Annotated[int, Bound(-1), Help("Maximum characters of a request; -1 for no limit.")] = 5_000
     batch_limit: Annotated[int, Bound(-1), Help("Maximum texts of a request; -1 for no limit.")] = 50
@@ -67,7 +67,7 @@ class ServerSettings:
     ] = 512
     disable_files_translation: Annotated[bool, Help("Translate no documents: refuse POST /translate_file.")] = False
     metrics_auth_token: Annotated[
-        str | None, Help("Bearer token that readers of /metrics must send; anybody may read them unless given.")
+        str | None, Help("Bearer token required to read /metrics; without it, /metrics is public.")
     ] = None
     log_requests: Annotated[bool, Help("Log a line for each request: endpoint, status and time, but no texts.")] = False
     body_limit: int = 2**27

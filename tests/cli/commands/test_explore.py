@@ -66,7 +66,7 @@ def test_two_side_by_side(
         (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
         (["no-such-run"], "no-such-run is no run folder"),
         (["RUN", "--host", "0.0.0.0"], "--allowed-host NAME says by which name browsers may ask"),
-        (["no-such-run", "--host", "0.0.0.0"], "other machines may reach host '0.0.0.0'"),
+        (["no-such-run", "--host", "0.0.0.0"], "other machines can reach host '0.0.0.0'"),
         (["no-such-run", "--allowed-host", "*"], "--allowed-host must be one name or address"),
         (["RUN", "--port", "70000"], "65535"),
         (["RUN", "--text", "a", "--file", "FILE"], "two texts to begin with"),
