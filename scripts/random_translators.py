@@ -1,7 +1,7 @@
-"""Folders of translators with random weights, written by Hugging Face's transformers.
+"""Translator folders with random weights, written by Hugging Face's transformers.
 
-What importing is tested and measured with. Weights are scaled so that outputs are peaked, and the end token's logit is
-raised so that translations end at several lengths.
+They are used to test and measure importing. Weights are scaled so that outputs are peaked, and the end token's logit is
+raised so that translations have various lengths.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LINES = [
     "كلب يجري في الثلج",
     "ｆｕｌｌ ｗｉｄｔｈ １２３ ﬁne ½ №",
 ]
-# text that does not change: near ties of random models would be drawn anew with every page
+# text that does not change: otherwise every change of the documentation would change near ties of random models
 TEXT = Path(__file__).parents[1] / "LICENSE"
-# Of M2M100's hundred; NLLB's are chosen by the folder.
+# Three of M2M100's hundred languages; NLLB's are chosen by the folder.
 LANGUAGES = ("eng_Latn", "fra_Latn", "deu_Latn")
 SMALL: dict[str, Any] = {
     "d_model": 48,
@@ -41,21 +41,21 @@ SMALL: dict[str, Any] = {
 
 
 def lines() -> list[str]:
-    """Return real text of several scripts."""
+    """Return real text in several scripts."""
     return LINES * 20 + [line.strip() for line in TEXT.read_text("utf-8").splitlines() if line.strip()]
 
 
 def sources(count: int, seed: int = 0) -> list[str]:
-    """Return texts of 1 to 12 words of the lines."""
+    """Return texts of 1 to 12 words from the lines."""
     draw = random.Random(seed)
     words = " ".join(lines()).split()
     return [" ".join(draw.choices(words, k=draw.randint(1, 12))) for _ in range(count)]
 
 
 def texts(count: int, seed: int = 0) -> list[str]:
-    """Return lines, lines of shuffled words with wide spaces, and characters at random.
+    """Return lines, lines of shuffled words with wide spaces, and random characters.
 
-    Lines that spell a special token are left out: it is text to attent, and a token to transformers.
+    Lines that contain a special token are omitted: attent treats it as text, transformers as a token.
     """
     draw, known = random.Random(seed), [line for line in lines() if "s>" not in line]
     characters = sorted({character for line in known for character in line}) + list("\u00a0\u200b\t\u3000😀<>&ê№①")
@@ -69,7 +69,7 @@ def texts(count: int, seed: int = 0) -> list[str]:
 
 
 def learn(file: Path, kind: str, size: int, text: list[str] | None = None) -> list[str]:
-    """Write a SentencePiece model, and return its pieces."""
+    """Write a SentencePiece model and return its pieces."""
     sentencepiece.SentencePieceTrainer.Train(
         sentence_iterator=iter(text or lines()),
         model_prefix=str(file.with_suffix("")),
@@ -86,7 +86,7 @@ def learn(file: Path, kind: str, size: int, text: list[str] | None = None) -> li
 
 
 def write_vocabulary(file: Path, pieces: list[str], eos: int) -> dict[str, int]:
-    """Write Marian's map from pieces to ids: </s> at the place `eos`, <unk> after it, <pad> at the end."""
+    """Write Marian's map from pieces to ids: </s> has the id `eos`, <unk> the next, and <pad> the last."""
     names = [*pieces[:eos], "</s>", "<unk>", *pieces[eos:], "<pad>"]
     ids = {name: token for token, name in enumerate(names)}
     file.write_text(json.dumps(ids), "utf-8")
@@ -104,17 +104,17 @@ def marian(
     ends: float = 1 / 6,
     **options: Any,
 ) -> Any:
-    """Write a Marian folder with its tokenizer, and return the model.
+    """Write a Marian folder with its tokenizer and return the model.
 
     Args:
-        folder: to be made.
-        separate: whether source and target have vocabularies of their own.
+        folder: the folder to create.
+        separate: whether source and target have separate vocabularies.
         eos: the id of the end token.
-        learned: whether positions are other than the formula's.
-        size: of a vocabulary.
-        seed: of the weights.
-        ends: the share of greedy steps at which the end token is the likeliest.
-        options: of MarianConfig.
+        learned: whether positions differ from the formula's.
+        size: the vocabulary size.
+        seed: the seed of the weights.
+        ends: the share of greedy steps at which the end token is the most likely.
+        options: further options of MarianConfig.
     """
     from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
 
@@ -170,7 +170,7 @@ def marian(
     )
     model.save_pretrained(folder)
     if learned:
-        # transformers reads them, and does not write them
+        # transformers reads them but does not write them
         file = folder / "model.safetensors"
         save_file(load_file(file) | {name: table.clone() for name, table in tables.items()}, file, {"format": "pt"})
     return model
@@ -179,7 +179,7 @@ def marian(
 def m2m100(
     folder: Path, *, nllb: bool = False, size: int = 400, seed: int = 0, ends: float = 1 / 6, **options: Any
 ) -> Any:
-    """Write a folder of M2M100, or of NLLB, with its tokenizer, and return the model; arguments as for `marian`."""
+    """Write a folder of M2M100 or NLLB with its tokenizer and return the model; arguments as for `marian`."""
     from transformers import (
         GenerationConfig,
         M2M100Config,
@@ -210,7 +210,7 @@ def m2m100(
     model: Any = M2M100ForConditionalGeneration(M2M100Config(**settings)).eval()
     scale(model, seed)
     with torch.no_grad():
-        # Without a bias of the output, the last norm's bias raises the end token's logit.
+        # Without an output bias, the last norm's bias raises the end token's logit.
         row = model.lm_head.weight[2]
         model.model.decoder.layer_norm.bias.add_(lead(model, 2, ends) * row / row.square().sum())
     model.generation_config = GenerationConfig(
@@ -222,7 +222,7 @@ def m2m100(
 
 @torch.no_grad()
 def lead(model: Any, eos: int, share: float) -> float:
-    """Return what the end's logit lacks to be the largest at this share of steps, for some sources at random."""
+    """Return how much to raise the end token's logit to make it the largest at this share of steps."""
     ids = torch.randint(4, min(model.config.vocab_size, 250), (32, 9))
     result = model.generate(
         ids,
@@ -239,7 +239,7 @@ def lead(model: Any, eos: int, share: float) -> float:
 
 @torch.no_grad()
 def scale(model: Any, seed: int) -> None:
-    """Draw weights that make peaked outputs."""
+    """Draw weights that produce peaked outputs."""
     torch.manual_seed(seed)
     width = model.config.d_model
     for name, parameter in model.named_parameters():
@@ -252,7 +252,7 @@ def scale(model: Any, seed: int) -> None:
         elif name.endswith("bias"):
             parameter.normal_(std=0.1)
         else:
-            # what is read of the source outweighs the token before
+            # what is read from the source outweighs the previous token
             gain = (
                 1.6
                 if "q_proj" in name or "k_proj" in name
@@ -264,9 +264,9 @@ def scale(model: Any, seed: int) -> None:
             )
             parameter.normal_(std=gain / parameter.shape[1] ** 0.5)
         if name.endswith("fc2.weight"):
-            # activations have a mean, which would be in every output
+            # activations have a mean, which would affect every output
             parameter.sub_(parameter.mean(1, keepdim=True))
-    # else an output that is the embedding repeats its token
+    # otherwise an output equal to the embedding repeats its token
     stack = model.model.decoder
     last = stack.layer_norm if hasattr(stack, "layer_norm") else stack.layers[-1].final_layer_norm
     last.weight.normal_(std=2.5)

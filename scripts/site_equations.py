@@ -1,4 +1,4 @@
-"""A MkDocs hook: equations in TeX between dollars, as GitHub reads them, become MathML, which browsers draw."""
+"""A MkDocs hook that converts TeX equations between dollar signs, as GitHub reads them, to MathML for browsers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-# What pymdownx.arithmatex makes of $…$ and $$…$$.
+# The output of pymdownx.arithmatex for $…$ and $$…$$.
 EQUATION = re.compile(r'(<(span|div) class="arithmatex">)\\[(\[](.+?)\\[)\]](</\2>)', re.DOTALL)
 
 
@@ -23,9 +23,9 @@ def mathml(tex: str, *, is_displayed: bool) -> str:
     """Return an equation in TeX as MathML.
 
     Raises:
-        ValueError: it has a command that is not known.
+        ValueError: it contains an unknown command.
     """
-    # without them a bar is an operator, with room on both sides
+    # without \left and \right a bar is an operator, with space on both sides
     tex = tex.replace(r"\lvert", r"\left\lvert").replace(r"\rvert", r"\right\rvert")
     written = convert(tex.strip(), display="block" if is_displayed else "inline")
     if unknown := re.findall(r"\\\w+", unescape(written)):

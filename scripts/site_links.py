@@ -1,6 +1,6 @@
-"""A MkDocs hook: on the site, a link to a file outside docs/ becomes the name of the file.
+"""A MkDocs hook that replaces links to files outside docs/ by the files' names.
 
-Such links work in the repository; the site does not hold the files.
+Such links work in the repository, but the site does not contain the files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Return the page with such links as text; raise if the repository does not hold the file either."""
+    """Return the page with such links as text; raise an error if the repository does not contain the file either."""
     return without_links(markdown, PurePosixPath("docs") / page.file.src_uri)
 
 
@@ -28,7 +28,7 @@ def without_links(markdown: str, page: PurePosixPath) -> str:
         if target.startswith("docs/"):
             return link[0]
         if not (ROOT / target).exists():
-            raise FileNotFoundError(f"{page} links to {target}, which is not there")
+            raise FileNotFoundError(f"{page} links to {target}, which does not exist")
         label = text.strip("`")
         return f"`{target}`" if label == address or f"/{target}".endswith(f"/{label}") else f"{text} (`{target}`)"
 

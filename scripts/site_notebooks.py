@@ -1,7 +1,7 @@
-"""A MkDocs hook: each page of learn/ as a notebook beside it, with what the page prints as the output of its cells.
+"""A MkDocs hook that adds a notebook for each page of learn/, with the page's printed results as cell outputs.
 
-A cell is a block of Python, or one command of a console; blocks that the page marks `not run` and all others stay text.
-A mark `page: PATH` before a block names the recorded page, beside the page itself, that the block's last line shows.
+A cell is a block of Python or one console command; blocks marked `not run` and all others remain text. A mark `page:
+PATH` before a block names the recorded page, relative to the page itself, that the block's last line shows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BLOCK = re.compile(
 )
 RECORDED = re.compile(r"<!-- page: (\S+) -->")
 COMMENT = re.compile(r"^<!-- .+ -->\n", re.MULTILINE)
-# A command of a console, which a backslash continues on the next line, and what stands below it.
+# A console command, which a backslash continues on the next line, and its output below.
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 PICTURE = re.compile(r"(!\[[^\]]*\])\(([^)]+\.png)\)")
 LINK = re.compile(r"(?<=\]\()([\w./-]+)\.md(#[\w-]+)?(?=\))")
@@ -36,7 +36,7 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add a notebook for each page of the folder to the files of the site."""
+    """Add a notebook for each page of the folder to the site's files."""
     for file in list(files.documentation_pages()):
         if is_taught(file):
             name = PurePosixPath(file.src_uri)
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def is_taught(file: Any) -> bool:
-    """Return whether a file of the site has a notebook."""
+    """Return whether a file of the site gets a notebook."""
     return file.src_uri.startswith(FOLDER) and file.src_uri.endswith(".md")
 
 
@@ -63,7 +63,7 @@ def notebook(path: Path, name: PurePosixPath) -> Any:
     """Return the notebook of the page at `path`; `name` is its path within the site."""
     cells = list(cells_of(path, name))
     for number, cell in enumerate(cells):
-        # nbformat's own would be others at every build
+        # nbformat's own ids would change at every build
         cell["id"] = f"cell-{number}"
     return new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
 
@@ -90,9 +90,9 @@ def cells_of(path: Path, name: PurePosixPath) -> Iterator[Any]:
 
 
 def text_cell(text: str, folder: Path) -> Iterator[Any]:
-    """Yield a cell of text that holds its pictures, unless there is none.
+    """Yield a cell of text with its pictures embedded, unless the text is empty.
 
-    Links lead to other notebooks and to pages of the site.
+    Links lead to other notebooks or to pages of the site.
     """
     text = LINK.sub(moved_link, COMMENT.sub("", text).strip())
     pictures = {Path(address).name: (folder / address).read_bytes() for _, address in PICTURE.findall(text)}
@@ -103,17 +103,17 @@ def text_cell(text: str, folder: Path) -> Iterator[Any]:
 
 
 def moved_link(link: re.Match[str]) -> str:
-    """Return the address of a page's notebook if it lies beside this one, else of the page on the site."""
+    """Return the address of a page's notebook if it is beside this one, otherwise that of the page on the site."""
     return f"{link[1]}.html{link[2] or ''}" if "/" in link[1] else f"{link[1]}.ipynb"
 
 
 def code_cell(code: str, output: str | None) -> Any:
-    """Return a cell of code and what it prints."""
+    """Return a cell of code with its output."""
     return new_code_cell(code.strip("\n"), outputs=[new_output("stream", name="stdout", text=output)] if output else [])
 
 
 def page_cell(code: str, recorded: Path) -> Any:
-    """Return a cell of code that shows a page, and the page that was recorded."""
+    """Return a cell of code that shows a page, with the recorded page as its output."""
     page = Page(recorded.read_text(encoding="utf-8"))
     shown = new_output("execute_result", data={"text/html": page._repr_html_(), "text/plain": repr(page)})
     return new_code_cell(code.strip("\n"), outputs=[shown])

@@ -1,4 +1,4 @@
-"""A MkDocs hook: the pages in reference/, written at every build from commands, settings and modules."""
+"""A MkDocs hook that generates the pages in reference/ from commands, settings and modules at every build."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from typer.main import get_command
 
 # Sections of a docstring.
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Examples?):")
-# A line of such a section that begins an entry, such as "top_k, top_p: as above".
+# A line that begins an entry in such a section, such as "top_k, top_p: as above".
 ENTRY = re.compile(r"([\w*, ]+): (.+)")
-# What an address in memory would make different at every build.
+# A memory address, which would differ at every build.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-# Of a signature on one line.
+# Maximum characters of a signature on one line.
 WIDTH = 100
 # Modules whose public names are the interface; integrations follow by their folder.
 MODULES = (
@@ -36,9 +36,9 @@ MODULES = (
     "attent.models",
     "attent.testing",
 )
-# A part of an integration that has no public functions.
+# Integration modules without public functions.
 INTERNAL = ("attent.integrations.score_mod",)
-# What public functions return.
+# Types returned by public functions.
 RETURNED = (
     *(
         "attent.tasks.translation.translator:Translator",
@@ -53,19 +53,19 @@ RETURNED = (
     "attent.views.trace:AttentionTrace",
 )
 NO_VALUE = "(none)"
-# The search lists pages that explain something first.
+# The search ranks explanatory pages above these.
 META = "---\nsearch:\n  boost: 0.5\n---\n"
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """Add the pages to those of the site."""
+    """Add the generated pages to the site's files."""
     for name, page in {"commands": commands, "settings": settings, "python": interface}.items():
         files.append(File.generated(config, f"reference/{name}.md", content=META + "\n\n".join(page())))
     return files
 
 
 def inline(text: str) -> str:
-    """Return text as HTML, with code where backticks are."""
+    """Return text as HTML, with backticks converted to code."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(" ".join(text.split()), quote=False))
 
 
@@ -77,12 +77,12 @@ def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def code(text: str) -> str:
-    """Return lines of code in HTML; Markdown takes no blank line in it for the end."""
+    """Return lines of code as HTML in which Markdown does not treat a blank line as the end."""
     return f"<pre><code>{escape(text, quote=False)}</code></pre>".replace("\n", "&#10;")
 
 
 def paragraphs(text: str) -> str:
-    """Return text as paragraphs; what is indented or drawn stays as it is."""
+    """Return text as paragraphs; indented blocks and tree drawings are kept as they are."""
     blocks = [block for block in text.split("\n\n") if block.strip()]
     is_code = [block.startswith("    ") or "├──" in block for block in blocks]
     return "\n".join(
@@ -104,7 +104,7 @@ def docstring_sections(text: str) -> dict[str, str]:
 
 
 def entries(section: str) -> dict[str, str]:
-    """Return what a section such as Args says of each name."""
+    """Return the description of each name in a section such as Args."""
     result: dict[str, str] = {}
     names: list[str] = []
     for line in section.splitlines():
@@ -117,7 +117,7 @@ def entries(section: str) -> dict[str, str]:
 
 
 def documented(text: str) -> str:
-    """Return a docstring in HTML."""
+    """Return a docstring as HTML."""
     parts = []
     for name, section in docstring_sections(text).items():
         if name in ("", "Returns", "Yields"):
@@ -134,7 +134,7 @@ def documented(text: str) -> str:
 
 
 def commands() -> Iterator[str]:
-    """Yield the parts of the page of commands."""
+    """Yield the parts of the page about commands."""
     from attent.cli.app import app
 
     yield "# Every command and option"
@@ -165,9 +165,9 @@ def command_parts(command: Any, context: Any, level: int = 2) -> Iterator[str]:
 
 
 def settings() -> Iterator[str]:
-    """Yield the parts of the page of settings.
+    """Yield the parts of the page about settings.
 
-    The tables of a recipe, then those of searches and of generated stories.
+    The tables of a recipe come first, then those of searches and of generated stories.
     """
     from attent.models.settings import SETTINGS
     from attent.search.settings import GenerationSettings, SearchSettings
@@ -200,7 +200,7 @@ def is_settings(kind: Any) -> bool:
 
 
 def settings_parts(title: str, model: type[BaseModel]) -> Iterator[str]:
-    """Yield a heading, the text of a class of settings and a table of its fields."""
+    """Yield a heading, the docstring of a settings class and a table of its fields."""
     described: dict[str, str] = {}
     for base in reversed(model.__mro__):
         described |= entries(docstring_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")).get("Args", ""))
@@ -233,12 +233,12 @@ def settings_parts(title: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def is_table(annotation: Any) -> bool:
-    """Return whether a type is settings, optional or not."""
+    """Return whether a type is a settings class, optional or not."""
     return any(map(is_settings, (annotation, *typing.get_args(annotation))))
 
 
 def value_of(value: Any) -> str:
-    """Return a value in HTML as TOML has it."""
+    """Return a value as HTML in TOML syntax."""
     if value is None:
         return "unset"
     text = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
@@ -283,7 +283,7 @@ def bounds(constraint: Any) -> Iterator[str]:
 
 
 class Written(str):
-    """An annotation that is shown as it is written."""
+    """An annotation that is shown exactly as written."""
 
     __slots__ = ()
 
@@ -299,7 +299,7 @@ def modules() -> list[str]:
 
 
 def public_names(module: Any) -> list[str]:
-    """Return what a module offers: its __all__, else the functions and classes that it defines itself."""
+    """Return a module's public names: its __all__, or else the functions and classes that it defines."""
     own = [
         name
         for name, value in vars(module).items()
@@ -309,7 +309,7 @@ def public_names(module: Any) -> list[str]:
 
 
 def interface() -> Iterator[str]:
-    """Yield the parts of the page of the Python interface."""
+    """Yield the parts of the page about the Python interface."""
     yield "# Every public name in Python"
     yield (
         "Written from the modules themselves. What begins with an underscore or is not on this page may change at any "
@@ -342,7 +342,7 @@ def member_parts(name: str, member: Any) -> Iterator[str]:
 
 
 def methods(name: str, owner: type) -> Iterator[str]:
-    """Yield the public methods and properties that a class of ours defines."""
+    """Yield the public methods and properties that one of attent's classes defines."""
     for key in dict.fromkeys(
         key for base in owner.__mro__ if base.__module__.startswith("attent.") for key in vars(base)
     ):
@@ -358,7 +358,7 @@ def methods(name: str, owner: type) -> Iterator[str]:
 
 
 def signature(name: str, member: Callable[..., Any]) -> str:
-    """Return a signature in HTML, an argument a line where it is long."""
+    """Return a signature as HTML, with one argument per line if it is long."""
     try:
         given = inspect.signature(member)
     except ValueError:
@@ -376,7 +376,7 @@ def signature(name: str, member: Callable[..., Any]) -> str:
 
 
 def signature_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
-    """Return a line for each parameter, and for the star in front of those that go by name alone."""
+    """Return a line for each parameter, and for the star before keyword-only ones."""
     lines, has_star = [], False
     for parameter in parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
@@ -387,5 +387,5 @@ def signature_lines(parameters: dict[str, inspect.Parameter]) -> list[str]:
 
 
 def written(annotation: Any) -> Any:
-    """Return an annotation that is text as text without quotes."""
+    """Return an annotation given as a string without its quotes."""
     return Written(annotation) if isinstance(annotation, str) else annotation

@@ -1,4 +1,4 @@
-"""Spoil the input of commands, and check that each succeeds or refuses in one line: scripts/fuzz."""
+"""Corrupt the input of commands, and check that each succeeds or fails with a one-line error: scripts/fuzz."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ PAIRS = Path(__file__).parents[2] / "tests" / "frozen" / "runs" / "pairs"
 
 
 def main(
-    seed: Annotated[int, typer.Option(help="Of all cases.")] = 1,
-    cases: Annotated[int, typer.Option(min=1, help="How many.")] = 250,
+    seed: Annotated[int, typer.Option(help="Seed of all cases.")] = 1,
+    cases: Annotated[int, typer.Option(min=1, help="Number of cases.")] = 250,
     case: Annotated[int | None, typer.Option(min=0, help="Run only this case, and keep its folder.")] = None,
     requests: Annotated[
-        int | None, typer.Option(min=1, help="Instead, requests to a live server, hostile ones beside valid ones.")
+        int | None, typer.Option(min=1, help="Instead, send this many requests, hostile and valid, to a live server.")
     ] = None,
     documents: Annotated[
-        int | None, typer.Option(min=1, help="Instead, random documents, and each kind that grows.")
+        int | None, typer.Option(min=1, help="Instead, test this many random documents, and each growing kind.")
     ] = None,
     replacements: Annotated[
-        int | None, typer.Option(min=1, help="Instead, a run replaced so often while it is served.")
+        int | None, typer.Option(min=1, help="Instead, replace a run this many times while it is served.")
     ] = None,
-    kind: Annotated[str, typer.Option(help="Of --documents: only kinds that grow whose names contain it.")] = "",
+    kind: Annotated[str, typer.Option(help="With --documents: only growing kinds whose names contain it.")] = "",
     kills: Annotated[
-        int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")
+        int | None, typer.Option(min=1, help="Instead, kill a training this many times and compare it with another.")
     ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")
+        int, typer.Option(min=1, help="Number of concurrent processes; one per core by default.")
     ] = os.cpu_count() or 1,
-    seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
+    seconds: Annotated[float, typer.Option(help="Maximum seconds of a case.")] = Limits.seconds,
     megabytes: Annotated[float, typer.Option(help="The same of memory, above what imports take.")] = Limits.megabytes,
 ) -> None:
-    """Spoil the input of commands, and check that each succeeds, or refuses in one line that names the culprit."""
+    """Corrupt the input of commands, and check that each succeeds or fails with one line that names the culprit."""
     material = Path(tempfile.mkdtemp(prefix="fuzz."))
     is_kept = case is not None
     try:
@@ -80,7 +80,7 @@ def main(
                 Limits(seconds, megabytes),
                 verbose=is_kept,
             )
-        # of a server what its log says
+        # for a server, its log is kept
         is_kept |= bool(failures) and (requests or replacements) is not None
     finally:
         if is_kept:
@@ -91,7 +91,7 @@ def main(
 
 
 def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limits, *, verbose: bool) -> int:
-    """Run cases, print those that fail and a summary, and return how many fail."""
+    """Run cases, print the failures and a summary, and return the number of failures."""
     began, codes, failures, slowest, largest = time.monotonic(), Counter[int](), 0, (0.0, 0), (0.0, 0)
     fixtures.write(material)
     for finding in findings(numbers, partial(_drawn, seed, material), run, material, jobs, limits):
@@ -116,14 +116,14 @@ def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limi
 
 
 def _print(result: tuple[list[str], str]) -> int:
-    """Print what is wrong, and a summary, and return how much is wrong."""
+    """Print the faults and a summary, and return the number of faults."""
     wrong, summary = result
     print("\n".join([*wrong, summary]))
     return len(wrong)
 
 
 def _documents(seed: int, numbers: list[int], kind: str, jobs: int, case: int | None, folder: Path) -> int:
-    """Check documents, or one alone, which is kept, and return how much is wrong."""
+    """Check documents, or a single one, which is kept; return the number of faults."""
     began, failures = time.monotonic(), 0
     if case is not None:
         ending, content, wrong = document_faults(seed, case)
@@ -148,7 +148,7 @@ def _drawn(seed: int, material: Path, number: int, folder: Path, canary: Path) -
 
 
 def failure(finding: Finding, seed: int) -> str:
-    """Return the description of a case that failed, with the options that run it again."""
+    """Return the description of a failed case, with the options that reproduce it."""
     last = (finding.outcome.err.splitlines() or [""])[-1]
     return f"--seed {seed} --case {finding.number}: {'; '.join(finding.faults)}\n  {finding.case}\n  {last[:300]}"
 

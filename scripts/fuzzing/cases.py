@@ -1,4 +1,4 @@
-"""Cases: a command and a mutation of its input; each is a function of seed and number."""
+"""Cases, each a command and a mutation of its input, determined by the seed and the case number."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Case:
     """One command, and the mutation of its input.
 
     Args:
-        arguments: of the command.
-        mutation: the change of the input, and the names of which an error must contain one.
+        arguments: the command's arguments.
+        mutation: the change of the input, and names of which an error must contain one.
         stdin: the file for its standard input.
     """
 
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def is_json(self) -> bool:
-        """Whether standard output must be lines of JSON."""
+        """True if standard output must consist of lines of JSON."""
         return "jsonl" in self.arguments or "--json" in self.arguments
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Case:
 class Drawing:
     """Sources of a random case.
 
-    Random numbers, the fixtures, the case's own folder, and a canary folder for links to lead to.
+    These are random numbers, the fixtures, the case's folder, and a canary folder as a target for links.
     """
 
     dice: random.Random
@@ -90,7 +90,7 @@ class Drawing:
     canary: Path
 
     def prepare(self, name: str) -> Path:
-        """Copy the fixtures into the case's folder, with the run of this name as `run`."""
+        """Copy the fixtures into the case's folder, with the named run as `run`."""
         for path in self.fixtures.iterdir():
             if path.is_file() and not path.name.startswith("bomb"):
                 shutil.copyfile(path, self.folder / path.name)
@@ -101,14 +101,14 @@ class Drawing:
 
 
 def draw(seed: int, number: int, fixtures: Path, folder: Path, canary: Path) -> Case:
-    """Draw a case, and write its input.
+    """Draw a case and write its input.
 
     Args:
-        seed: of all cases.
-        number: of this one.
+        seed: the seed of all cases.
+        number: the number of this case.
         fixtures: the folder that `fuzzing.fixtures.write` wrote.
-        folder: the case's own, empty.
-        canary: another folder, for links to lead to.
+        folder: the case's folder, empty.
+        canary: another folder, as a target for links.
     """
     kinds: dict[Callable[[Drawing], Case], int] = {_run: 9, _input: 5, _recipe: 3, _option: 4}
     dice = random.Random(f"{seed}/{number}")
@@ -116,7 +116,7 @@ def draw(seed: int, number: int, fixtures: Path, folder: Path, canary: Path) -> 
 
 
 def intact(number: int, fixtures: Path, folder: Path) -> Case | None:
-    """Return the case of this number with its input unchanged; None after the last."""
+    """Return the case with this number and unchanged input; None after the last."""
     pairs = [(run, command) for run, commands in _commands(fixtures)[0].items() for command in commands]
     pairs += [("transformer", command) for commands in _commands(fixtures)[1].values() for command in commands]
     if number >= len(pairs):
@@ -128,7 +128,7 @@ def intact(number: int, fixtures: Path, folder: Path) -> Case | None:
 
 @cache
 def _commands(fixtures: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the commands by run and by file, without those that need a package or a file that is missing."""
+    """Return the commands by run and by file, except those that need a missing package or file."""
     by_run, by_file = dict[str, list[str]](), dict[str, list[str]]()
     for line in COMMANDS.read_text().splitlines():
         names, _, command = line.partition("  ")
@@ -151,7 +151,7 @@ def _stdin(command: str) -> str | None:
 
 
 def _run(drawing: Drawing) -> Case:
-    """Spoil a file of a run folder, or put one there."""
+    """Corrupt or add a file in a run folder."""
     dice = drawing.dice
     name, commands = dice.choice(sorted(_commands(drawing.fixtures)[0].items()))
     arguments = _parsed(dice.choice(commands))
@@ -185,7 +185,7 @@ def _run(drawing: Drawing) -> Case:
 
 
 def _input(drawing: Drawing) -> Case:
-    """Spoil an input file of a command."""
+    """Corrupt an input file of a command."""
     dice, (by_run, by_file) = drawing.dice, _commands(drawing.fixtures)
     name = dice.choice(sorted(by_file))
     pairs = [("transformer", command) for command in by_file[name]]
@@ -203,7 +203,7 @@ def _input(drawing: Drawing) -> Case:
         # a corpus may come through a pipe
         mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
     else:
-        # a map of pieces by pieces takes memory by the square
+        # an attention map takes memory proportional to the square of the length
         giant = (
             10**7
             if arguments[0] == "train"
@@ -218,7 +218,7 @@ def _input(drawing: Drawing) -> Case:
 
 
 def _recipe(drawing: Drawing) -> Case:
-    """Spoil a recipe."""
+    """Corrupt a recipe."""
     dice = drawing.dice
     name = dice.choice(sorted(_commands(drawing.fixtures)[0]))
     drawing.prepare(name)
@@ -241,7 +241,7 @@ def _recipe(drawing: Drawing) -> Case:
 
 
 def _texts(recipe: bytes) -> list[str]:
-    """Return the texts in a recipe, such as names of files."""
+    """Return the strings in a recipe, such as file names."""
     try:
         tables = tomllib.loads(recipe.decode())
     except (ValueError, RecursionError):
@@ -251,12 +251,12 @@ def _texts(recipe: bytes) -> list[str]:
 
 
 def _option(drawing: Drawing) -> Case:
-    """Give an option or an argument of a command a wrong value."""
+    """Set an option or an argument of a command to a wrong value."""
     dice = drawing.dice
     name, commands = dice.choice(sorted(_commands(drawing.fixtures)[0].items()))
     arguments = _parsed(dice.choice(commands))
     drawing.prepare(name)
-    # a wrong limit of length rightly asks for translations without end
+    # a wrong length limit may legitimately request endless translations
     options = [option for option in _options(arguments[0]) if option[0] not in ("--max-length", "--max-factor")]
     number = dice.randrange(-1, len(options))
     if number < 0:
@@ -277,7 +277,7 @@ def _option(drawing: Drawing) -> Case:
         named = "" if value == "0" else value[:80]
     # an empty path is that of the working directory
     culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
-    # of two that exclude each other either may be named
+    # of two mutually exclusive options, either may be named
     culprits += [
         word for word in arguments if arguments[0] == "evaluate" and word in ("--source", "--text", "--labelled")
     ]

@@ -1,6 +1,6 @@
-"""Documents of every format that is translated.
+"""Test documents in every supported format.
 
-Kinds that grow with a number, random ones that are well-formed, and spoilt ones.
+There are kinds that grow with a number, random well-formed documents, and corrupt ones.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"
 MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
 OFFICE, TEXT = "urn:oasis:names:tc:opendocument:xmlns:office:1.0", "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
-# Elements in elements that libxml2 reads at most: 256, of which these formats need a few themselves.
+# Nesting depth: libxml2 reads at most 256 levels, of which these formats need a few themselves.
 DEEP = 230
 RUN, FIELD = "<w:r><w:t>a</w:t></w:r>", '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
 ATTRIBUTE, NAMESPACE, LONG = 'w:a#="" ', 'xmlns:a#="a" ', '<w:sz w:val="' + "1" * 2000 + '"/>'
 ROW = f"<w:tr><w:tc><w:p>{RUN}</w:p></w:tc></w:tr>"
-# What is written again and again, by the ending of a format that is text, and words.
+# Units to repeat, by the extension of each text format, and words.
 UNITS: dict[str, list[str]] = json.loads(Path(__file__).with_name("units.json").read_text("utf-8"))
 WORDS = UNITS.pop("words")
 
 
 def archive(entries: Mapping[str, bytes | str]) -> bytes:
-    """Return a zip archive of entries that pack to little less than a hundredth, as more than that is refused."""
+    """Return a zip archive whose entries compress to just over a hundredth, as higher ratios are refused."""
     stream, dice = io.BytesIO(), random.Random(0)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for name, content in entries.items():
@@ -55,7 +55,7 @@ def unpacked(content: bytes) -> dict[str, bytes]:
 
 
 def word(body: str, types: str = "", **entries: str) -> bytes:
-    """Return a .docx of a body's XML, with further content types and entries."""
+    """Return a .docx with the given body XML and further content types and entries."""
     content_types = (
         f'<Types xmlns="{TYPES}"><Override PartName="/word/document.xml" ContentType="{MAIN}"/>{types}</Types>'
     )
@@ -64,7 +64,7 @@ def word(body: str, types: str = "", **entries: str) -> bytes:
 
 
 def open_document(body: str) -> bytes:
-    """Return an .odt of a body's XML."""
+    """Return an .odt with the given body XML."""
     head = f'<office:document-content xmlns:office="{OFFICE}" xmlns:text="{TEXT}"><office:body><office:text>'
     content = f"{head}{body}</office:text></office:body></office:document-content>"
     return archive({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
@@ -87,7 +87,7 @@ def _numbered(text: str, n: int) -> str:
 
 
 def _parts(n: int) -> bytes:
-    """A document of n headers."""
+    """Return a .docx with n headers."""
     kind = MAIN.replace("document.main", "header")
     types = _numbered(f'<Override PartName="/word/header#.xml" ContentType="{kind}"/>', n)
     header = f'<w:hdr xmlns:w="{WORD}"><w:p>{RUN}</w:p></w:hdr>'
@@ -126,7 +126,7 @@ BALANCED: dict[str, tuple[tuple[str, str], ...]] = {
         ("<table>", "</b>"),
     ),
 }
-# Kinds of archives, with the number that they begin to grow from.
+# Kinds of archives, with the number from which they start to grow.
 ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
     ".docx": {
         "a format with a long attribute and tabs": (250, lambda n: _formatted(_size("1" * 100 * n), "<w:tab/>" * n)),
@@ -210,13 +210,13 @@ ARCHIVES: dict[str, dict[str, tuple[int, Make]]] = {
 
 
 def growing() -> dict[str, tuple[str, int, Make]]:
-    """Return ending, first number and generator of every kind, by its name."""
+    """Return the extension, first number and generator of every kind, by name."""
     kinds = {
         f"{ending} of {name}": (ending, *kind) for ending, named in ARCHIVES.items() for name, kind in named.items()
     }
     for ending, units in UNITS.items():
         kinds |= {f"{ending} of {unit!r}": (ending, 2000, partial(repeated, unit)) for unit in units}
-    # as many openings of one kind as closings of another
+    # equally many openings of one kind and closings of another
     for ending, pairs in BALANCED.items():
         kinds |= {
             f"{ending} of {opening!r} and {closing!r}": (ending, 1000, partial(_balanced, opening, closing))
@@ -249,7 +249,7 @@ MARKS = (("**", "**"), ("*", "*"), ("`", "`"), ("[", "](https://example.org)"))
 
 
 def _inline(dice: random.Random, wraps: tuple[tuple[str, str], ...], depth: int = 2) -> str:
-    """Return words, of which some stand within marks."""
+    """Return words, some of them inside markup."""
     pieces: list[str] = []
     for _ in range(dice.randint(1, 4)):
         if wraps and depth and dice.random() < 0.4:
@@ -291,7 +291,7 @@ def _spans(dice: random.Random, depth: int = 2) -> str:
 
 
 def well_formed(dice: random.Random) -> tuple[str, bytes]:
-    """Return ending and content of a small document as people write them."""
+    """Return the extension and content of a small, realistic document."""
     count = dice.randint(1, 8)
     match dice.choice((".txt", ".html", ".md", ".srt", ".docx", ".odt")):
         case ".docx":
@@ -317,7 +317,7 @@ def well_formed(dice: random.Random) -> tuple[str, bytes]:
 
 
 def spoilt(dice: random.Random) -> tuple[str, bytes]:
-    """Return ending and content of a document that is spoilt: its bytes, or the XML in it."""
+    """Return the extension and content of a corrupt document, in its bytes or in its XML."""
     ending, content = well_formed(dice)
     is_archive = content.startswith(b"PK")
     for _ in range(dice.choice((1, 1, 2, 5))):
@@ -338,7 +338,7 @@ def spoilt(dice: random.Random) -> tuple[str, bytes]:
 
 
 def text_of(ending: str, content: bytes) -> str:
-    """Return the text of a document, read by other means than attent's."""
+    """Return the text of a document, read independently of attent."""
     match ending:
         case ".docx":
             root = etree.fromstring(unpacked(content)["word/document.xml"])

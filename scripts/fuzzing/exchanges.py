@@ -1,4 +1,4 @@
-"""Exchanges with a server: valid ones, and what strangers send: slow, endless, huge, many, nested, spoilt."""
+"""Exchanges with a server: valid ones, and hostile ones that are slow, endless, huge, nested or corrupt."""
 
 from __future__ import annotations
 
@@ -57,24 +57,23 @@ GARBAGE = (
     b"\r\n" * 5000,
     bytes(5000),
 )
-# Bytes that are sent of what has no end, unless the server ends it before.
+# Bytes sent of an endless request, unless the server closes the connection earlier.
 ENDLESS = 12 * 2**20
-# The share of sizes that are the largest, and of valid requests that are documents.
+# The share of sizes that are the maximum, and of valid requests that are documents.
 LARGE = 0.02
 
 
 class Exchange(NamedTuple):
-    """What is sent on a connection, and what is read.
+    """The bytes to send on a connection, and the answers to expect.
 
     Args:
-        kind: its name.
+        kind: the name of its kind.
         pieces: bytes to send, and seconds to wait between them.
-        expected: numbers of the valid requests whose answers must come, in order.
-        answers: how many are read where none is known.
-        ends: what becomes of the connection: it is kept, closed, broken off, or closed for writing before anything is
-            read.
-        statuses: that an answer may have; all but errors of the server where there are none.
-        seconds: after which the client gives up.
+        expected: numbers of the valid requests whose answers must arrive, in order.
+        answers: the number of answers to read if none is known.
+        ends: how the connection ends: it is kept, closed, aborted, or closed for writing before anything is read.
+        statuses: the allowed statuses of an answer; if empty, all but server errors.
+        seconds: the seconds after which the client gives up.
     """
 
     kind: str
@@ -87,24 +86,24 @@ class Exchange(NamedTuple):
 
 
 def draw(seed: int, number: int, valid: Sequence[bytes]) -> Exchange:
-    """Return the exchange of a seed and a number."""
+    """Return the exchange for a seed and a number."""
     dice = random.Random(f"exchange {seed}/{number}")
     return dice.choices(list(DRAWN), list(DRAWN.values()))[0](dice, valid)
 
 
 def _size(dice: random.Random, largest: int) -> int:
-    """Return a number, hardly ever the largest: most cost little."""
+    """Return a size, rarely the largest, so that most cost little."""
     return largest if dice.random() < LARGE else min(int(2 ** dice.uniform(0, 10)), largest)
 
 
 def _number(dice: random.Random, valid: Sequence[bytes]) -> int:
-    """Return the number of a valid request, a document's hardly ever: those take long."""
+    """Return the number of a valid request, rarely that of a document, since those take long."""
     texts = len(valid) - VALID_DOCUMENTS
     return dice.randrange(texts, len(valid)) if dice.random() < LARGE else dice.randrange(texts)
 
 
 def _valid(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    """A valid request, whole, by the byte, in chunks, or several at once."""
+    """Return a valid request: whole, byte by byte, in chunks, or several pipelined."""
     number = _number(dice, valid)
     data = valid[number]
     head, _, body = data.partition(b"\r\n\r\n")
@@ -135,7 +134,7 @@ def _spoilt_json(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 def _spoilt_bytes(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     head, _, body = dice.choice(valid).partition(b"\r\n\r\n")
     if dice.random() < 0.5:
-        # a head that may promise more than comes
+        # a head that may announce more than is sent
         return Exchange("spoilt bytes", [mutate_bytes(head, dice)[0] + b"\r\n\r\n" + body], ends="half", seconds=3)
     kind = dice.choice((head.rpartition(b"Content-Type: ")[2].split(b"\r\n")[0].decode(), *KINDS))
     method, path, _ = head.decode().split(" ", 2)
@@ -145,7 +144,7 @@ def _spoilt_bytes(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 
 def _shape(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    """JSON of every shape."""
+    """Return a request with JSON of an arbitrary shape."""
     size = _size(dice, 20_000)
     texts = (
         [[]] * size,
@@ -357,7 +356,7 @@ def _trailers(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 
 def _key(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    """A wrong key, whose request must be refused."""
+    """Return a request with a wrong key, which must be refused."""
     key = dice.choice(("a", "a" * _size(dice, 5_000), "é", "\0", "../a", " a"))
     values = {"q": "one", "source": "en", "target": "de"}
     if dice.random() < 0.5:
@@ -371,7 +370,7 @@ def _garbage(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 
 def _gone(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    """A client that goes, in the middle of its request or while it is answered."""
+    """Return a client that disconnects during its request or during the answer."""
     data = dice.choice(
         (dice.choice(valid), upload(b"one two. " * _size(dice, 200_000), "a.txt"), b"".join(dice.choices(valid, k=20)))
     )
@@ -396,7 +395,7 @@ def _slow(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
 
 
 def _endless(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
-    """Headers, a path, trailers or a body without end; or one larger than anything needs."""
+    """Return a request with endless or excessively large headers, path, trailers or body."""
     chunked = (
         b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
@@ -434,7 +433,7 @@ def _hostile_json(dice: random.Random, valid: Sequence[bytes]) -> Exchange:
     return Exchange("no object", [request("POST", "/translate", body)])
 
 
-# Exchanges, and how often each is drawn.
+# Exchanges, and their relative frequencies.
 DRAWN: dict[Callable[[random.Random, Sequence[bytes]], Exchange], float] = {
     **{
         _valid: 25,

@@ -41,12 +41,12 @@ RECIPES = {
     "arrays": f'task = "classify"\n[images]\nsource = "arrays.npz"\n[model]\n{ENCODER}',
     "pictures": f'task = "classify"\n[images]\nsource = "images"\nsize = 8\npatch = 4\n[model]\n{ENCODER}',
 }
-# What a compressed file unpacks to, in bytes: more than a process may take.
+# Uncompressed bytes of a compressed file: more memory than a process may use.
 BOMB = 512 * 2**20
 
 
 def write(folder: Path) -> None:
-    """Write the files, and train the runs beside them, each in a process of its own."""
+    """Write the files, and train the runs beside them, each in a separate process."""
     write_texts(folder)
     _arrays(folder / "arrays.npz")
     _images(folder / "images")
@@ -76,11 +76,11 @@ def _training(name: str) -> Callable[[], int]:
 
 
 def _without_times(run_folder: Path) -> None:
-    """Write the same number for every time and speed, so that one seed spoils the same bytes each time."""
+    """Replace every time and speed by the same number, so that a seed always corrupts the same bytes."""
     for file in run_folder.rglob("*.json*"):
         lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
         values = [json.loads(line) for line in lines]
-        # other files, such as tokenizers, stay to the byte: the weights name their digests
+        # other files, such as tokenizers, are kept byte for byte: the weights contain their digests
         if (timeless := _timeless(values)) != values:
             file.write_text(
                 "\n".join(json.dumps(value, indent=None if len(lines) > 1 else 2) for value in timeless) + "\n"
@@ -98,7 +98,7 @@ def _timeless(value: Any) -> Any:
 
 
 def write_texts(folder: Path) -> None:
-    """Write corpora, lines to read, and word vectors."""
+    """Write corpora, input lines, and word vectors."""
     pairs = [(line, " ".join(reversed(line.split()))) for line in LINES]
     (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     (folder / "pairs.jsonl").write_text(

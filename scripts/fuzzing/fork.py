@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MEGABYTE = 2**20
-# No file that a child writes may be larger, in bytes: what it prints included.
+# Maximum bytes of each file that a child writes, including its output.
 LARGEST_FILE = 256 * MEGABYTE
 
 
@@ -24,8 +24,8 @@ class Limits:
     """Limits of one process.
 
     Args:
-        seconds: of wall-clock time.
-        megabytes: of resident memory but for files, above that of the process it was forked from.
+        seconds: seconds of wall-clock time.
+        megabytes: megabytes of resident memory without mapped files, beyond those of the parent process.
     """
 
     seconds: float = 10.0
@@ -37,9 +37,9 @@ class Outcome:
     """How a process ended.
 
     Args:
-        code: its exit code; of a signal the negative number.
+        code: the exit code; for a signal, its negative number.
         seconds: its wall-clock time.
-        megabytes: the same of the most memory that was seen.
+        megabytes: the largest memory measured, counted as in `Limits`.
         out: its standard output.
         err: its standard error.
     """
@@ -52,13 +52,13 @@ class Outcome:
 
 
 class Child:
-    """A forked process that runs a function in a folder; `poll` until it has ended.
+    """A forked process that runs a function in a folder; call `poll` until it has ended.
 
     Args:
         action: returns the exit code.
         folder: the working directory; standard output and error are files beside it.
-        limits: the process is killed beyond them.
-        stdin: the file that is its standard input; empty unless given.
+        limits: the limits beyond which the process is killed.
+        stdin: the file for its standard input; empty by default.
     """
 
     def __init__(self, action: Callable[[], int], folder: Path, limits: Limits, stdin: Path | None = None) -> None:
@@ -73,7 +73,7 @@ class Child:
     def _run(self, action: Callable[[], int], folder: Path, stdin: Path) -> None:
         code = 1
         try:
-            # a collection that went through the parent's objects would copy their pages
+            # garbage collection of the parent's objects would copy their memory pages
             gc.freeze()
             os.setsid()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -95,14 +95,14 @@ class Child:
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             seconds = time.monotonic() - self._started
-            # IndexError: it ended in this moment, which the next call sees
+            # IndexError: the process has just ended, which the next call will notice
             with suppress(OSError, IndexError):
                 self._largest = max(self._largest, anonymous(self.pid) - self._parent)
             if seconds <= self._limits.seconds and self._largest <= self._limits.megabytes:
                 return None
             os.kill(self.pid, signal.SIGKILL)
             _, status = os.waitpid(self.pid, 0)
-        # what it may have started and not waited for
+        # processes that it may have started without waiting for them
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         seconds = time.monotonic() - self._started
@@ -121,7 +121,7 @@ class Child:
 def anonymous(pid: int) -> float:
     """Return the resident memory of a process without mapped files, in megabytes.
 
-    A forked process starts with its parent's.
+    A forked process starts with its parent's memory.
     """
     resident, of_files = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
     return (resident - of_files) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

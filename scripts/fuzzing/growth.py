@@ -1,6 +1,6 @@
-"""Documents read and rendered, each in a process of its own.
+"""Measuring how documents are read and rendered, each in a separate process.
 
-Kinds that grow, random ones whose text must stay, spoilt ones.
+There are growing kinds, random documents whose text must be preserved, and corrupt ones.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from attent.errors import DataError
 from attent.text.units import units
 from fuzzing.documents import UNITS, growing, repeated, spoilt, text_of, well_formed
 
-# What reading and rendering a document may take: of processor time, and of memory beyond what the process begins with.
+# Maximum processor time and additional memory for reading and rendering a document.
 SECONDS, MEGABYTES = 3.0, 300.0
-# How much more twice as large a document may take; below the floors only noise would be measured.
+# Maximum growth of the cost when the document doubles; below the floors only noise would be measured.
 RATIO = 2.5
 FLOORS = (0.25, 24.0)
-# What a process is ended at, and the bytes of a document that a server takes.
+# Limits at which a process is killed, and the maximum bytes of a document that a server accepts.
 MAX_SECONDS, MAX_MEMORY, MAX_BYTES = 10, 3 * 2**30, 10 * 2**20
-# The share of random documents that are a few signs again and again, and how often.
+# The share of random documents that repeat a few characters, and the number of repetitions.
 REPEATED, TIMES = 0.1, 20_000
 
 
 class Cost(NamedTuple):
-    """What a process took.
+    """The cost of a process.
 
     Args:
-        outcome: what it returned; "refused: …" for a DataError, "fault: …" for everything else.
-        seconds: of processor time.
-        megabytes: of resident memory at most, beyond what it began with.
+        outcome: the returned string; "refused: …" for a DataError, "fault: …" for any other error.
+        seconds: seconds of processor time.
+        megabytes: peak resident memory beyond that at the start.
     """
 
     outcome: str
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with it."""
+        """The faults of this outcome."""
         wrong = [self.outcome] if self.outcome.startswith("fault: ") else []
         wrong += [f"took {self.seconds:.1f} s, more than {SECONDS:g}"] if self.seconds > SECONDS else []
         return wrong + (
@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 
 def identity(line: Element) -> AlignedText:
-    """Return a line as its own translation; with links where there is something to be put around words."""
+    """Return a line as its own translation, with links if it contains markup around words."""
     return AlignedText(line.text, [(span, span) for span in units(line.text)] if line.elements else [])
 
 
@@ -70,7 +70,7 @@ def render(content: bytes, ending: str) -> bytes:
 
 def measured(action: Callable[[], str]) -> Cost:
     """Run an action in a forked process, with limits on its time and memory."""
-    # what is free here would be used there, and not be counted
+    # memory that is free here would be used there without being counted
     ctypes.CDLL(None).malloc_trim(0)
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -118,15 +118,15 @@ def _resident() -> float:
 
 
 def cost_of(content: bytes, ending: str) -> Cost:
-    """Return what reading and rendering a document takes."""
+    """Return the cost of reading and rendering a document."""
     return measured(lambda: f"{len(render(content, ending))} bytes")
 
 
 def growth(half: Cost, whole: Cost, quarter: Cost | None = None) -> list[str]:
-    """Return what is wrong with how the cost of a document compares to that of one half as large.
+    """Return the faults in how a document's cost compares with that of one half as large.
 
     Args:
-        half: the cost of that one.
+        half: the cost of the document half as large.
         whole: the cost of the document.
         quarter: the cost of one a quarter as large. A process first uses up the memory that was free in its parent,
             which is not counted: with this cost, what the whole takes beyond the half must also be too much beside what
@@ -148,16 +148,16 @@ def growth(half: Cost, whole: Cost, quarter: Cost | None = None) -> list[str]:
 def judged(
     quarter: bytes, half: bytes, whole: bytes, ending: str, before: Cost, measure: Callable[[bytes, str], Cost]
 ) -> tuple[Cost, list[str]]:
-    """Return the cost of a document, and what is wrong with it beside that of one half and one a quarter as large.
+    """Return a document's cost and faults, compared with documents half and a quarter as large.
 
-    A second look is taken before a growth is believed, since a machine does other things too: at the greater cost of
-    the half and the smaller one of the whole.
+    Since other processes disturb measurements, growth is reported only if a second measurement confirms it, with the
+    greater cost of the half and the smaller cost of the whole.
 
     Args:
-        quarter: the document a quarter as large; empty where there is none.
+        quarter: the document a quarter as large; empty if there is none.
         half: the document half as large.
         whole: the document.
-        ending: of their names.
+        ending: the extension of their names.
         before: the cost of the half.
         measure: returns the cost of a document.
     """
@@ -172,7 +172,7 @@ def judged(
 
 
 def grown(kind: str, measure: Callable[[bytes, str], Cost] = cost_of) -> list[str]:
-    """Double a document of a kind until it is too large, is refused or has a fault, and return the last's fault."""
+    """Double a document of a kind until it is too large, refused or faulty; return the faults of the last one."""
     ending, number, make = growing()[kind]
     quarter, half, before = b"", b"", Cost("", SECONDS, MEGABYTES)
     while len(content := make(number)) <= MAX_BYTES:
@@ -184,7 +184,7 @@ def grown(kind: str, measure: Callable[[bytes, str], Cost] = cost_of) -> list[st
 
 
 def document_faults(seed: int, number: int) -> tuple[str, bytes, list[str]]:
-    """Draw a random document, and return its ending, its content and what is wrong with what becomes of it."""
+    """Draw a random document; return its extension, its content and the faults of the result."""
     dice = random.Random(f"document {seed}/{number}")
     kind = dice.choices(("repeated", "well-formed", "spoilt"), (REPEATED, 0.4, 0.5))[0]
     if kind == "repeated":
@@ -214,7 +214,7 @@ def document_faults(seed: int, number: int) -> tuple[str, bytes, list[str]]:
 
 
 def checked(seed: int, numbers: Sequence[int], kinds: Sequence[str], jobs: int) -> Iterator[list[str]]:
-    """Yield what is wrong with each kind that grows, and with each random document, several at a time."""
+    """Yield the faults of each growing kind and each random document, processed concurrently."""
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for wrong in pool.imap_unordered(grown, kinds):
             yield wrong

@@ -1,6 +1,6 @@
-"""Cases in processes forked from one that has imported everything.
+"""Running cases in processes forked from one that has imported everything.
 
-Each has a workspace with a canary beside its own folder.
+Each case has a workspace with its folder and a canary folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fuzzing.cases import Case
 from fuzzing.fork import Child, Limits, Outcome
 from fuzzing.oracle import changes, faults, snapshot
 
-# Modules that only a GPU or another library needs, and third-party ones that commands import when they need them.
+# Modules needed only with a GPU or another library, and third-party ones that commands import on demand.
 WITHOUT = ("triton", "_compiled", "integrations", "__main__")
 LATE = (
     "PIL.Image",
@@ -35,13 +35,13 @@ LATE = (
 CASE, CANARY = "case", "canary"
 OWN = (CASE, f"{CASE}.out", f"{CASE}.err")
 
-# Writes the input of the case with this number into its own folder; links may lead to the canary.
+# Writes the input of the case with this number into its folder; links may lead to the canary.
 Draw = Callable[[int, Path, Path], Case]
 Command = Callable[[Sequence[str]], int]
 
 
 class Finding(NamedTuple):
-    """A case that has ended, and the faults of its outcome."""
+    """A finished case and the faults of its outcome."""
 
     number: int
     case: Case
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
 
 
 def preload() -> None:
-    """Import everything that commands use, so that a forked process need not."""
+    """Import everything that commands use, so that forked processes need not."""
     import torch
 
     torch.set_num_threads(1)
@@ -70,14 +70,14 @@ def write_canary(folder: Path) -> None:
 
 
 class Attempt:
-    """A case that runs.
+    """A running case.
 
     Args:
-        number: of the case.
+        number: the case number.
         draw: writes the input of the case.
         command: returns the exit code for the arguments of the command.
-        workspace: a folder that is made anew.
-        limits: of time and memory.
+        workspace: the folder to create; an existing one is replaced.
+        limits: the limits of time and memory.
     """
 
     def __init__(self, number: int, draw: Draw, command: Command, workspace: Path, limits: Limits) -> None:
@@ -89,7 +89,7 @@ class Attempt:
         self._before = snapshot(workspace, skip=OWN)
 
         def action() -> int:
-            # as `python -m attent` has it
+            # as with `python -m attent`
             sys.path.insert(0, "")
             return command(case.arguments)
 
@@ -97,7 +97,7 @@ class Attempt:
         self._child = Child(action, workspace / CASE, limits, stdin)
 
     def poll(self) -> Finding | None:
-        """Return the finding, or None while the case runs."""
+        """Return the finding, or None while the case is running."""
         if (outcome := self._child.poll()) is None:
             return None
         case = self._case
@@ -109,17 +109,17 @@ class Attempt:
 def findings(
     numbers: Sequence[int], draw: Draw, command: Command, folder: Path, jobs: int, limits: Limits
 ) -> Iterator[Finding]:
-    """Run cases, several at a time, and yield the finding of each.
+    """Run cases concurrently, and yield the finding of each.
 
-    A case that took too long among others runs again by itself.
+    A case that took too long beside others is run again by itself.
 
     Args:
-        numbers: of the cases.
+        numbers: the case numbers.
         draw: writes the input of a case.
         command: the function to run with a case's arguments.
-        folder: where workspaces are made.
-        jobs: how many processes at a time.
-        limits: of each process.
+        folder: the folder for workspaces.
+        jobs: the number of concurrent processes.
+        limits: the limits of each process.
     """
     queue, slow, running = list(reversed(numbers)), list[int](), dict[int, Attempt]()
     while queue or running:

@@ -1,4 +1,4 @@
-"""A training that is killed several times ends with the same bits as one that is not, and leaves no temporary files."""
+"""Check that a repeatedly killed training ends with the same bits as another and leaves no temporary files."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from attent.cli.app import run
 from fuzzing import fixtures
 from fuzzing.fork import Child, Limits, Outcome
 
-# Many enough that the training between two kills is short compared to the whole.
+# Enough updates that the training between two kills is short compared to the whole.
 TRAINING = (
     'updates = {updates}\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 50\nsave_every = 5\n'
     "warmup = 1\n"
 )
 UPDATES_PER_KILL = 20
 LIMITS = Limits(seconds=600, megabytes=4096)
-# Keys that depend on the clock: times, speeds, and in a checkpoint the bytes of the log, which holds such numbers.
+# Keys that depend on the clock: times, speeds, and in a checkpoint the size of the log, which contains such numbers.
 CLOCKED = ("seconds", "tokens_per_second", "log")
 
 
 def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None]) -> list[str]:
-    """Train twice, once undisturbed and once killed, and return a line for everything that differs.
+    """Train twice, once undisturbed and once with kills, and return a line for each difference.
 
     Args:
-        kills: how often the second training gets SIGKILL, at random times; it is then resumed, or started again if
-            there was no run folder yet.
-        seed: of these times.
-        folder: where recipe, runs and output are written.
+        kills: how many times the second training is killed with SIGKILL, at random times; it is then resumed, or
+            restarted if there was no run folder yet.
+        seed: the seed of these times.
+        folder: the folder for the recipe, runs and output.
         say: prints a line for each kill.
     """
     dice = random.Random(f"kills {seed}")
@@ -44,8 +44,8 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     if whole.code != 0:
         return [f"the training that is not killed fails: {whole.err}"]
     for kill in range(1, kills + 1):
-        # half of the kills come while files are read and tokenizers are learnt; after all of them some training is left
-        # to do
+        # half of the kills happen while files are read and tokenizers are learned; some training remains after the last
+        # one
         is_early = kill <= kills // 4 or dice.random() < 0.3
         delay = dice.random() * begins if is_early else begins + 1.2 * dice.random() * whole.seconds / kills
         outcome = _killed(folder, delay)
@@ -55,7 +55,7 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
             ]
         say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
     for draft in (*folder.glob(".*.part/log.jsonl"), *folder.glob(".*.part")):
-        # as old as one that no process can be about to lock
+        # old enough that no process can be about to lock it
         os.utime(draft, (0, 0))
     last = _train(folder, "killed").wait()
     if last.code != 0:
@@ -115,7 +115,7 @@ def _newest(run_folder: Path) -> str:
 
 
 def compared(whole: Path, killed: Path) -> list[str]:
-    """Return a line for each file of two runs that differs by more than the clock."""
+    """Return a line for each file of two runs that differs in more than times."""
     names = sorted(
         {path.relative_to(folder) for folder in (whole, killed) for path in folder.rglob("*") if not path.is_dir()}
     )

@@ -1,6 +1,6 @@
-"""A live `attent serve` on loopback: what its processes hold, what it logs, how it ends; and requests.
+"""A live `attent serve` on loopback: its memory, descriptors, log and shutdown, and requests to it.
 
-Linux only: /proc is read.
+Linux only, since it reads /proc.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
-# Seconds until it must have loaded its run, and until it must have ended.
+# Maximum seconds to load its run, and to end.
 START, END = 120.0, 10.0
-# Bytes of an answer's head, and of an answer, that are read.
+# Maximum bytes read of an answer's head, and of an answer.
 MAX_HEAD, MAX_ANSWER = 2**16, 2**26
-# A traceback, its last line, uvicorn's announcement of one (not of what it gives up at its end), and an error that
-# attent names so.
+# A traceback, its last line, uvicorn's announcement of one (except for requests canceled at its end), and an error that
+# attent calls unexpected.
 COMPLAINT = re.compile(
     r"^ERROR(?!: +Cancel \d+ running)|Traceback|^[\w.]+(Error|Exception)\b|unexpected \w+(Error|Exception)"
 )
 
 
 class Answer(NamedTuple):
-    """An answer: its status, whether its connection may be used again, and its body."""
+    """An answer: its status, whether its connection can be reused, and its body."""
 
     status: int
     is_last: bool
@@ -38,12 +38,12 @@ class Answer(NamedTuple):
 
 
 class LiveServer:
-    """A server, ended with all its processes at the end of a `with`.
+    """A server; the end of its `with` block ends all of its processes.
 
     Args:
         run: the run folder.
-        folder: for its log and its temporary files.
-        options: of `attent serve`.
+        folder: the folder for its log and its temporary files.
+        options: the options of `attent serve`.
     """
 
     def __init__(self, run: Path, folder: Path, options: Sequence[str] = ()) -> None:
@@ -64,12 +64,12 @@ class LiveServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether its first process has not ended."""
+        """True while its main process is running."""
         return self._process.poll() is None
 
     @property
     def processes(self) -> list[int]:
-        """Its processes: the first, its children, and theirs."""
+        """Its processes: the main process and all descendants."""
         found = [self.pid]
         for pid in found:
             for file in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -79,19 +79,19 @@ class LiveServer:
 
     @property
     def megabytes(self) -> float:
-        """The memory of its processes, what they share counted once."""
+        """The memory of its processes, with shared memory counted once."""
         return proportional(self.processes)
 
     @property
     def descriptors(self) -> int:
-        """The open files and sockets of its first process; none once it has ended."""
+        """The number of open files and sockets of its main process; 0 once it has ended."""
         with suppress(OSError):
             return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208
         return 0
 
     @property
     def complaints(self) -> list[str]:
-        """The lines of its log that begin a traceback, or tell of an error that nobody expects."""
+        """The lines of its log that begin a traceback or report an unexpected error."""
         lines = self.log.read_text(errors="replace").splitlines()
         return [line for line in lines if COMPLAINT.search(line)]
 
@@ -103,7 +103,7 @@ class LiveServer:
         ]
 
     def stop(self) -> str:
-        """Send SIGTERM, and return what is wrong with its end; empty if nothing is."""
+        """Send SIGTERM and return the fault of its shutdown; empty if there is none."""
         if not self.is_running:
             return f"the server had ended with {self._process.returncode}"
         children = self.processes[1:]
@@ -116,7 +116,7 @@ class LiveServer:
         return f"the server ended with {code}" if code else f"processes {left} outlived the server" if left else ""
 
     def kill(self) -> None:
-        """End all its processes at once."""
+        """Kill all of its processes."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -131,7 +131,7 @@ class LiveServer:
 
 
 def proportional(pids: Sequence[int]) -> float:
-    """Return the proportional memory of processes in MB; of one that has ended none."""
+    """Return the proportional set size of processes in MB; an ended process counts as 0."""
     total = 0
     for pid in pids:
         with suppress(OSError, StopIteration):
@@ -141,14 +141,14 @@ def proportional(pids: Sequence[int]) -> float:
 
 
 class Connection:
-    """A connection to a server on which requests are sent as bytes.
+    """A connection to a server, on which requests are sent as bytes.
 
-    Opened with the first, and again after it was closed.
+    It is opened with the first request, and again after it was closed.
 
     Args:
-        host: of the server.
-        port: of the server.
-        source: the loopback address that the server sees.
+        host: the server's host.
+        port: the server's port.
+        source: the client's loopback address.
     """
 
     def __init__(self, host: str, port: int, source: str = "127.0.0.1") -> None:
@@ -156,16 +156,16 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return reader and writer."""
+        """Open the connection if necessary; return its reader and writer."""
         if self._streams is None or self._streams[0].at_eof() or self._streams[1].is_closing():
             self.close()
             self._streams = await asyncio.open_connection(*self._address, limit=MAX_HEAD, local_addr=self._source)
         return self._streams
 
     async def ask(self, request: bytes) -> Answer:
-        """Send a request, and return its answer.
+        """Send a request and return its answer.
 
-        It is sent once more where the server had closed a connection that nothing had come on.
+        It is sent again if the server had closed an idle connection.
 
         Raises:
             OSError: the connection failed.
@@ -185,7 +185,7 @@ class Connection:
         return await self.read()
 
     async def read(self, *, has_body: bool = True) -> Answer:
-        """Return the next answer; arguments and errors as those of `ask`."""
+        """Return the next answer; errors are those of `ask`."""
         reader, _ = await self.open()
         head = await reader.readuntil(b"\r\n\r\n")
         lower, body = head.lower(), b""
@@ -202,7 +202,7 @@ class Connection:
         return Answer(int(head[9:12]), is_last, body)
 
     def close(self, *, is_abrupt: bool = False) -> None:
-        """Close the connection, or break it off."""
+        """Close the connection, or abort it."""
         if self._streams is not None:
             transport = self._streams[1].transport
             transport.abort() if is_abrupt else transport.close()
@@ -210,7 +210,7 @@ class Connection:
 
 
 def request(method: str, path: str, body: bytes = b"", kind: str = "application/json", more: str = "") -> bytes:
-    """Return a request as it goes over the wire; `more` are further header lines."""
+    """Return a request as bytes; `more` contains further header lines."""
     head = f"{method} {path} HTTP/1.1\r\nHost: a\r\n{more}"
     if method == "POST" or body:
         head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
@@ -218,12 +218,12 @@ def request(method: str, path: str, body: bytes = b"", kind: str = "application/
 
 
 def json_request(values: object, path: str = "/translate") -> bytes:
-    """Return a request of parameters as JSON."""
+    """Return a request with parameters as JSON."""
     return request("POST", path, json.dumps(values).encode())
 
 
 def upload(content: bytes, name: str, source: str = "en", target: str = "de", boundary: str = "part") -> bytes:
-    """Return a request for the translation of a document."""
+    """Return a request to translate a document."""
     fields = "".join(
         f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
         for key, value in (("source", source), ("target", target))

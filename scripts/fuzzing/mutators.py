@@ -1,4 +1,4 @@
-"""Mutators: bytes, JSON, safetensors, compressed files, and what stands in a file's place."""
+"""Mutators of bytes, JSON, safetensors and compressed files, and replacements for files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JUNK = (
     b"9" * 5000,
 )
 DEEP = 100_000
-# As JSON writes them; Python's parser knows NaN and Infinity too.
+# In JSON syntax; Python's parser also accepts NaN and Infinity.
 HOSTILE_JSON = (
     *(
         "null",
@@ -62,19 +62,19 @@ HOSTILE_JSON = (
     *("[" * DEEP + "]" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP),
 )
 SLOT = "the value that is replaced"
-# Text of this length is taken for something encoded, and mutated inside.
+# Text of this length is treated as encoded data and mutated inside.
 ENCODED = 200
 
 
 class Mutation(NamedTuple):
-    """The change of a file, and the names of which an error must contain one."""
+    """The change of a file, and names of which an error must contain one."""
 
     text: str
     culprits: tuple[str, ...]
 
 
 def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
-    """Return mutated bytes, and a description of the mutation."""
+    """Return mutated bytes and a description of the mutation."""
     start = dice.randrange(len(data) + 1)
     end = min(len(data), start + dice.choice((1, 2, 8, 64)))
     match dice.choice(("flip", "flip", "flip", "truncate", "cut", "insert", "insert", "repeat", "empty", "shuffle")):
@@ -102,7 +102,7 @@ def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
 def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ...]]:
     """Return a JSON text with one value replaced, removed or added.
 
-    A description; and its key with its old and its new text.
+    Also return a description, and the key with its old and new text.
     """
     document = json.loads(text)
     holder, key, path = dice.choice(list(entries(document)))
@@ -134,7 +134,7 @@ def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ..
 
 
 def entries(value: Any, path: tuple[str | int, ...] = ()) -> Any:
-    """Yield container, key and path of every value; of long lists the ends alone."""
+    """Yield the container, key and path of every value; for long lists, only of those at the ends."""
     keys = list(value) if isinstance(value, dict) else [*range(len(value))][:3] + [*range(len(value))][3:][-1:]
     for key in keys:
         yield value, key, (*path, key)
@@ -143,7 +143,7 @@ def entries(value: Any, path: tuple[str | int, ...] = ()) -> Any:
 
 
 def mutate_safetensors(data: bytes, dice: random.Random) -> tuple[bytes, str]:
-    """Return a spoilt safetensors file: its header's length, its header, or its numbers."""
+    """Return a safetensors file with a corrupt header length, header, or data."""
     size = struct.unpack("<Q", data[:8])[0]
     header, body = data[8 : 8 + size], data[8 + size :]
     match dice.choice(("length", "header", "header", "dtype", "numbers", "bytes")):
@@ -168,7 +168,7 @@ def mutate_safetensors(data: bytes, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_text(data: bytes, dice: random.Random, giant: int) -> tuple[bytes, str]:
-    """Return spoilt lines, of which one may have `giant` bytes more."""
+    """Return corrupt lines, one of which may be `giant` bytes longer."""
     lines = data.splitlines(keepends=True) or [b""]
     row = dice.randrange(len(lines))
     match dice.choice(("bytes", "bytes", "bytes", "no tab", "giant", "giant", "empty lines", "one line", "numbers")):
@@ -194,7 +194,7 @@ def mutate_text(data: bytes, dice: random.Random, giant: int) -> tuple[bytes, st
 
 
 def mutate_archive(data: Path, dice: random.Random) -> tuple[bytes, str]:
-    """Return an .npz whose members are called, sized or packed otherwise."""
+    """Return an .npz whose members have different names, sizes or compression."""
     with zipfile.ZipFile(data) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = dice.choice(sorted(members))
@@ -223,7 +223,7 @@ def mutate_archive(data: Path, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_file(file: Path, dice: random.Random, giant: int = 10**7) -> Mutation:
-    """Mutate a file by the format that its name says."""
+    """Mutate a file according to the format of its extension."""
     data, keys = file.read_bytes(), ()
     if file.name.endswith(".gz"):
         if dice.random() < 0.5:
@@ -249,9 +249,9 @@ def mutate_file(file: Path, dice: random.Random, giant: int = 10**7) -> Mutation
 
 
 def replace_file(file: Path, canary: Path, dice: random.Random, *, may_block: bool = True) -> Mutation:
-    """Put something else in a file's or a folder's place.
+    """Replace a file or folder by something else.
 
-    Where a pipe may replace it, a FIFO would rightly be waited for.
+    If a pipe is allowed in its place, a FIFO is not used, since waiting for it would be correct.
     """
     is_folder = file.is_dir() and not file.is_symlink()
     if is_folder:

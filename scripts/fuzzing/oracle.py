@@ -13,19 +13,19 @@ from pathlib import Path
 from fuzzing.fork import Limits, Outcome
 
 PREFIX, TRACEBACK, UNEXPECTED, ESCAPE = "attent: ", "Traceback (most recent call last)", "unexpected ", "\x1b"
-# The report of one line of input that failed while the others succeeded.
+# The report of a single input line that failed while others succeeded.
 LINE_REPORT = re.compile(r"(?:.*, )?line [\d,]+: ")
 # Python's own warnings.
 WARNING = re.compile(r"^\S+:\d+: \w*Warning: |^\w*Warning: ", re.MULTILINE)
 
 
 def faults(outcome: Outcome, culprits: Sequence[str], limits: Limits, *, is_json: bool = False) -> list[str]:
-    """Return the faults of an outcome; none if the command succeeded, or refused in one line that names a culprit.
+    """Return the faults of an outcome; none if the command succeeded or failed with one line that names a culprit.
 
     Args:
-        outcome: exit code, output, time and memory.
-        culprits: names of what was spoilt, of which the error must contain one.
-        limits: of time and memory.
+        outcome: the exit code, output, time and memory.
+        culprits: names of what was corrupted; the error must contain one of them.
+        limits: the limits of time and memory.
         is_json: whether each line of its output must be JSON.
     """
     wrong = []
@@ -66,7 +66,7 @@ def _of_message(lines: Sequence[str], culprits: Sequence[str]) -> list[str]:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """A name as messages write it: in one line, and with escapes for what cannot be printed."""
+    """Return a name as messages write it: in one line, with unprintable characters escaped."""
     return (
         name,
         " ".join(name.split()),
@@ -88,7 +88,7 @@ def _is_json(line: str) -> bool:
 
 
 def snapshot(folder: Path, skip: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return mode, size, time and content of everything in a folder but the entries to skip, by path.
+    """Return the mode, size, time and content of everything in a folder except the entries to skip, by path.
 
     Links are not followed.
     """

@@ -1,6 +1,6 @@
-"""A run under service, replaced in every order and at every moment while clients ask.
+"""Replacing a served run in any order and at any moment while clients send requests.
 
-Each answer must be that of one whole run.
+Each answer must come from one complete run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from fuzzing.fixtures import LINES, TRANSFORMER
 from fuzzing.fork import Child, Limits
 from fuzzing.live_server import Answer, Connection, LiveServer, json_request
 
-# Runs that differ in their weights and in the words of their target language, so that a mixture of two does not answer
-# as either.
+# Runs with different weights and target words, so that a mixture of two answers like neither.
 LANGUAGES = (
     ("uno", "dos", "tres", "cuatro", "cinco", "seis", "siete"),
     ("eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"),
@@ -33,18 +32,18 @@ TRAINING = (
     "validate_every = 40\n"
 )
 TEXTS = [" ".join(WORDS[(start + step) % 7] for step in range(4)) for start in range(7)]
-# Clients, and seconds between the requests of each.
+# Number of clients, and seconds between the requests of each.
 CLIENTS, INTERVAL = 3, 0.02
 # Seconds until the last good run must be served.
 PATIENCE = 5.0
-# Seconds within which a run that was whole for a moment has been loaded, and replaced again.
+# Seconds within which a run that was complete for a moment has been loaded and replaced again.
 LOADING = 3.0
-# Seconds between two files, or two parts of one, of a copy that takes its time.
+# Seconds between two files, or two parts of a file, of a slow copy.
 PAUSES = (0.0, 0.0, 0.0, 0.01, 0.3, 1.2)
 
 
 def train(folder: Path) -> list[Path]:
-    """Train the runs, each in a process of its own, and return their folders."""
+    """Train the runs, each in a separate process, and return their folders."""
     children = list[Child]()
     for number, words in enumerate(LANGUAGES):
         own = folder / f"training-{number}"
@@ -69,17 +68,17 @@ def train(folder: Path) -> list[Path]:
     for number, run in enumerate(runs):
         shutil.rmtree(run / "checkpoints", ignore_errors=True)
         for file in run.iterdir():
-            # files of one size and one second are the same to rsync
+            # rsync considers files of the same size and second identical
             os.utime(file, (number, 1_000_000 * (number + 1)))
     return runs
 
 
 class Replacing:
-    """Copies runs over the one that is served.
+    """Copies runs over the served run.
 
     Args:
-        served: the folder that the server was started with; a symbolic link in the end, perhaps.
-        dice: chooses how.
+        served: the folder with which the server was started; it may become a symbolic link.
+        dice: the random generator.
     """
 
     def __init__(self, served: Path, dice: random.Random) -> None:
@@ -104,13 +103,13 @@ class Replacing:
                 )
 
     def spoil(self, run: Path) -> tuple[Path, str]:
-        """Return a copy of a run with something broken, and what."""
+        """Return a corrupt copy of a run and the kind of corruption."""
         broken, dice = self._beside(run, "broken"), self._dice
         file = broken / dice.choice(
             ("config.json", "model.safetensors", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json")
         )
         data = file.read_bytes()
-        # the runs have one source vocabulary: where it is missing, the file of the run before may stay, and do
+        # the runs share one source vocabulary: if it is missing, the file of the previous run remains and works
         is_missable = file.name != "source.tokenizer.json"
         what = dice.choice(("truncated", "flipped", "missing", "emptied", "of another run"))
         match what:
@@ -118,7 +117,7 @@ class Replacing:
                 file.write_bytes(data[: dice.randrange(len(data))])
             case "flipped":
                 place = dice.randrange(len(data))
-                # in weights a bit of a number, elsewhere a brace or a digit, which no reader takes for another's
+                # in weights a bit of a number, elsewhere a zero byte, which no parser accepts
                 new = bytes([data[place] ^ 64]) if file.suffix == ".safetensors" else b"\x00"
                 file.write_bytes(data[:place] + new + data[place + 1 :])
             case "missing" if is_missable:
@@ -151,11 +150,11 @@ class Replacing:
         link.symlink_to(folder.name)
         if not self.served.is_symlink():
             self._remove(self.served.rename(self.served.parent / f"old-{self._count}"))
-        # over a link that is there at once
+        # replaces an existing link atomically
         link.replace(self.served)
 
     def _files(self, run: Path) -> Iterator[Path]:
-        """Yield the files of a run in any order; those that it does not have are deleted at some time."""
+        """Yield the files of a run in any order; files that it lacks are deleted at some point."""
         names = [path.name for path in run.iterdir() if path.is_file()]
         more = [path.name for path in self.served.iterdir() if path.name not in names]
         for name in self._dice.sample(names + more, len(names + more)):
@@ -194,25 +193,25 @@ class Replacing:
 
 
 class Asking:
-    """Clients of the server, and what is wrong with their answers.
+    """Clients of the server, and the faults of their answers.
 
     Args:
-        server: that is asked.
-        answers: of each run, in order, to every text.
+        server: the server.
+        answers: the answers of each run, in order, to every text.
     """
 
     def __init__(self, server: LiveServer, answers: list[list[str]]) -> None:
         self._server, self._answers = server, answers
-        # the runs that may be served now, and the one that answered last
+        # the runs that may be served now, and the run that answered last
         self.allowed, self.last = {0}, 0
         self.count, self.faults = 0, list[str]()
         self.step, self.is_over = "at the start", False
 
     async def ask(self) -> None:
-        """Ask until it is over."""
+        """Send requests until `is_over` is set."""
         connection = Connection(self._server.host, self._server.port)
         while not self.is_over:
-            # a run that leaves while it is asked may still answer
+            # a run that is replaced during a request may still answer it
             allowed = self.allowed
             try:
                 answer = await connection.ask(json_request({"q": TEXTS, "source": "en", "target": "de"}))
@@ -226,7 +225,7 @@ class Asking:
         connection.close()
 
     def judge(self, answer: Answer, allowed: set[int]) -> None:
-        """Note what is wrong with an answer that was asked for when these runs might be served."""
+        """Record the faults of an answer that was requested while these runs could be served."""
         self.count += 1
         texts = _texts(answer.body) if answer.status == 200 else []
         if texts not in self._answers:
@@ -242,7 +241,7 @@ class Asking:
             self.last = number
 
     async def settle(self, number: int) -> None:
-        """Wait until a run is served, and until no run that was there for a moment can still be loading."""
+        """Wait until a run is served and no run that was complete for a moment can still be loading."""
         end = time.monotonic() + PATIENCE
         while self.last != number and not self.is_over:
             if time.monotonic() > end:
@@ -278,7 +277,7 @@ async def _replaced(
         else:
             current = chosen
             asking.allowed = asking.allowed | {chosen}
-        # a broken copy and the first files of the next make a run whole for a moment: all have one source vocabulary
+        # a corrupt copy and the first files of the next can form a complete run: all share one source vocabulary
         asking.allowed = asking.allowed | partial
         partial = partial | {chosen} if what else set()
         asking.step = f"replacement {number} of seed {seed}: {way}, run {chosen}{f' with {what}' if what else ''}"
@@ -289,7 +288,7 @@ async def _replaced(
         if what:
             shutil.rmtree(source)
             await asyncio.sleep(dice.choice((0, 0.5, 1.5)))
-            # a broken run is followed by a good one before the next is judged
+            # a corrupt run is followed by a good one before the next check
         elif dice.random() < 0.6 or number == count - 1:
             await asking.settle(chosen)
         else:
@@ -305,7 +304,7 @@ async def _replaced(
 
 
 def replaced(folder: Path, seed: int, count: int) -> tuple[list[str], str]:
-    """Replace a run that is served, and return what is wrong, and a summary."""
+    """Replace a served run, and return the faults and a summary."""
     runs, begin = train(folder), time.monotonic()
     served = folder / "service" / "run"
     served.parent.mkdir()

@@ -1,6 +1,6 @@
-"""Requests against a live server.
+"""Requests to a live server.
 
-strangers' beside valid ones, and what is judged: answers, log, memory, descriptors, its end.
+Hostile requests run beside valid ones; answers, log, memory, descriptors and shutdown are checked.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from fuzzing.exchanges import Exchange, draw
 from fuzzing.live_server import Answer, Connection, LiveServer, request
 from fuzzing.valid_requests import valid_requests
 
-# Connections at the same time.
+# Concurrent connections.
 WORKERS = 16
-# The addresses of strangers, and of valid clients, on loopback.
+# The loopback addresses of hostile and of valid clients.
 STRANGERS, VALID = tuple(f"127.0.0.{number}" for number in range(2, 10)), "127.0.0.1"
-# What the server may answer by: that it has too much to do, or too long.
+# Statuses with which the server may report that it is busy or too slow.
 BUSY = frozenset((429, 503, 504))
-# Bytes of an error's answer, seconds that /health may wait, MB of all processes, MB at which the server is ended.
+# Maximum bytes of an error response, seconds for /health and MB of all processes; MB at which the server is killed.
 MAX_ERROR, MAX_HEALTH, MAX_MEGABYTES, FATAL_MEGABYTES = 2_000, 5.0, 1024.0, 4096.0
-# Seconds until memory and descriptors must be back, and the share of memory that may stay beyond what was there before.
+# Seconds until memory and descriptors must be released, and the allowed ratio of memory to that before.
 SETTLING, MEMORY_SHARE, SPARE_DESCRIPTORS = 60.0, 1.1, 4
 # Requests after which the server has seen every kind.
 WARM_UP = 1_000
-# The share of valid requests that may be told that the server is busy.
+# The maximum share of valid requests that may be refused because the server is busy.
 MAX_REFUSED = 0.1
 
 
 class Attack:
-    """Exchanges with a server, and what is wrong with its answers.
+    """Exchanges with a server, and the faults of its answers.
 
     Args:
-        server: that is asked.
-        seed: of the exchanges.
+        server: the server.
+        seed: the seed of the exchanges.
     """
 
     def __init__(self, server: LiveServer, seed: int) -> None:
@@ -51,7 +51,7 @@ class Attack:
         self._complaints = 0
 
     async def prepare(self) -> None:
-        """Ask for each valid answer alone, twice."""
+        """Send each valid request by itself, twice."""
         connection = Connection(self.server.host, self.server.port)
         for data in self._requests:
             answers = [await self._follow(await connection.ask(data), connection) for _ in range(2)]
@@ -61,7 +61,7 @@ class Attack:
         connection.close()
 
     async def run(self, numbers: Iterable[int], *, verbose: bool = False) -> None:
-        """Do the exchanges of some numbers, several at a time."""
+        """Run the exchanges with these numbers concurrently."""
         remaining = iter(numbers)
         monitor = asyncio.create_task(self._monitor())
         await asyncio.gather(*(self._work(worker, remaining, verbose=verbose) for worker in range(WORKERS)))
@@ -89,7 +89,7 @@ class Attack:
         client.close()
 
     async def _exchange(self, exchange: Exchange, connection: Connection) -> tuple[list[Answer], str]:
-        """Return the answers to an exchange, and what became of the connection."""
+        """Return the answers to an exchange, and the problem of the connection, if any."""
         answers, problem = list[Answer](), ""
         is_head = isinstance(exchange.pieces[0], bytes) and exchange.pieces[0].startswith(b"HEAD ")
         try:
@@ -101,7 +101,7 @@ class Attack:
                 ):
                     answers.append(await connection.ask(data))
                 else:
-                    # what is known must not meet the end of a connection that nothing came on for a while
+                    # a valid request must not meet the timeout of an idle connection
                     connection.close()
                     await self._send(exchange, connection)
                 while len(answers) < (len(exchange.expected) or exchange.answers):
@@ -111,7 +111,7 @@ class Attack:
         except TimeoutError:
             problem = f"no answer within {exchange.seconds:g} s"
         except (OSError, EOFError, ValueError) as error:
-            # ValueError: an answer without a head, or with one of no end
+            # ValueError: an answer without a head, or with an endless one
             problem = f"{type(error).__name__}: {error}"
         if problem or exchange.ends != "keep":
             connection.close(is_abrupt=exchange.ends == "abort")
@@ -131,7 +131,7 @@ class Attack:
             writer.write_eof()
 
     async def _follow(self, answer: Answer, connection: Connection) -> Answer:
-        """Return the answer itself; of a translated document the document, and of a stream its last event."""
+        """Return the answer; for a translated document, the document, and for a stream, its last event."""
         if answer.body.startswith(b'{"translatedFileUrl"'):
             path = urllib.parse.urlsplit(json.loads(answer.body)["translatedFileUrl"]).path
             return await connection.ask(request("GET", path))
@@ -165,7 +165,7 @@ class Attack:
             )
 
     async def _monitor(self) -> None:
-        """Look at health, memory and log twice a second, and name what was under way where something is wrong."""
+        """Check health, memory and log twice a second; on a fault, name the running exchanges."""
         while self.server.is_running:
             connection, begin = Connection(self.server.host, self.server.port), time.monotonic()
             with suppress(OSError, EOFError):
@@ -193,7 +193,7 @@ class Attack:
 
 
 def settled(server: LiveServer, megabytes: float, descriptors: int, seconds: float = SETTLING) -> list[str]:
-    """Wait until memory and descriptors are what they were, and return what is not in the end."""
+    """Wait until memory and descriptors are as before; return a line for each that is not in the end."""
     end = time.monotonic() + seconds
     while True:
         memory, count = server.megabytes, server.descriptors
@@ -207,15 +207,15 @@ def settled(server: LiveServer, megabytes: float, descriptors: int, seconds: flo
 def attack(
     run: Path, folder: Path, seed: int, numbers: Sequence[int], *, verbose: bool = False
 ) -> tuple[list[str], str]:
-    """Send requests to a server of its own, and return what is wrong, and a summary.
+    """Send requests to a new server, and return the faults and a summary.
 
     Args:
         run: the run folder.
-        folder: for the server's log and files.
-        seed: of the requests.
-        numbers: of the requests; memory is first measured after a tenth of them, or some more, once the server has seen
+        folder: the folder for the server's log and files.
+        seed: the seed of the requests.
+        numbers: the request numbers; memory is first measured after a tenth of them or more, once the server has seen
             every kind.
-        verbose: whether each exchange is printed.
+        verbose: whether to print each exchange.
     """
     keys = folder / "keys"
     keys.write_text("a-key-that-nobody-sends 1000\n")
@@ -229,7 +229,7 @@ def attack(
             await this.run(numbers[:warm], verbose=verbose)
 
         asyncio.run(first())
-        # a connection that is kept ends after some seconds
+        # a kept-alive connection is closed after some seconds
         time.sleep(6 if len(numbers) > 1 else 0)
         before = server.megabytes, server.descriptors
         asyncio.run(this.run(numbers[warm:], verbose=verbose))

@@ -1,4 +1,4 @@
-"""Valid requests to a server, whose answers are known."""
+"""Valid requests to a server with known answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import urllib.parse
 from fuzzing.documents import well_formed
 from fuzzing.live_server import json_request, request, upload
 
-# Texts of the run that is served, and parameters beside them.
+# Texts for the served run, and further parameters.
 TEXTS = (
     "one two three",
     "four five. six seven.",
@@ -20,12 +20,12 @@ TEXTS = (
 )
 GETS = ("/languages", "/frontend/settings", "/v1/models", "/health", "/ready", "/spec", "/docs", "/")
 FORM = "application/x-www-form-urlencoded"
-# Documents among the valid requests, at the end.
+# Number of documents, at the end of the valid requests.
 VALID_DOCUMENTS = 6
 
 
 def valid_requests() -> list[bytes]:
-    """Return valid requests; the answer to each is asked for alone before anything else happens."""
+    """Return valid requests; each is first sent by itself to learn its answer."""
     pair: dict[str, object] = {"source": "en", "target": "de"}
     values: list[dict[str, object]] = [{"q": text} for text in TEXTS]
     values += [

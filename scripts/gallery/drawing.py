@@ -19,7 +19,7 @@ from attent.views.picture import drawable, fonts
 
 BLUE, RED, GREEN = COLORS[:3]
 GRAY = "#777777"
-# Above this weight numbers are white, since the cell is dark.
+# Above this weight, numbers are white because the cell is dark.
 DARK = 0.55
 
 
@@ -43,13 +43,13 @@ def matrix(
     """Draw weights with their labels; dark is large.
 
     Args:
-        axes: where to draw.
-        weights: (rows, columns).
+        axes: the axes to draw on.
+        weights: the weights, (rows, columns).
         rows: a label for each query.
         columns: a label for each key.
-        title: of the matrix.
-        digits: after the decimal point of the number in each cell; None for no numbers.
-        marked: row and column of each cell with a frame.
+        title: the title of the matrix.
+        digits: the number of decimals in each cell; None for no numbers.
+        marked: the row and column of each framed cell.
         size: font size of the labels, in points.
         upright: whether columns are wide enough for horizontal labels.
     """
@@ -92,7 +92,7 @@ def bar(sheet: Any, axes: Any, label: str = "weight") -> None:
 
 
 def plain(axes: Any, x: str, y: str, title: str = "") -> None:
-    """Name the axes, and remove the upper and the right border."""
+    """Label the axes, and remove the upper and the right border."""
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.set_title(title, fontsize=9, loc="left")

@@ -1,6 +1,6 @@
 """Weights of heads at the same offset in other sentences.
 
-The baseline that separates a head's words from its offset.
+They are the baseline that separates the effect of words from that of the offset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attent.errors import DataError
 from gallery.encoder import Encoder, Reading
 
 CAPTIONS = "multi30k/train.en.gz"
-# Number of captions that a sentence is compared with.
+# Number of captions with which a sentence is compared.
 NUMBER = 400
 
 
@@ -25,9 +25,9 @@ class Elsewhere(NamedTuple):
     """Weights between two words at one offset in other sentences.
 
     Args:
-        mean: of each layer and head, (layers, H).
-        high: 95th percentile of each layer and head, (layers, H).
-        pairs: number of pairs of words.
+        mean: the mean for each layer and head, (layers, H).
+        high: the 95th percentile for each layer and head, (layers, H).
+        pairs: the number of word pairs.
     """
 
     mean: Tensor
@@ -44,8 +44,8 @@ def captions(data: Path) -> list[str]:
     file = data / CAPTIONS
     if not file.is_file():
         raise DataError(
-            f"{file} is not there: `attent data multi30k --out {data / 'multi30k'}` fetches it, --data names another "
-            "folder"
+            f"{file} is missing: download it with `attent data multi30k --out {data / 'multi30k'}`, or set --data to "
+            "its folder"
         )
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [line.strip() for line in lines if line.strip()]
@@ -59,11 +59,11 @@ def of_similar_length(encoder: Encoder, sentences: Sequence[str], length: int, n
 
 
 def elsewhere(readings: Sequence[Reading], offset: int) -> Elsewhere:
-    """Summarize each head's weights from a word to the word at an offset, [CLS] and [SEP] left out.
+    """Summarize each head's weights from a word to the word at an offset, without [CLS] and [SEP].
 
     Args:
-        readings: of other sentences.
-        offset: position of the key minus position of the query.
+        readings: the readings of other sentences.
+        offset: the position of the key minus that of the query.
 
     Raises:
         DataError: no sentence has two words at this distance.

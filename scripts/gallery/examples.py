@@ -1,4 +1,4 @@
-"""The examples of the repository, run as scripts, and their variables."""
+"""Running the repository's examples as scripts to get their variables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def example(name: str, *arguments: str) -> dict[str, Any]:
     """Run an example without printing its output, and return its variables.
 
     Args:
-        name: of its file, without extension.
-        arguments: of its command line.
+        name: the file name without extension.
+        arguments: the command-line arguments.
     """
     with mock.patch.object(sys, "argv", [f"{name}.py", *arguments]), contextlib.redirect_stdout(io.StringIO()):
         return runpy.run_path(str(FOLDER / f"{name}.py"))

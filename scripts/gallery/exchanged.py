@@ -18,7 +18,7 @@ LOOKING, FIRST, SECOND = "sat", "cat", "mat"
 def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
     """Draw two heads in both sentences.
 
-    The largest weight from *sat* to *cat*, and the largest excess over the mean at that offset.
+    One has the largest weight from *sat* to *cat*, the other the largest excess over the mean at that offset.
     """
     words = [(LOOKING, FIRST), (LOOKING, SECOND)]
     sentences = [pairs(encoder, captions, sentence, words) for sentence in SENTENCES]

@@ -16,7 +16,7 @@ from gallery.plates import Plate, Words
 
 SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
 DATE = "fr | mardi 3 mars 2026"
-# Above this mean weight a head gets the sign of its target.
+# Above this mean weight, a head is marked with the sign of its target.
 CALLED = 0.4
 SIGNS = {"[CLS]": "C", "[SEP]": "S", "the previous token": "←", "the next token": "→", "itself": "="}
 

@@ -13,7 +13,7 @@ from attent.errors import DataError
 from gallery.drawing import COLORS, plain, sheet
 from gallery.plates import Plate, Words
 
-# Updates of the short comparison that is run if there is no JSON: enough to draw the figure, too few to conclude from.
+# Updates of the short comparison that is run without JSON: enough to draw the figure, too few for conclusions.
 UPDATES = 300
 
 
@@ -21,7 +21,7 @@ def load(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
     """Read a comparison's JSON; without one, run a short comparison on dates.
 
     Raises:
-        DataError: the file is no comparison of lengths.
+        DataError: the file is not a comparison of lengths.
     """
     if not file.is_file():
         out = runs / f"compare-length-{updates}"
@@ -33,7 +33,7 @@ def load(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
         if values["name"] != "length" or not values["figures"]:
             raise ValueError
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file} is no comparison of lengths") from error
+        raise DataError(f"{file} is not a comparison of lengths") from error
     return values
 
 

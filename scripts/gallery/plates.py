@@ -15,7 +15,7 @@ from attent.runs.durable import new_file
 from attent.views.scene import Scene
 
 DOTS_PER_INCH = 130
-# In bytes; pictures are stored in the repository.
+# Maximum bytes of a picture; pictures are stored in the repository.
 LARGEST = 200 * 1024
 WORDS = "plates.json"
 OPENED = "Open it as a page: every layer and head, every number"
@@ -33,8 +33,8 @@ class Words(NamedTuple):
     """The text of a plate.
 
     Args:
-        title: of the plate.
-        alt: description of the picture, for screen readers.
+        title: the title of the plate.
+        alt: the description of the picture, for screen readers.
         ran: what was run.
         seen: what the picture shows.
         caution: what not to conclude.
@@ -52,10 +52,10 @@ class Plate:
     """A picture and its text.
 
     Args:
-        name: of its file, without extension.
-        words: text of the plate.
-        drawing: matplotlib's figure.
-        scene: scene of the plate's page; None for no page.
+        name: the file name without extension.
+        words: the text of the plate.
+        drawing: the matplotlib figure.
+        scene: the scene of the plate's page; None for no page.
     """
 
     name: str
@@ -99,8 +99,8 @@ def page(folder: Path, order: Sequence[str]) -> str:
     """Return the gallery in Markdown, for a file beside the folder.
 
     Args:
-        folder: of the plates.
-        order: names of the plates; those that were never drawn are skipped.
+        folder: the folder of the plates.
+        order: the names of the plates; those that were never drawn are skipped.
     """
     parts, entries = [HEAD], words(folder)
     for name in order:

@@ -11,21 +11,21 @@ from attent.tasks.recipe import follow, resume
 from attent.tasks.stories import StoriesSettings, stories
 
 RECIPES = Path(__file__).parents[2] / "configs"
-# The recipes' own number of updates without a limit of time, in float32: every machine computes the same, to rounding.
+# The recipes' number of updates without a time limit, in float32: every machine computes the same, up to rounding.
 SAME = ("training.precision=float32", "training.threads=1")
 DATES, DATES_RNN, DIGITS, STORIES = "dates", "dates-rnn", "digits", "stories"
-# As docs/stories.md makes them.
+# As generated in docs/stories.md.
 STORIES_SETTINGS = StoriesSettings.model_validate({"kinds": ("one", "two"), "training_stories": 60_000})
 
 
 def run(name: str, folder: Path, updates: int | None = None) -> Path:
-    """Return a run folder; train it if it is missing, resume it if it is unfinished.
+    """Return a run folder; train the run if it is missing, and resume it if it is unfinished.
 
     Args:
         name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention), `digits` (in patches of 2 x 2 pixels) or
-            `stories`, which are made beside the run.
-        folder: of all runs.
-        updates: number of updates; None for the recipe's.
+            `stories`, whose corpus is generated beside the run.
+        folder: the folder of all runs.
+        updates: the number of updates; None for the recipe's.
     """
     path = folder / name
     if path.exists():

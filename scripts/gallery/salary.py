@@ -12,7 +12,7 @@ from gallery.plates import Plate, Words
 
 
 def plate() -> Plate:
-    """Run the example, and return its picture with its numbers."""
+    """Run the example and return its picture with its numbers."""
     with tempfile.TemporaryDirectory() as folder:
         values = example("salary", str(Path(folder) / "salary.png"))
     averages, weights, query = values["averages"], values["weights"], values["QUERY"]

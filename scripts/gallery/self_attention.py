@@ -15,7 +15,7 @@ SENTENCE = "The cat sat on the mat"
 def plate(encoder: Encoder) -> Plate:
     """Draw the weights of softmax(ssᵀ), softmax(ssᵀ/√E) and the first layer's heads over the same s.
 
-    Draw their diagonals too.
+    Their diagonals are drawn too.
     """
     (reading,) = encoder.read([SENTENCE])
     s = encoder.vectors(SENTENCE)

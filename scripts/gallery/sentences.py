@@ -12,7 +12,7 @@ from gallery.encoder import Encoder, Reading
 from gallery.plates import Plate, Words
 
 NAMED = 3
-# The most pieces for which a matrix has room for numbers.
+# Maximum pieces for which a matrix has room for numbers.
 FEW = 10
 CAUTION = (
     "The head was selected because its weight is the largest of all heads, and some head always has the largest. Above "
@@ -27,10 +27,10 @@ class Pair:
     """Every head's weight from one word to another, and at the same offset in other sentences.
 
     Args:
-        reading: of the sentence.
+        reading: the reading of the sentence.
         source: the word of the query.
         target: the word of the key.
-        others: weights at the same offset in other sentences.
+        others: the weights at the same offset in other sentences.
     """
 
     reading: Reading
@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def cell(self) -> tuple[int, int]:
-        """The row of the source and the column of the target."""
+        """The row of the source word and the column of the target word."""
         return self.reading.find(self.source), self.reading.find(self.target)
 
     @property
@@ -95,7 +95,7 @@ def plate(
 ) -> Plate:
     """Draw the head with the largest weight for each pair of words, and all heads as a scatter plot.
 
-    The scatter plot has the heads here and in other sentences.
+    The scatter plot compares each head here and in other sentences.
     """
     word_pairs = pairs(encoder, captions, sentence, words)
     size = 0.24 * len(word_pairs[0].reading.pieces) + 1.5
@@ -139,7 +139,7 @@ def plate(
 
 
 def scatter(axes: Any, pair: Pair) -> None:
-    """Draw all heads, the weight here over the mean in other sentences; name those with the largest weights."""
+    """Draw all heads, with the weight here against the mean in other sentences; label the largest weights."""
     weights, mean, high = (values.flatten().tolist() for values in (pair.weights, pair.others.mean, pair.others.high))
     top = 1.08 * max(*weights, *mean, 0.1)
     axes.plot([0, top], [0, top], color=GRAY, linewidth=0.8, linestyle="--")

@@ -1,4 +1,4 @@
-"""The attention with which a story's question is answered, the supporting sentences written first."""
+"""The attention while answering a story's question, with the supporting sentences written first."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gallery.examples import example
 from gallery.plates import Plate, Words
 
 KINDS = {"one": "one supporting sentence", "two": "two"}
-# The most words and signs of a story that is drawn, question included.
+# Maximum words and punctuation marks of a drawn story, including its question.
 SHORT = 46
 MEASURED = 100
 
 
 def plate(run: Path) -> Plate:
-    """Draw a test story of each kind with a frame for each supporting sentence, and measure the attention to those."""
+    """Draw a test story of each kind with framed supporting sentences, and measure the attention to those."""
     translator, judge = load(run), example("stories")
     stories = judge["read"](Path(read_config(run).corpus["text"]["train"]).parent, "test")
     texts = translator.translate([story.text for story in stories])

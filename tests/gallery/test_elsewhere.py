@@ -43,7 +43,7 @@ def test_sentences_of_the_nearest_lengths_are_read_in_their_order() -> None:
 
 
 def test_captions_are_read_or_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"train\.en\.gz is not there: `attent data multi30k --out "):
+    with pytest.raises(DataError, match=r"train\.en\.gz is missing: download it with `attent data multi30k --out "):
         captions(tmp_path)
     (tmp_path / CAPTIONS).parent.mkdir()
     with gzip.open(tmp_path / CAPTIONS, "wt", encoding="utf-8") as file:

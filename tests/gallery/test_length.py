@@ -56,5 +56,5 @@ def test_a_comparison_s_file_is_taken_as_it_is(values: dict[str, Any], tmp_path:
 def test_a_file_of_something_else_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "length.json"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match="is no comparison of lengths"):
+    with pytest.raises(DataError, match="is not a comparison of lengths"):
         length.load(file, tmp_path)
