@@ -15,7 +15,7 @@ from attent.text.readers import read_pairs
 from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
-# As many pairs as Multi30k has, and as long on average, in tokens of 10,000 pieces.
+# The number of pairs of Multi30k, and their mean length in tokens with a vocabulary of 10,000.
 PAIRS, LENGTH = 29_000, 14.0
 # Standard deviation of the logarithm of lengths, and of the logarithm of target over source.
 SPREAD, RATIO = 0.3, 0.12
@@ -24,16 +24,15 @@ ZIPF = 1.0
 
 
 def load_pairs(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str]:
-    """Return pairs, the one tokenizer of both sides, and the name of the corpus.
+    """Return pairs, the joint tokenizer of both sides, and the name of the corpus.
 
     Args:
-        path: the folder of Multi30k, or a file of pairs as `attent train --train` takes it; synthetic sentences unless
-            given.
-        pieces: tokens in the vocabulary; of BPE, or words of synthetic sentences.
+        path: the folder of Multi30k, or a file of pairs as for `attent train --train`; synthetic sentences by default.
+        pieces: the vocabulary size, in BPE pieces or in words of synthetic sentences.
 
     Raises:
-        ArgumentError: a folder that is not Multi30k's, a file of another kind, or a vocabulary of an impossible size.
-        DataError: a file cannot be read, or holds no pair.
+        ArgumentError: the folder is not Multi30k's, the file has another format, or the vocabulary size is impossible.
+        DataError: a file cannot be read, or contains no pair.
     """
     if path is None:
         pairs = synthetic_pairs(pieces)
@@ -54,18 +53,18 @@ def load_pairs(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenize
 
 
 def bitext(pairs: Sequence[Pair], tokenizer: Tokenizer) -> Bitext:
-    """Return the encoded pairs, whose batches are padded to their longest sentence and no further."""
+    """Return the encoded pairs; batches are padded only to their longest sentence."""
     return Bitext(pairs, tokenizer, tokenizer, length_multiple=1)
 
 
 def synthetic_pairs(pieces: int, number: int = PAIRS, length: float = LENGTH, spread: float = SPREAD) -> list[Pair]:
-    """Return synthetic sentences whose lengths and word frequencies are those of captions.
+    """Return synthetic sentences with the lengths and word frequencies of captions.
 
     Args:
-        pieces: tokens in the vocabulary, special ones included.
-        number: of pairs.
-        length: mean length of a source in tokens.
-        spread: standard deviation of the logarithm of lengths; with 0 all are equally long.
+        pieces: the vocabulary size, including special tokens.
+        number: the number of pairs.
+        length: the mean length of a source in tokens.
+        spread: the standard deviation of the logarithm of lengths; with 0, all have the same length.
 
     Raises:
         ArgumentError: the vocabulary leaves room for no word.
@@ -85,5 +84,5 @@ def synthetic_pairs(pieces: int, number: int = PAIRS, length: float = LENGTH, sp
 
 
 def both_sides(pairs: Sequence[Pair]) -> list[str]:
-    """Return the sources, then the targets, from which one tokenizer of both learns."""
+    """Return the sources and then the targets, to train a joint tokenizer."""
     return [pair.source for pair in pairs] + [pair.target for pair in pairs]

@@ -1,6 +1,6 @@
-"""What benchmarks/serve.py does to a server beyond what it can take.
+"""Overload and faults to which benchmarks/serve.py subjects a server.
 
-Too many requests, and clients that go, are slow or write nonsense.
+There are too many requests, and clients that disconnect, are slow or send nonsense.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from attent.benchmark.report import Column, ResultTable, Row
 from attent.runs.config import read_config
 from attent.tasks.translation.translator import load
 
-# Connections that this process may open, and the server takes from its address.
+# Connections that this process may open, and that the server accepts from its address.
 MAX_CONNECTIONS = 16_384
 # Seconds of work that may wait in the queue under overload.
 QUEUE_SECONDS = 0.5
 GONE, SLOW, MALFORMED, RELOADS, FULL = 1_000, 200, 2_000, 3, 8
-# Bytes of an upload that waits on the disk.
+# Bytes of an upload that is stored on disk while it waits.
 LARGE_UPLOAD = 2 * 2**20
-# Seconds after which the server has given the slow clients up.
+# Seconds after which the server must have disconnected the slow clients.
 PATIENCE = 60.0
 
 
 def overload_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable], list[str]]:
-    """Send twice the requests that the server can take."""
+    """Send twice as many requests as the server can handle."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MAX_CONNECTIONS + 128), hard))
     work = workload(run, options.sources)
@@ -97,11 +97,11 @@ def overload_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTa
 async def flood(
     server: Server, work: Workload, rate: float, seconds: float, normal: float
 ) -> tuple[list[tuple[int, Answer]], int, float]:
-    """Send requests at a rate, whether or not earlier ones are answered.
+    """Send requests at a fixed rate, whether or not earlier ones have been answered.
 
     Returns:
-        The answers, each with the number of its text; the number of requests without one; and the seconds from the last
-        request on until a request takes no more than twice `normal` milliseconds.
+        The answers, each with the number of its text; the number of unanswered requests; and the seconds from the last
+        request until a request takes at most twice `normal` milliseconds.
     """
     free: list[Client] = []
     answers: list[tuple[int, Answer]] = []
@@ -129,7 +129,7 @@ async def flood(
     end, client = time.perf_counter(), Client(server)
     while True:
         answer = await client.ask(work.requests[0])
-        # as quick as before, or nearly: the clients of the flood are still there
+        # about as fast as before: the clients of the flood still exist
         if (answer.status == 200 and 1000 * answer.seconds <= 2 * normal) or time.perf_counter() - end > PATIENCE:
             break
     recovery = time.perf_counter() - end
@@ -140,14 +140,14 @@ async def flood(
 
 
 def faults_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable], list[str]]:
-    """Do to a server what strangers do, while others ask it for translations."""
+    """Subject a server to faulty clients while other clients request translations."""
     work = workload(run, options.sources)
     expected = offline_texts(load(run), work)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "run"
         shutil.copytree(run, copy)
-        # all of them come from one address
+        # all clients have the same address
         server = Server(copy, "--address-limit", str(MAX_CONNECTIONS), "--connection-limit", str(MAX_CONNECTIONS))
         try:
             check_answered(asyncio.run(ask_side_by_side(server, work.requests[:512], CLIENTS)))
@@ -158,7 +158,7 @@ def faults_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
                 for name, (faults, count) in FAULTS.items():
                     doing = faults(server, work, copy, max(int(options.share * count), 1))
                     rows.append(state(name, server, asyncio.run(beside_others(server, work, expected, doing))))
-            # connections that are kept open end after some seconds
+            # kept-alive connections are closed after some seconds
             time.sleep(6)
             rows.append(state("at the end", server, ""))
             rows.append({"name": "SIGTERM under load", "result": asyncio.run(ended(server, work, expected))})
@@ -175,14 +175,14 @@ def faults_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
 
 
 def state(name: str, server: Server, result: str) -> Row:
-    """Return the row of what was done, and of what the server holds after it."""
+    """Return a row with what was done, and the server's memory and descriptors after it."""
     return {"name": name, "result": result, "memory": server.memory, "descriptors": server.descriptors}
 
 
 async def beside_others(
     server: Server, work: Workload, expected: dict[str, str], faults: Coroutine[Any, Any, str]
 ) -> str:
-    """Let 8 clients ask while something is done to the server, and return what came of both."""
+    """Let 8 clients send requests while faults occur; return the result of both."""
     is_over, answers = False, list[tuple[int, Answer]]()
 
     async def ask(first: int) -> None:
@@ -202,7 +202,7 @@ async def beside_others(
 
 
 async def clients_gone(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Send requests, in part or whole, and close the connections at once."""
+    """Send whole or partial requests, and close the connections immediately."""
     draw = random.Random(0)
     for number in range(count):
         _, writer = await asyncio.open_connection(server.host, server.port)
@@ -217,7 +217,7 @@ async def clients_gone(server: Server, work: Workload, run: Path, count: int) ->
 
 
 async def malformed(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Send bodies that are no requests, and count the answers by status."""
+    """Send invalid bodies, and count the answers by status."""
     draw, statuses = random.Random(0), Counter[int]()
     client = Client(server)
     for _ in range(count):
@@ -239,7 +239,7 @@ async def malformed(server: Server, work: Workload, run: Path, count: int) -> st
 
 
 def malformed_body(draw: random.Random, texts: Sequence[str]) -> bytes:
-    """Return a body that is no request, or hardly one."""
+    """Return a body that is invalid or barely valid."""
     text = draw.choice(texts)
     values = [
         None,
@@ -278,7 +278,7 @@ def malformed_body(draw: random.Random, texts: Sequence[str]) -> bytes:
 
 
 async def reloads(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Write the run's config again, so that the run is loaded again while it serves."""
+    """Rewrite the run's config, so that the run is reloaded while it is served."""
     for _ in range(count):
         shutil.copy(run / "config.json", run / "config.new")
         (run / "config.new").replace(run / "config.json")
@@ -287,7 +287,7 @@ async def reloads(server: Server, work: Workload, run: Path, count: int) -> str:
 
 
 async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Send headers and bodies by the byte, and read no answers, until the server has had enough of it."""
+    """Send headers and bodies byte by byte, and read no answers, until the server closes the connections."""
     config, closed = read_config(run), 0
     client, content = Client(server), work.texts[0].encode() + b" " * LARGE_UPLOAD
     answer = await client.ask(document_request(content, str(config.source_language), str(config.target_language)))
@@ -299,7 +299,7 @@ async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
         nonlocal closed
         reader, writer = await asyncio.open_connection(server.host, server.port)
         writer.write(begin)
-        # an end may come while a byte is written
+        # the connection may be closed while a byte is written
         with suppress(OSError):
             for index in range(len(rest)):
                 if reader.at_eof():
@@ -317,12 +317,12 @@ async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, (server.host, server.port))
         reader, writer = await asyncio.open_connection(sock=connection, limit=1)
-        # more than buffers hold
+        # more than fits in the buffers
         writer.write(download * 4)
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 while True:
-                    # an end is noticed by who writes
+                    # a closed connection is noticed only when writing
                     await asyncio.sleep(2)
                     writer.write(download)
                     await writer.drain()
@@ -339,7 +339,7 @@ async def slow(server: Server, work: Workload, run: Path, count: int) -> str:
 
 
 async def disk_full(server: Server, work: Workload, run: Path, count: int) -> str:
-    """Send small documents, documents that wait on the disk, and a last one, while no file of the server may grow."""
+    """Send small and large documents while the server cannot write files, and again when it can."""
     config, statuses, client = read_config(run), Counter[int](), Client(server)
     content = "\n".join(work.texts[:3]).encode()
     contents = content, content + b" " * LARGE_UPLOAD
@@ -365,7 +365,7 @@ async def disk_full(server: Server, work: Workload, run: Path, count: int) -> st
 
 
 def document_request(content: bytes, source: str, target: str) -> bytes:
-    """Return a request for the translation of a document of plain text, as it goes over the wire."""
+    """Return a request to translate a plain-text document, as bytes."""
     fields = "".join(
         f'--part\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
         for name, value in (("source", source), ("target", target))
@@ -389,7 +389,7 @@ FAULTS: dict[str, tuple[Callable[[Server, Workload, Path, int], Coroutine[Any, A
 
 
 async def ended(server: Server, work: Workload, expected: dict[str, str]) -> str:
-    """Send SIGTERM while many clients ask, and return what came of their requests."""
+    """Send SIGTERM while many clients send requests; return the results of their requests."""
     counts, is_ending = Counter[str](), False
 
     async def ask(first: int) -> None:
@@ -399,7 +399,7 @@ async def ended(server: Server, work: Workload, expected: dict[str, str]) -> str
             try:
                 answer = await client.ask(work.requests[index])
             except (OSError, asyncio.IncompleteReadError):
-                # a request that meets the end of its connection was not taken
+                # a request on a connection that is being closed was not accepted
                 counts["cut off although sent before" if begun_before else "not taken after"] += 1
                 return
             is_right = answer.status == 200 and answer.text == expected[work.texts[index]]

@@ -1,8 +1,9 @@
-"""The worst requests all at once, and beside them /health and one-sentence translations.
+"""The most expensive requests at the same time, beside /health and one-sentence translations.
 
-Their times, the server's memory and its end. The attack and the measurement are processes of their own. What is sent is
-made before; each loop of the attack waits between two requests, since it has the same cores as the server. The
-measurement asks by the clock, whether or not earlier requests are answered.
+Measured are the times of the latter, the server's memory and its shutdown. The attack and the measurement run in
+separate processes. All requests are prepared in advance; each loop of the attack waits between two requests, since it
+shares the server's cores. The measurement sends requests at fixed times, whether or not earlier ones have been
+answered.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from fuzzing.documents import ARCHIVES, repeated
 from fuzzing.live_server import Connection, LiveServer, json_request, request, upload
 
-# Seconds between two requests for health, and for a translation; and of a measurement before the attack.
+# Seconds between two requests to /health, between two translations, and of the measurement before the attack.
 HEALTH_INTERVAL, TRANSLATION_INTERVAL, IDLE = 0.1, 0.25, 5.0
-# Seconds that an attack waits for an answer, and between two requests of a loop; and goes on after the measurement,
-# while the server ends.
+# Seconds that an attack waits for an answer, and between two requests of a loop; and that it continues after the
+# measurement, while the server shuts down.
 PATIENCE, PAUSE, AFTER = 30.0, 0.2, 15.0
 MAX_MILLISECONDS, MAX_MEGABYTES, MAX_END = 250, 1024, 10
 MEASURER_NICENESS = -10
@@ -39,7 +40,7 @@ Piece = bytes | float
 
 
 def documents() -> Iterator[bytes]:
-    """Yield uploads of the documents that take the most, none larger than a server takes."""
+    """Yield uploads of the most expensive documents that a server accepts."""
     sizes = {
         "a format with a long attribute and tabs": 8_000,
         "a format with a long name and few tabs": 400_000,
@@ -62,7 +63,7 @@ def documents() -> Iterator[bytes]:
 
 
 def loops() -> dict[str, tuple[int, list[Sequence[Piece]]]]:
-    """Return, by name, the number of loops of an attack, and what they send in turn: bytes, and seconds to wait."""
+    """Return by name the number of loops of an attack and what they send in turn: bytes, and seconds to wait."""
     head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     chunked, long = head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", head + b"Content-Length: 10400000\r\n\r\n"
     fields = b"A: b\r\n" * 10_000
@@ -85,7 +86,7 @@ def loops() -> dict[str, tuple[int, list[Sequence[Piece]]]]:
 
 
 async def attack(host: str, port: int, seconds: float) -> Counter[str]:
-    """Send all of it for some seconds, and return how often each was sent."""
+    """Run all attacks for some seconds, and return how many times each was sent."""
     counts, end = Counter[str](), time.monotonic() + seconds
 
     async def repeat(name: str, sent: Iterator[Sequence[Piece]], source: str) -> None:
@@ -117,7 +118,7 @@ async def attack(host: str, port: int, seconds: float) -> Counter[str]:
 
 
 async def measure(host: str, port: int, seconds: float, translations: dict[str, str]) -> dict[str, Any]:
-    """Ask for health and translations by the clock, and return milliseconds and the number of bad answers."""
+    """Request /health and translations at fixed times; return milliseconds and the number of bad answers."""
     times: dict[str, list[float]] = {"health": [], "translation": []}
     wrong = 0
 
@@ -154,7 +155,7 @@ async def measure(host: str, port: int, seconds: float, translations: dict[str, 
 
 
 def start(role: str, *arguments: object, niceness: int = 0) -> subprocess.Popen[str]:
-    """Start this file as a process that attacks or measures; a lower niceness is tried, and not needed."""
+    """Start this file as a process that attacks or measures; a lower niceness is set if permitted."""
 
     def lower() -> None:
         with suppress(PermissionError):
@@ -216,7 +217,7 @@ def hostile_rows(run: Path, options: argparse.Namespace) -> tuple[list[Any], lis
 
 
 def main() -> None:
-    """Attack or measure, as a process of `hostile_rows`."""
+    """Attack or measure in a process started by `hostile_rows`."""
     role, host, port, seconds, *more = sys.argv[1:]
     if role == "attack":
         print(json.dumps(asyncio.run(attack(host, int(port), float(seconds)))))

@@ -1,4 +1,4 @@
-"""The memory of a process, of a GPU, or of some work alone."""
+"""Measuring the memory of a process, a GPU, or a single computation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from attent.benchmark.report import CPU
 
 
 def peak_memory(device: torch.device = CPU) -> float | None:
-    """Return the most memory that this process has held, of a GPU or of the machine, in MiB.
+    """Return the peak memory of this process, on a GPU or on the machine, in MiB.
 
-    None where the system does not tell.
+    None if the system does not report it.
     """
     if device.type != "cpu":
         return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
@@ -37,7 +37,7 @@ def peak_memory(device: torch.device = CPU) -> float | None:
 
 
 def total_memory(device: torch.device = CPU) -> float | None:
-    """Return the memory of a GPU or of the machine in MiB; None where the system does not tell."""
+    """Return the total memory of a GPU or the machine in MiB; None if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / 2**20
     try:
@@ -49,9 +49,9 @@ def total_memory(device: torch.device = CPU) -> float | None:
 def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a function of a module in a fresh process.
 
-    Return None if that process died, as it does when memory runs out.
+    Return None if that process died, for example because memory ran out.
     """
-    # Ctrl-C is for the process that waits, which then ends the other
+    # Ctrl-C is handled by the waiting process, which then ends the other
     with ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
     ) as process:
@@ -62,13 +62,13 @@ def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def memory_growth(work: Callable[[], object], device: torch.device = CPU) -> float | None:
-    """Return by how many MiB the peak memory of this process grows while it works.
+    """Return by how many MiB the peak memory of this process grows during the work.
 
-    None where the system does not tell.
+    None if the system does not report it.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    # Linux lets the peak start again at what is held now
+    # Linux can reset the peak to the current memory
     elif sys.platform == "linux":
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -1,4 +1,4 @@
-"""The memory of a server from round to round of the same requests, faults and reloads: whether it keeps growing."""
+"""The memory of a server over rounds of the same requests, faults and reloads, to see whether it keeps growing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from _serving import CLIENTS, Server, ask_side_by_side, check_answered, endless,
 
 from attent.benchmark.report import Column, ResultTable, Row
 
-# Of each round: requests, clients that go, malformed bodies, reloads of the run, and documents of a full disk.
+# Per round: requests, clients that disconnect, malformed bodies, reloads of the run, and documents on a full disk.
 REQUESTS, GONE, MALFORMED, RELOADS, FULL = 1_000, 100, 100, 2, 2
 
 
@@ -54,8 +54,8 @@ def memory_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTabl
 
 
 def row(name: str, server: Server) -> Row:
-    """Return what the server holds."""
+    """Return a row with the server's memory and descriptors."""
     result: Row = {"name": name, "memory": server.memory, "peak": server.peak_memory, "descriptors": server.descriptors}
-    # rounds take a while
+    # show progress, since rounds take a while
     print(", ".join(f"{key}: {value}" for key, value in result.items()), file=sys.stderr, flush=True)
     return result

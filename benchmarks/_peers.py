@@ -1,4 +1,4 @@
-"""Peers: other projects, each in its own environment (see scripts/peers), given attent's pieces in the same batches."""
+"""Peers: other projects, each in its own environment (see scripts/peers), with attent's pieces in the same batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attent.text.batches import BatchSize, Bitext
 from attent.text.tokenizer import SPECIALS
 
 HERE = Path(__file__).parent
-# Where scripts/peers puts them, unless the variable PEERS names another folder.
+# The folder where scripts/peers puts them, unless the variable PEERS names another.
 FOLDER = Path(os.environ.get("PEERS", HERE.parent / ".peers"))
 # The environment and the script of each peer, by the kind of attent's model.
 TRAINED: dict[str, dict[str, tuple[str, str]]] = {
@@ -35,12 +35,12 @@ class Peers:
     """Peers whose environments exist.
 
     Args:
-        scripts: the environment and the script of each peer, by name.
+        scripts: the environment and script of each peer, by name.
 
     Attributes:
         available: those of `scripts` whose environment exists.
-        notes: why peers are left out.
-        failed: peers that failed once, which are not run again.
+        notes: the reasons why peers are left out.
+        failed: the peers that failed once and are not run again.
         versions: a sentence with the versions of each peer that ran.
     """
 
@@ -55,7 +55,7 @@ class Peers:
         self.versions: dict[str, str] = {}
 
     def run(self, name: str, *arguments: object) -> dict[str, Any] | None:
-        """Return the JSON that a peer's script prints in its last line; None if the script fails, which is noted."""
+        """Return the JSON in the last line that a peer's script prints; if it fails, add a note and return None."""
         if name in self.failed:
             return None
         environment, script = self.available[name]
@@ -79,9 +79,9 @@ def python(environment: str) -> Path:
 
 
 def write(folder: Path, data: Bitext, model: ModelSettings, pieces: int, tokens: int, batches: int) -> None:
-    """Write the training data: the pairs of attent's first batches, in their order; the vocabulary.
+    """Write the training data: the pairs of attent's first batches in order, the vocabulary, and the model's settings.
 
-    The settings of the model.
+    They are read by the peers' scripts.
     """
     order = data.stream(BatchSize(tokens=tokens), 1)
     rows = [order.next_rows() for _ in range(batches)]
@@ -103,18 +103,19 @@ def write_lines(
     model: ModelSettings,
     pieces: int,
 ) -> None:
-    """Write the lines to translate, from the shortest to the longest.
+    """Write the lines to translate, from shortest to longest.
 
     Args:
-        folder: where to write.
+        folder: the folder to write to.
         lines: the pieces of each line.
-        searches: by name: the beam, attent's own translation of each line, and the batch sizes to try, in lines.
+        searches: for each search by name, the beam size, attent's translation of each line, and the batch sizes in
+            lines.
         model: settings of attent's model.
-        pieces: tokens in the vocabulary.
+        pieces: the vocabulary size.
     """
     order = sorted(range(len(lines)), key=lambda row: len(lines[row]))
     _lines(folder / "lines.txt", (lines[row] for row in order))
-    # EOS is a step too
+    # EOS takes a step too
     values = {
         name: {"beam": beam, "batches": list(batches), "steps": [len(translations[row].tokens) + 1 for row in order]}
         for name, (beam, translations, batches) in searches.items()
@@ -134,5 +135,5 @@ def _model(folder: Path, model: ModelSettings, pieces: int) -> None:
 
 
 def named(token: int) -> str:
-    """Return the name of a piece, a letter and its id: toolkits read whole pieces, so that they need not tokenize."""
+    """Return a piece's name, a letter and its id, so that toolkits read whole pieces and need not tokenize."""
     return f"p{token}"

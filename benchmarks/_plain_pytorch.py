@@ -1,6 +1,6 @@
-"""The plain PyTorch that attent is measured against, as tutorials write it.
+"""Plain PyTorch as in tutorials, with which attent is compared.
 
-Attention, two translators, a language model, an update.
+It contains attention, two translators, a language model, and a training update.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from attent.text.tokenizer import PAD
 from attent.training.autotune import Precision
 from attent.training.settings import TrainingSettings
 
-# The longest sentence of `PlainTransformer`, in tokens.
+# Maximum length of a sentence of `PlainTransformer`, in tokens.
 MAX_LENGTH = 512
 
 
 def sdpa(
     query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool = False, dropout: float = 0.0
 ) -> Tensor:
-    """PyTorch's fused function."""
+    """Compute attention with PyTorch's fused function."""
     return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, scale=scale)
 
 
 def textbook_attention(
     query: Tensor, key: Tensor, value: Tensor, score: Score, *, causal: bool = False, dropout: float = 0.0
 ) -> Tensor:
-    """The scores, then softmax, dropout and the mean of the values."""
-    # tutorials write the sums of the tanh form as one product
+    """Compute the scores, then softmax, dropout and the weighted mean of the values."""
+    # tutorials compute the sums of the tanh form in one product
     scores = tanh_scores(query, key, score) if isinstance(score, TanhScore) else score(query, key)  # (B, H, T, T)
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
@@ -47,23 +47,23 @@ def textbook_attention(
 
 
 def tanh_scores(query: Tensor, key: Tensor, score: TanhScore) -> Tensor:
-    """v·tanh(q' + k') with the sums of all pairs at once, (B, H, Tq, Tk)."""
+    """Return v·tanh(q' + k') for all pairs, computed in one tensor, (B, H, Tq, Tk)."""
     query_features, key_features = score.lower_query(query).features, score.lower_key(key).features
     hidden = torch.tanh(query_features[..., :, None, :] + key_features[..., None, :, :])  # (B, H, Tq, Tk, hidden)
     return (hidden @ score.output_weights(hidden).mT)[..., 0]
 
 
 def sdpa_scale(score: Score, width: int) -> float | None:
-    """Return the scale with which PyTorch's fused function computes this score; None if it does not have the score."""
+    """Return the scale with which PyTorch's fused function computes this score; None if it cannot."""
     return score.scale(width) if isinstance(score, Dot | ScaledDot) else None
 
 
 class PlainTransformer(nn.Module):
-    """nn.Transformer with embeddings, sinusoidal positions and a tied output, its norms before each sub-layer.
+    """nn.Transformer with embeddings, sinusoidal positions, a tied output, and norms before each sub-layer.
 
     Args:
         settings: the sizes and the dropout.
-        pieces: tokens in the one vocabulary of source and target.
+        pieces: the size of the joint vocabulary.
     """
 
     positions: Tensor
@@ -76,7 +76,7 @@ class PlainTransformer(nn.Module):
         self.register_buffer("positions", _sinusoids(MAX_LENGTH, width))
         self.dropout = nn.Dropout(settings.dropout)
         with warnings.catch_warnings():
-            # that its encoder has no faster way for norms before sub-layers
+            # the warning that its encoder has no fast path for norms before sub-layers
             warnings.filterwarnings("ignore", message="enable_nested_tensor")
             self.transformer = nn.Transformer(
                 width,
@@ -90,7 +90,7 @@ class PlainTransformer(nn.Module):
             )
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Embed tokens (B, T) with their positions, (B, T, E)."""
+        """Embed tokens (B, T) with their positions; return (B, T, E)."""
         return self.dropout(
             self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[: tokens.shape[1]]
         )
@@ -111,9 +111,9 @@ class PlainLanguageModel(nn.Module):
     """nn.TransformerEncoder under a causal mask, with embeddings, sinusoidal positions and a tied output.
 
     Args:
-        settings: the sizes, the place of the norms, the activation and the dropout.
+        settings: the sizes, the position of the norms, the activation and the dropout.
         pieces: tokens in the vocabulary.
-        longest: the most tokens that it reads at once.
+        longest: the maximum length of its input, in tokens.
     """
 
     positions: Tensor
@@ -142,9 +142,9 @@ class PlainLanguageModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, number: int) -> Tensor:
-        """Return texts (B, T) with so many tokens more, greedily.
+        """Extend texts (B, T) greedily by a number of tokens.
 
-        As nanoGPT does, each step reads all of the text again.
+        As in nanoGPT, each step processes the whole text again.
         """
         for _ in range(number):
             last = self._features(tokens[:, -len(self.positions) :])[:, -1]
@@ -165,14 +165,14 @@ def _sinusoids(length: int, width: int) -> Tensor:
 
 
 class PlainRnn(nn.Module):
-    """nn.GRU both ways over the source, then a loop of nn.GRUCell with Bahdanau's attention before each step.
+    """A bidirectional nn.GRU over the source, then a loop of nn.GRUCell with Bahdanau's attention before each step.
 
-    Keys are projected once a sentence, and the output layer applied to all steps at once.
+    Keys are projected once per sentence, and the output layer is applied to all steps together.
 
     Args:
         settings: the sizes and the dropout.
-        pieces: tokens in each vocabulary.
-        packed: whether the encoder reads packed sequences, in which there is no padding.
+        pieces: the size of each vocabulary.
+        packed: whether the encoder reads packed sequences, which have no padding.
     """
 
     def __init__(self, settings: RnnSettings, pieces: int, *, packed: bool) -> None:
@@ -197,7 +197,7 @@ class PlainRnn(nn.Module):
         self.output.weight = self.target.weight
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the memory (B, Ts, E) of a source (B, Ts), and the decoder's first state."""
+        """Return the memory (B, Ts, E) of a source (B, Ts) and the decoder's initial state."""
         embedded = self.embedding_dropout(self.source(source))
         if self.packed:
             states, final = self.encoder(
@@ -225,13 +225,13 @@ class PlainRnn(nn.Module):
 def training_update(
     model: nn.Module, settings: TrainingSettings, precision: Precision, *, compiled: bool = False
 ) -> Callable[[Batch], None]:
-    """Return one update of a module, on its device: loss, gradients, clipping, Adam; 16 bits through autocast.
+    """Return the update function of a module: loss, gradients, clipping, Adam; autocast for 16 bits.
 
     Args:
-        model: a batch → logits (B, Tt, V).
-        settings: the optimizer's, the label smoothing and the clipping.
-        precision: of the computation.
-        compiled: whether the loss goes through torch.compile.
+        model: the module, which maps a batch to logits (B, Tt, V).
+        settings: the settings of the optimizer, label smoothing and clipping.
+        precision: the precision of the computation.
+        compiled: whether to compile the loss with torch.compile.
     """
     parameters = list(model.train().parameters())
     device = parameters[0].device

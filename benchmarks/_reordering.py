@@ -1,6 +1,6 @@
 """A corpus of two made-up languages with known links.
 
-Words have one counterpart or are copied, adjectives follow, and verbs go last.
+Each word has one counterpart or is copied, adjectives follow their nouns, and verbs come last.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ seed = 1
 
 
 class LinkedPair(NamedTuple):
-    """A pair, and the links between its words."""
+    """A pair and the links between its words."""
 
     source: str
     target: str
@@ -69,7 +69,7 @@ class LinkedPair(NamedTuple):
 
 
 def lexicon() -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the words of each kind, and the counterpart of each word."""
+    """Return the words of each kind and the counterpart of each word."""
     random = Random(5)
     words = ["".join(random.sample(SYLLABLES, 2 + number % 2)) for number in range(2000)]
     words = list(dict.fromkeys(words))
@@ -89,7 +89,7 @@ def pairs(count: int, seed: int) -> list[LinkedPair]:
     def phrase() -> list[tuple[str, str]]:
         """Return the words of a noun phrase with their kinds.
 
-        Of an adjective and its noun, the noun comes first in the target.
+        In the target, a noun precedes its adjective.
         """
         if random.random() < 0.25:
             return [(random.choice(NAMES), "name")]
@@ -114,7 +114,7 @@ def pairs(count: int, seed: int) -> list[LinkedPair]:
 
 
 def write(folder: Path) -> list[LinkedPair]:
-    """Write a recipe and its files; return pairs that are in neither of them."""
+    """Write a recipe and its files; return further pairs that are in neither file."""
     everything = pairs(24_000, 1)
     for name, part in (("train", everything[:22_000]), ("valid", everything[22_000:22_500])):
         (folder / f"{name}.tsv").write_text(

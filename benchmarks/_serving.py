@@ -1,6 +1,6 @@
 """Code shared by the parts of benchmarks/serve.py.
 
-A server in a process of its own, what it holds, and clients that cost little.
+It contains a server in a separate process, measurements of its resources, and lightweight clients.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attent.text.readers import read_lines
 from attent.text.sentences import split_sentences
 
 CLIENTS = 64
-# Seconds until a server must have loaded its run.
+# Maximum seconds for a server to load its run.
 START = 120.0
 SCRIPT = Path(__file__).with_name("serve.py")
 
@@ -37,10 +37,10 @@ class Answer(NamedTuple):
     """The answer to a request.
 
     Args:
-        status: of HTTP.
-        body: its bytes.
-        begin: when the request was sent, on the clock `time.perf_counter`.
-        seconds: until the last byte came.
+        status: the HTTP status.
+        body: the bytes of the body.
+        begin: the time when the request was sent, by `time.perf_counter`.
+        seconds: the seconds until the last byte arrived.
     """
 
     status: int
@@ -55,18 +55,18 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """A server in a process of its own, stopped at the end of a `with`.
+    """A server in a separate process; the end of its `with` block stops it.
 
     Args:
         run: the run folder.
-        options: of `attent serve`.
+        options: the options of `attent serve`.
         engine: attent, or an engine of `attent export` behind the same front-end.
     """
 
     def __init__(self, run: Path, *options: str, engine: str = "attent") -> None:
         attent = ["-m", "attent", "serve", str(run), "--port", "0", *options]
         command = attent if engine == "attent" else [str(SCRIPT), "engine", str(run), engine]
-        # a pipe that nobody reads would fill up, and stop the server
+        # an unread pipe would fill up and block the server
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, *command], stdout=subprocess.PIPE, stderr=self._log, text=True
@@ -80,7 +80,7 @@ class Server:
         self.host, self.port, self.pid = address.hostname, address.port, self._process.pid
 
     def stop(self, seconds: float = 60.0) -> int:
-        """Send SIGTERM, and return the exit status."""
+        """Send SIGTERM and return the exit status."""
         self._process.terminate()
         try:
             return self._process.wait(seconds)
@@ -91,17 +91,17 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """Return whether the process has not ended."""
+        """Return whether the process is still running."""
         return self._process.poll() is None
 
     @property
     def memory(self) -> float:
-        """Its resident memory now, in MiB."""
+        """Its current resident memory, in MiB."""
         return self._status("VmRSS")
 
     @property
     def peak_memory(self) -> float:
-        """The most resident memory that it has had, in MiB."""
+        """Its peak resident memory, in MiB."""
         return self._status("VmHWM")
 
     @property
@@ -128,10 +128,10 @@ class Server:
 
 
 class Client:
-    """A connection that is kept open, with one request at a time.
+    """A persistent connection with one request at a time.
 
     Args:
-        server: to connect to.
+        server: the server to connect to.
     """
 
     def __init__(self, server: Server) -> None:
@@ -139,14 +139,14 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes) -> Answer:
-        """Send a request, and return its answer.
+        """Send a request and return its answer.
 
         Raises:
             OSError: the connection failed.
-            asyncio.IncompleteReadError: it ended before the answer did.
+            asyncio.IncompleteReadError: it was closed before the answer was complete.
         """
         begin = time.perf_counter()
-        # a server closes connections on which nothing comes for some seconds
+        # a server closes connections that are idle for some seconds
         if self._streams is None or self._streams[0].at_eof():
             self.close()
             self._streams = await asyncio.open_connection(self._server.host, self._server.port)
@@ -168,7 +168,7 @@ class Client:
 
 
 def request_bytes(text: str, source: str, target: str) -> bytes:
-    """Return a request for the translation of a text, as it goes over the wire."""
+    """Return a request to translate a text, as bytes."""
     body = json.dumps({"q": text, "source": source, "target": target}).encode()
     head = (
         "POST /translate HTTP/1.1\r\nHost: benchmark\r\nContent-Type: application/json\r\n"
@@ -180,7 +180,7 @@ def request_bytes(text: str, source: str, target: str) -> bytes:
 async def ask_side_by_side(
     server: Server, requests: Iterable[bytes], clients: int, seconds: float = float("inf")
 ) -> list[Answer]:
-    """Let clients ask, each its next request once the last is answered, until the requests or the time are used up.
+    """Run clients, each sending its next request once the last is answered, until the requests or the time run out.
 
     Returns:
         The answers, in the order of the requests.
@@ -198,12 +198,12 @@ async def ask_side_by_side(
 
 
 def endless(requests: Sequence[bytes]) -> Iterator[bytes]:
-    """Return the requests in turn, for ever."""
+    """Yield the requests in turn, endlessly."""
     return itertools.cycle(requests)
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the value that this share of values does not exceed; NaN of none."""
+    """Return the value that this share of values does not exceed; NaN without values."""
     ordered = sorted(values)
     return ordered[int(share * (len(ordered) - 1))] if ordered else float("nan")
 
@@ -214,14 +214,14 @@ def milliseconds_of(answers: Sequence[Answer], share: float) -> float:
 
 
 def serve_engine(run: Path, engine: str) -> None:
-    """Serve an exported engine by the front-end of `attent serve` with its defaults, until SIGTERM."""
+    """Serve an exported engine with the front-end of `attent serve` and its defaults, until SIGTERM."""
     from attent.formats.exporting import load
     from attent.server.engines import RunCatalog
     from attent.server.server import TranslationServer
     from attent.server.settings import ServerSettings
     from attent.web import listen
 
-    # an engine translates as `Translator` does, which is all that a served run is asked for without links
+    # an engine has the interface of `Translator` that a served run needs, except for links
     catalog = RunCatalog([run], [None], lambda _: load(run, engine))  # pyright: ignore[reportArgumentType]
     listener = listen("127.0.0.1", 0)
     server = TranslationServer(
@@ -231,12 +231,12 @@ def serve_engine(run: Path, engine: str) -> None:
 
 
 class Workload(NamedTuple):
-    """What is asked for.
+    """The texts to translate, and their requests.
 
     Args:
-        texts: to translate.
-        requests: their bytes on the wire.
-        language: of the texts.
+        texts: the texts to translate.
+        requests: the bytes of their requests.
+        language: the language of the texts.
     """
 
     texts: list[str]
@@ -245,7 +245,7 @@ class Workload(NamedTuple):
 
 
 def workload(run: Path, file: Path, count: int | None = None) -> Workload:
-    """Read texts, and write their requests; a count repeats the file until there are as many."""
+    """Read texts and build their requests; with a count, the file is repeated until there are enough."""
     config = read_config(run)
     if config.source_language is None or config.target_language is None:
         raise SystemExit(
@@ -262,14 +262,14 @@ def workload(run: Path, file: Path, count: int | None = None) -> Workload:
 
 
 def offline_texts(translator: Translator, work: Workload) -> dict[str, str]:
-    """Return the translation of each text, of its sentences as the server cuts them."""
+    """Return the translation of each text, split into sentences as by the server."""
     splits = {text: split_sentences(text, work.language) for text in dict.fromkeys(work.texts)}
     translated = iter(translator.translate([sentence for split in splits.values() for sentence in split.sentences]))
     return {text: split.join([next(translated) for _ in split.sentences]) for text, split in splits.items()}
 
 
 def check_answered(answers: Sequence[Answer]) -> None:
-    """End unless every request was answered."""
+    """Exit with an error unless every request was answered."""
     if failed := [answer for answer in answers if answer.status != 200]:
         raise SystemExit(
             f"{len(failed)} of {len(answers)} requests failed: {failed[0].status} {failed[0].body[:200]!r}"
@@ -277,7 +277,7 @@ def check_answered(answers: Sequence[Answer]) -> None:
 
 
 def bar(name: str, value: float, bound: float, *, is_most: bool = False) -> Row:
-    """Return the row of a number that should reach a bound, or not exceed it."""
+    """Return the row of a number that should reach a bound or, with `is_most`, not exceed it."""
     is_met = value <= bound if is_most else value >= bound
     return {
         "name": name,
@@ -288,7 +288,7 @@ def bar(name: str, value: float, bound: float, *, is_most: bool = False) -> Row:
 
 
 def bar_table(rows: Sequence[Row]) -> ResultTable:
-    """Return the table of what should be reached."""
+    """Return the table of targets."""
     return ResultTable(
         "",
         [Column("name", "number"), Column("value", "measured", ".4g"), Column("bound", "bound"), Column("met", "met")],

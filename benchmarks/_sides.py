@@ -1,4 +1,4 @@
-"""Code shared by the benchmarks: tables for RESULTS.md, and times of sides in turn."""
+"""Code shared by the benchmarks: tables for RESULTS.md, and alternating timings of the sides."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["Work", "head", "milliseconds", "peak", "run", "show", "table"]
 
 
 def milliseconds(sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, float]:
-    """Return the least time of each side; arguments as for `time_in_turn`."""
+    """Return the shortest time of each side; arguments as for `time_in_turn`."""
     return {name: timing.best for name, timing in time_in_turn(sides, rounds=rounds, seconds=seconds).items()}
 
 
 def head(title: str) -> None:
-    """Print the title of a benchmark, and the machine."""
+    """Print the title of a benchmark and the machine."""
     print(f"\n## {title}\n\n{machine_sentence(machine_info())}\n")
 
 
 def peak() -> float:
-    """Return the largest memory of this process so far, in MiB; NaN where the system does not report it."""
+    """Return the peak memory of this process so far, in MiB; NaN if the system does not report it."""
     peak = peak_memory()
     return float("nan") if peak is None else peak
 
@@ -41,7 +41,7 @@ def show(report: Report) -> None:
 
 
 def run(parts: Mapping[str, Callable[[], None]], description: str | None) -> None:
-    """Run the parts that the command line names, or all of them."""
+    """Run the parts named on the command line, or all of them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("parts", nargs="*", help=f"any of {', '.join(parts)}; default: all")
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Training beside plain PyTorch: source and target tokens a second on the same batches, all sides in turn."""
+"""Training speed beside plain PyTorch: source and target tokens per second on the same batches, alternating sides."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
 Update = Callable[[Batch], None]
-# Measures a peer in a process of its own: tokens a second, or None after it failed.
+# Measures a peer in a separate process: tokens per second, or None after it failed.
 PeerRate = Callable[[], float | None]
 ModelSettings = TransformerSettings | RnnSettings
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 ATTENT = "attent"
 # The widths of configs/multi30k-bahdanau.toml.
 RNN_WIDTH, RNN_DROPOUT = 256, 0.2
-# The models of plain PyTorch, by the kind of ours and by name.
+# The plain PyTorch models, by the kind of attent's model and by name.
 PLAIN: dict[str, dict[str, Callable[[Any, int], nn.Module]]] = {
     "transformer": {"nn.Transformer": PlainTransformer},
     "rnn": {
@@ -50,9 +50,9 @@ class Side:
     """A way to train.
 
     Args:
-        name: in the table.
-        compute: precision and threads.
-        update: trains on one batch.
+        name: the name in the table.
+        compute: the precision and threads.
+        update: the function that trains on one batch.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Side:
 def transformer(preset: str = "tiny") -> TransformerSettings:
     """Return settings of a Transformer that nn.Transformer can match.
 
-    Norms before sub-layers, sinusoidal positions, one embedding.
+    It has norms before sub-layers, sinusoidal positions and one embedding.
 
     Raises:
         UnknownNameError: there is no such preset.
@@ -73,14 +73,14 @@ def transformer(preset: str = "tiny") -> TransformerSettings:
 
 
 def rnn(attention: Literal["none", "bahdanau", "luong"] = "bahdanau") -> RnnSettings:
-    """Return settings of the recurrent encoder-decoder, one layer of gated recurrent units each."""
+    """Return settings of the recurrent encoder-decoder, with one layer of gated recurrent units each."""
     widths = dict.fromkeys(("embedding_width", "width", "encoder_width"), RNN_WIDTH)
     dropouts = dict.fromkeys(("embedding_dropout", "context_dropout", "output_dropout"), RNN_DROPOUT)
     return RnnSettings.model_validate({"attention": attention, **widths, **dropouts})
 
 
 class _FixedBatch(Processes):
-    """Hands the training loop a given batch in the place of the next one of its stream."""
+    """Gives the training loop a chosen batch instead of the next one of its stream."""
 
     batch: Batch | None = None
 
@@ -91,7 +91,7 @@ class _FixedBatch(Processes):
 def attent_update(
     model: ModelSettings, pieces: int, compute: ComputeConfig, data: Bitext, tokens: int, device: torch.device = CPU
 ) -> Update:
-    """Return an update by the loop of `attent train`."""
+    """Return an update function that uses the loop of `attent train`."""
     settings = TrainingSettings(
         updates=2**31,
         batch_tokens=tokens,
@@ -122,16 +122,16 @@ def make_sides(
 ) -> list[Side]:
     """Return the sides of a comparison.
 
-    attent and plain PyTorch, in float32 and with 16 bits, on each number of threads.
+    They are attent and plain PyTorch, in float32 and with 16 bits, on each number of threads.
 
     Args:
-        model: its kind and size.
-        pieces: tokens in the vocabulary.
+        model: the kind and size of the model.
+        pieces: the vocabulary size.
         data: the pairs.
-        tokens: target tokens of a batch, padding included.
-        threads: each number to try.
-        compiled: whether plain PyTorch is also compiled; in 16 bits, on the most threads.
-        device: of every side.
+        tokens: the target tokens per batch, including padding.
+        threads: the numbers of threads to try.
+        compiled: whether to also measure compiled PyTorch, in 16 bits on the largest number of threads.
+        device: the device of every side.
     """
     plain_settings, sides = TrainingSettings(updates=1, batch_tokens=1), list[Side]()
     for number in threads:
@@ -161,16 +161,17 @@ def measure(
     say: Callable[[str], None] = lambda line: None,
     peers: Mapping[str, PeerRate] | None = None,
 ) -> dict[str, list[float]]:
-    """Measure the tokens a second of each side in each round, which has the same batches for all.
+    """Measure the tokens per second of each side in each round, with the same batches for all sides.
 
     Args:
-        sides: in the order of their turns.
+        sides: the sides, in the order of their turns.
         batches: the stream of batches.
-        rounds: to count; one more before them warms up.
-        updates: of each side in a round.
-        device: of the sides.
-        say: gets the name of the side that works.
-        peers: further sides that measure themselves, each once in every round that counts; one that failed is left out.
+        rounds: the number of rounds that count; one more before them warms up.
+        updates: the updates of each side per round.
+        device: the device of the sides.
+        say: receives the name of the running side.
+        peers: further sides that measure themselves, once in every round that counts; after a failure they are left
+            out.
     """
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
     with limit_threads():
@@ -205,7 +206,7 @@ COLUMNS = (
 def table_rows(rates: Mapping[str, Sequence[float]]) -> list[Row]:
     """Return a row for each side.
 
-    Its best round, the median of its rounds, and how many times as fast attent's best is.
+    It contains the best round, the median, and how many times as fast attent's best is.
     """
     fastest = max(max(numbers) for name, numbers in rates.items() if name.startswith(ATTENT))
     return [
@@ -229,9 +230,9 @@ def compare(
     say: Callable[[str], None] = lambda line: None,
     peers: Mapping[str, PeerRate] | None = None,
 ) -> Report:
-    """Measure training beside plain PyTorch: `make_sides` and `measure` in one call, with their arguments.
+    """Compare training with plain PyTorch: `make_sides` and `measure` in one call, with their arguments.
 
-    `name` is that of the data; without `threads` all of torch's threads are used.
+    `name` is the name of the data; without `threads`, all of torch's threads are used.
     """
     torch.manual_seed(0)
     limit_heap_fragmentation()

@@ -1,11 +1,11 @@
-"""Adapting a translator to text of another kind: what it gains there, and what it forgets.
+"""Adapting a translator to another kind of text: what it gains there, and what it forgets.
 
     benchmarks/adapt.py RUN MULTI30K OUT [--minutes 10]
 
-RUN translates captions from English to German, lower-cased and cut into words (configs/multi30k-marian.toml); MULTI30K
-is the folder of its data. The run is written as a Marian folder and imported again, and the imported run is adapted to
-2,000 sentences with dates, once by themselves and once with captions replayed. Judged are 500 other sentences, of dates
-that none of the 2,000 has, and test_2016 of the captions.
+RUN translates lowercased, tokenized captions from English to German (configs/multi30k-marian.toml); MULTI30K is the
+folder of its data. The run is exported as a Marian folder and imported again, and the imported run is adapted to 2,000
+sentences with dates, once by themselves and once mixed with captions. It is evaluated on 500 other sentences, with
+dates that do not occur in the 2,000, and on test_2016 of the captions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TEMPLATES = (
 
 
 def sentences(count: int, first: date, days: int, seed: int) -> list[tuple[str, str]]:
-    """Return sentences with dates of so many days from the first on, in English and German."""
+    """Return sentences in English and German with dates from a range of days."""
     random, pairs = Random(seed), []
     for _ in range(count):
         day, (english, german) = first + timedelta(random.randrange(days)), random.choice(TEMPLATES)
@@ -57,7 +57,7 @@ def sentences(count: int, first: date, days: int, seed: int) -> list[tuple[str, 
 
 
 def attent(*arguments: object) -> None:
-    """Run a command, and show it."""
+    """Print a command and run it."""
     words = [str(argument) for argument in arguments]
     print(f"$ attent {' '.join(words)}", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "attent", *words], check=True, stdout=sys.stderr)
@@ -70,7 +70,7 @@ def score(run: Path, pairs: list[tuple[str, str]]) -> float:
 
 
 def main() -> None:
-    """Adapt, judge, and print the table."""
+    """Adapt, evaluate, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("multi30k", type=Path)

@@ -1,7 +1,7 @@
 """Additive attention: the textbook line eager and compiled, attent with and without its extension, and dot products.
 
-One sequence, one head, T = 512, D = 256, float32: forward, and forward with gradients. Then T = 16,384 and shorter with
-D = 64: time and memory.
+It measures one sequence and one head with T = 512, D = 256 in float32, forward and with gradients; then time and memory
+up to T = 16,384 with D = 64.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attent.ops import native
 
 
 def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:
-    """Compute additive attention as tutorials do, with the sums of all queries and keys in one tensor."""
+    """Compute additive attention as in tutorials, with the sums of all queries and keys in one tensor."""
     hidden = torch.tanh((query @ w1 + bias)[..., :, None, :] + (key @ w2)[..., None, :, :])
     return torch.softmax(hidden @ v, -1) @ value
 
@@ -83,7 +83,7 @@ def short(compiled: bool) -> None:
 
 
 def errors(query: Tensor, key: Tensor, value: Tensor, score: Additive, up: Tensor) -> None:
-    """Print the largest errors of the textbook line and of attent against float64."""
+    """Print the largest errors of the textbook line and attent relative to float64."""
     inputs = [query, key, value, *score.parameters()]
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
 
@@ -106,7 +106,7 @@ def errors(query: Tensor, key: Tensor, value: Tensor, score: Additive, up: Tenso
 
 
 def first_call() -> None:
-    """Print how long a fresh process takes to its first result."""
+    """Print the time until the first result in a fresh process."""
     code = """
 import time, torch
 from attent.attention import attend

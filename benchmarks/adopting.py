@@ -1,4 +1,4 @@
-"""What one types in PyTorch now beside what one types then, as in docs/adopting.md.
+"""PyTorch code beside its replacement with attent, as in docs/adopting.md.
 
 1,024 tokens, 8 heads of 64, float32, one thread.
 """
@@ -22,7 +22,7 @@ Side = Callable[[], Tensor]
 
 
 def active(work: Side) -> Side:
-    """Return the work with our kernels in the place of PyTorch's."""
+    """Return the work with attent's kernels instead of PyTorch's."""
 
     def run_active() -> Tensor:
         activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
@@ -35,7 +35,7 @@ def active(work: Side) -> Side:
 
 
 def least(pytorch: Side, attent: Side, rounds: int) -> tuple[float, float]:
-    """Return the least milliseconds of processor time of each side, the sides in turn, the first round not counted."""
+    """Return each side's shortest processor time in milliseconds; sides alternate, and the first round warms up."""
     times: list[list[float]] = [[], []]
     for number in range(rounds + 1):
         for side, durations in zip((pytorch, attent), times, strict=True):

@@ -1,11 +1,11 @@
-"""Alignments from attention: pairs a second, and their error beside eflomal's, which `scripts/peers eflomal` installs.
+"""Alignments from attention: pairs per second, and error rates beside eflomal (see `scripts/peers eflomal`).
 
     benchmarks/align.py RUN SOURCE TARGET [--gold LINKS] [--threads 2]
     benchmarks/align.py RUN [--threads 2]          a run on dates: its held-out sets, by character
 
-SOURCE and TARGET hold a sentence a line, words separated by spaces, and may be .gz. LINKS are gold links of the first
-pairs of them, a line each. Layer and head are the default's, those that pairs without gold links choose, and those that
-gold links of other pairs choose. eflomal is trained on all pairs, of dates on 20,000 of training besides.
+SOURCE and TARGET contain one sentence per line, with words separated by spaces, and may be .gz. LINKS contains gold
+links of the first pairs, one line each. Layer and head are the default, chosen without gold links, or chosen by the
+gold links of other pairs. eflomal is trained on all pairs and, for dates, on 20,000 further training pairs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
 from attent.text.text import Gold, Link
 
-# Pairs that choose layer and head, and further ones of a generated corpus that eflomal learns from.
+# Number of pairs to choose layer and head, and of further pairs of a generated corpus to train eflomal.
 CHOSEN_BY, LEARNT = 1000, 20_000
 WAYS = ("intersection", "grow-diag", "grow-diag-final-and")
 
@@ -54,7 +54,7 @@ def attention_rows(
     others: Sequence[TokenizedPair],
     other_gold: Sequence[Gold],
 ) -> list[list[str]]:
-    """Return the rows of each way to choose layer and head by other pairs."""
+    """Return a row for each way to choose layer and head from other pairs."""
     choices = {
         "default": AttentionSelector(),
         "chosen without gold links": rank_by_differences(model.model, others[:CHOSEN_ALONE_BY])[0][0],
@@ -69,9 +69,9 @@ def attention_rows(
 def eflomal_rows(
     corpus: Sequence[tuple[str, str]], gold: Sequence[Gold], judged: Sequence[TokenizedPair]
 ) -> list[list[str]]:
-    """Return the rows of eflomal, trained in both directions on a corpus whose first pairs are judged.
+    """Return the rows of eflomal, trained in both directions on a corpus whose first pairs are evaluated.
 
-    There are none where eflomal is missing.
+    There are none if eflomal is missing.
     """
     if not (python("eflomal").parent / "eflomal-align").is_file():
         print("eflomal is left out: scripts/peers eflomal makes its environment.", file=sys.stderr)
@@ -95,12 +95,12 @@ def eflomal_rows(
 
 
 def spaced(text: str) -> str:
-    """Return a text whose characters are words."""
+    """Return a text with spaces between its characters."""
     return " ".join(character if not character.isspace() else "␣" for character in text)
 
 
 def judge_dates(run: Path, model: Translator) -> None:
-    """Judge the held-out sets of a run on dates."""
+    """Evaluate the held-out sets of a run on dates."""
     config = read_config(run)
     corpus, tokenizers = regenerate(run, config.corpus), (model.source_tokenizer, model.target_tokenizer)
     others, other_gold = corpus.with_gold(corpus.validation, tokenizers)
@@ -115,7 +115,7 @@ def judge_dates(run: Path, model: Translator) -> None:
 
 
 def texts(model: Translator, source: str, target: str, gold_file: str | None) -> None:
-    """Time the alignment of two files, and judge it where gold links are given."""
+    """Time the alignment of two files, and evaluate it if gold links are given."""
     pairs = list(zip(read_lines(source), read_lines(target), strict=True))
     linker = PairLinker(model, None, None, None, "words", "grow-diag", print)
     for _ in linker.stream(iter(pairs[:256])):
@@ -143,7 +143,7 @@ def texts(model: Translator, source: str, target: str, gold_file: str | None) ->
 
 
 def main() -> None:
-    """Time, judge, and print the tables."""
+    """Time, evaluate, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("source", nargs="?")

@@ -1,10 +1,10 @@
-"""Time and memory of attend() beside PyTorch's scaled_dot_product_attention, or the textbook line of any other score.
+"""Time and memory of attend() beside PyTorch's scaled_dot_product_attention, or the textbook line for other scores.
 
     benchmarks/attention.py [--score scaled_dot additive ...] [--shape 1,4,512,64 ...] [--dtype float32] [--causal]
         [--dropout 0.0] [--device cpu] [--rounds 15] [--seconds 3] [--no-memory]
 
-Times are milliseconds, the least and the median; memory is the growth of a fresh process by forward and backward; the
-last column is the largest difference of the two results. The backend that ran stands behind attent's name.
+Times are the minimum and the median in milliseconds; memory is the growth of a fresh process by forward and backward;
+the last column is the largest difference between the two results. The backend used follows attent's name.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from attent.errors import ShapeError
 Shape = tuple[int, int, int, int]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ATTENT, SDPA, TEXTBOOK = "attent", "scaled_dot_product_attention", "textbook"
-# Tensors of the textbook with a number for every pair and feature that are alive at once.
+# Textbook tensors with a number for every pair and feature that exist at the same time.
 TENSORS = 4
-# The share of memory that they may take.
+# Maximum share of memory that they may take.
 MAX_SHARE = 0.5
-# In MiB, where a system does not tell how much memory it has.
+# In MiB, if the system does not report its memory.
 ASSUMED_MEMORY = 8192
 SEED = 1
 # Tokens of the call before memory is measured.
@@ -48,12 +48,12 @@ class Case:
     """A call of attention to measure.
 
     Args:
-        score: its name.
-        shape: (B, H, T, D) of queries, keys and values alike.
-        dtype: of DTYPES.
+        score: the name of the score.
+        shape: the shape (B, H, T, D) of queries, keys and values.
+        dtype: the name of one of DTYPES.
         causal: whether later keys are hidden.
         dropout: the share of weights dropped.
-        device: of the tensors.
+        device: the device of the tensors.
     """
 
     score: str
@@ -64,7 +64,7 @@ class Case:
     device: torch.device = CPU
 
     def __str__(self) -> str:
-        """The shape, the dtype, and the other settings unless they are the usual ones."""
+        """Return the shape, the dtype, and the other settings that differ from their defaults."""
         extras = (["causal"] if self.causal else []) + ([f"dropout {self.dropout:g}"] if self.dropout else [])
         return " ".join([str(self.shape), self.dtype, *extras])
 
@@ -83,9 +83,7 @@ class Sides:
     """The two sides of a case, on the same queries, keys and values.
 
     Args:
-        case: the call.
-
-    Raises:
+        case: the call to measure. Raises:
         UnknownNameError, ArgumentError: there is no such score, or it cannot be built for these widths.
     """
 
@@ -109,13 +107,13 @@ class Sides:
         }
 
     def backward(self, name: str) -> Work:
-        """Return forward and the gradients of every input and parameter."""
+        """Return the work of a forward and the gradients of every input and parameter."""
         tensors = [*self.inputs, *self.score.parameters()]
         # a score of positions uses no key
         return lambda: torch.autograd.grad(self.forward[name](), tensors, self.grad_output, allow_unused=True)
 
     def implementation(self) -> str:
-        """Return the implementation that attend() chooses; both, if it is another one with gradients."""
+        """Return the implementation that attend() chooses, or both if it differs with gradients."""
         with torch.no_grad():
             inference = explain(*self.inputs, score=self.score, **self.arguments).chosen
         training = explain(*self.inputs, score=self.score, **self.arguments).chosen
@@ -123,11 +121,11 @@ class Sides:
 
     @torch.no_grad()
     def difference(self) -> float | None:
-        """Return the largest difference of the two results; None with dropout, since each side drops other weights."""
+        """Return the largest difference between the results; None with dropout, which differs between the sides."""
         return None if self.case.dropout else (self.forward[ATTENT]() - self.forward[self.peer]()).abs().max().item()
 
     def textbook_excess(self) -> float | None:
-        """Return the MiB of the textbook's tensors if this machine has too little memory for them."""
+        """Return the size of the textbook's tensors in MiB if this machine has too little memory for them."""
         B, H, T, D = self.case.shape
         size = TENSORS * B * H * T**2 * self.score.per_pair(D) * self.grad_output.itemsize / 2**20
         return (
@@ -138,12 +136,12 @@ class Sides:
 
 
 def backward_memory(case: Case, name: str, threads: int) -> float | None:
-    """Return the MiB by which forward and backward of a side make the process grow.
+    """Return by how many MiB forward and backward of a side make the process grow.
 
-    Call it in a process of its own.
+    Call it in a separate process.
     """
     torch.set_num_threads(threads)
-    # the very first call takes memory that does not depend on the shape
+    # the first call takes memory that does not depend on the shape
     Sides(replace(case, shape=(1, case.shape[1], WARM_UP_LENGTH, case.shape[3]))).backward(name)()
     return memory_growth(Sides(case).backward(name), case.device)
 
@@ -167,9 +165,9 @@ def measure(case: Case, *, rounds: int, seconds: float, memory: bool = True) -> 
 
     Args:
         case: the call.
-        rounds: the most rounds of forward, and of forward and backward.
-        seconds: no new round begins after this time, except up to the third.
-        memory: whether each side also runs in a process of its own, to measure its memory.
+        rounds: the maximum rounds of forward, and of forward and backward.
+        seconds: the time after which no new round begins, except up to the third.
+        memory: whether to measure each side's memory in a separate process.
 
     Raises:
         UnknownNameError, ArgumentError: there is no such score, or it cannot be built for these widths.
@@ -209,14 +207,14 @@ def compare(
     memory: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Measure attend() beside plain PyTorch, case after case; `say` gets a line for each.
+    """Measure attend() beside plain PyTorch for each case; `say` receives a line for each.
 
     Other arguments as for `measure`.
     """
     rows: list[Row] = []
     notes: list[str] = []
     for case in cases:
-        # refuses an unknown score before anything is measured
+        # raises an error for an unknown score before anything is measured
         case.build_score()
     for case in cases:
         say(f"{case.score} {case}")
@@ -228,10 +226,10 @@ def compare(
 
 
 def parse_shape(text: str) -> Shape:
-    """Return the shape that "B,H,T,D" names.
+    """Parse a shape written as B,H,T,D.
 
     Raises:
-        ShapeError: it is not four whole numbers above 0.
+        ShapeError: it does not consist of four whole numbers above 0.
     """
     try:
         B, H, T, D = (int(number) for number in text.split(","))

@@ -1,9 +1,9 @@
-"""Classify scikit-learn's digits by a Vision Transformer, a support vector machine and the nearest neighbor.
+"""Classify scikit-learn's digits with a Vision Transformer, a support vector machine and the nearest neighbor.
 
-Each is judged on five splits. Each split holds out a fifth of each class as the test set. `configs/digits.toml` trains
-the Vision Transformer from scratch on each split; no choice is made by the test set. The C and gamma of the SVM
+Each is evaluated on five splits, which hold out a fifth of each class as the test set. `configs/digits.toml` trains the
+Vision Transformer from scratch on each split; nothing is chosen by the test set. The C and gamma of the SVM
 (scikit-learn's SVC with an RBF kernel) are chosen by cross-validation within the training set. All methods get the same
-rows. `scripts/bench digits` takes up to 90 seconds a split for the Vision Transformer, and a few seconds for the
+rows. `scripts/bench digits` takes up to 90 seconds per split for the Vision Transformer, and a few seconds for the
 baselines.
 """
 
@@ -34,14 +34,14 @@ MARGIN = 0.2  # percentage points by which attent may be less accurate than the 
 
 
 def vision_transformer(settings: RunSettings, folder: Path, progress: Progress) -> tuple[float, float]:
-    """Return the test accuracy in per cent, and the seconds of the whole training, with validation and saving."""
+    """Return the test accuracy in percent, and the seconds of training including validation and saving."""
     started = time.perf_counter()
     results = follow(settings, folder, progress=progress)
     return results["test"]["accuracy"], time.perf_counter() - started
 
 
 def baselines(settings: RunSettings) -> dict[str, float]:
-    """Return the test accuracy of each baseline, in per cent."""
+    """Return the test accuracy of each baseline, in percent."""
     assert settings.images is not None
     corpus = image_corpus(settings.images)
     pixels = corpus.data.pixels.reshape(len(corpus.classes), -1)
@@ -63,7 +63,7 @@ def of_split(settings: RunSettings, seed: int, updates: int | None) -> RunSettin
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train on each split, and print the table."""
+    """Train on each split and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="seeds of the splits")
     parser.add_argument("--updates", type=int, help="number of updates, in place of the config's")

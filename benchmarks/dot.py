@@ -1,6 +1,6 @@
-"""Dot forms on a CPU beside scaled_dot_product_attention.
+"""Dot-product attention on a CPU beside scaled_dot_product_attention.
 
-Plain, 16 bits, dropout, short shapes, a window, one's own score, memory.
+Parts: plain, 16 bits, dropout, short shapes, a window, a user-defined score, memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def backward(work: Callable[[], Tensor], inputs: list[Tensor]) -> Work:
 def row(
     name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15
 ) -> list[str]:
-    """Measure both sides, print their row and return its cells."""
+    """Measure both sides, print their row, and return its cells."""
     with torch.no_grad():
         once = milliseconds({"pytorch": pytorch, "attent": attent}, rounds=rounds, seconds=SECONDS)
     gradients = {"pytorch": backward(pytorch, inputs), "attent": backward(attent, inputs)}
@@ -52,7 +52,7 @@ def row(
     return cells
 
 
-# Of one measurement, beyond which no round begins.
+# Seconds of one measurement after which no round begins.
 SECONDS = 1.0
 SHAPES = (
     (8, 8, 256, 64),
@@ -114,7 +114,7 @@ def context_and_gradients(attention: Callable[..., Tensor], inputs: list[Tensor]
 
 
 def errors() -> None:
-    """Print the largest errors of three draws against float64, at each width of registers that this processor has."""
+    """Print the largest errors of three draws relative to float64, for each register width of this processor."""
     head("Largest errors against float64, two heads, of three draws: attent / PyTorch")
     level = native.simd_level()
     for forced in range(level, -1, -1):
@@ -155,7 +155,7 @@ def error_row(dtype: torch.dtype, length: int, width: int, causal: bool, size: f
 
 
 def seconds_of_process(sides: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """Return the least processor time of each side, in turn, which other programs on the machine disturb least."""
+    """Return the shortest processor time of each alternating side, which other programs disturb least."""
     best, end = dict.fromkeys(sides, float("inf")), time.perf_counter() + seconds
     while time.perf_counter() < end:
         for name, side in sides.items():
@@ -166,7 +166,7 @@ def seconds_of_process(sides: dict[str, Callable[[], object]], seconds: float) -
 
 
 def share() -> None:
-    """Print the rate of multiply-adds of the forward beside that of a product of matrices that fit the cache."""
+    """Print the forward's rate of multiply-adds beside that of a product of matrices that fit in the cache."""
     torch.set_num_threads(1)
     side = 384
     left, right, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
@@ -294,7 +294,7 @@ print(step(32768))
 
 
 def memory() -> None:
-    """Measure what dense attention takes beyond its tensors, in a fresh process."""
+    """Measure the memory of dense attention beyond its tensors, in a fresh process."""
     head("Memory of dense attention, T = 32,768, B = 1, H = 1, D = 64, float32, forward + backward")
     process = subprocess.run(
         [sys.executable, "-c", LONG, str(Path(__file__).parent)], capture_output=True, text=True, check=True

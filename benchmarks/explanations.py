@@ -1,15 +1,15 @@
-"""Which numbers point at the words that decide.
+"""Precision of attributions: the numbers that point to the deciding words.
 
-Trainings with a known answer, and the precision of each method at the truth's size.
+Models are trained on tasks with a known answer, and the precision of each method is measured at the truth's size.
 
     scripts/bench explanations --out FOLDER [--seeds 3] [--examples 75]
 
-Of dates, the steps that write the year's digits are decided by the year's characters of the source; of stories, the
-answer by one sentence, the supporting fact. A method ranks the characters of the source, or the sentences of the story
-by the sums over their words, for a step; its precision at k is the share of the truth among the first k, where k is the
-size of the truth, and chance is the truth's share of what is ranked. Only steps that the model gets right count. "Best
-head" is the one head, of all layers, that is best on as many other examples, with their truth. Trained runs stay in the
-folder, and are not trained again.
+In dates, the steps that write the year's digits are decided by the year's characters in the source; in stories, the
+answer is decided by one sentence, the supporting fact. For a step, a method ranks the characters of the source, or the
+sentences of the story by the sums over their words; its precision at k is the share of the truth among the first k,
+where k is the size of the truth, and chance is the truth's share of all ranked units. Only correct steps count. "Best
+head" is the head, among those of all layers, that is best on an equal number of other examples with known truth.
+Trained runs are kept in the folder and not trained again.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Example(NamedTuple):
     Args:
         source: the text.
         target: its translation.
-        truth: for each step of the translation that counts, the units of the source that decide it.
-        units: the number of the unit that each token of the source belongs to, from 0; −1 where it belongs to none.
+        truth: the deciding units of the source, for each step of the translation that counts.
+        units: the number of the unit of each source token, from 0; −1 if it belongs to none.
     """
 
     source: str
@@ -91,7 +91,7 @@ class Example(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The scores of a run: precision at k of each method, chance, and the share of the steps that are right."""
+    """The scores of a run: precision at k of each method, chance, and the share of correct steps."""
 
     precision: dict[str, float]
     chance: float
@@ -99,7 +99,7 @@ class Scores(NamedTuple):
 
 
 def date_examples(seed: int) -> Iterator[Example]:
-    """Yield dates that training never showed; the first four characters of a translation are the year."""
+    """Yield dates not seen in training; the first four characters of a translation are the year."""
     corpus = dates(DatesSettings.model_validate({**DATES, "seed": seed}))
     for pair in corpus.held_out["held-out dates"]:
         truth = {step: frozenset(character for character, digit in pair.links if digit == step) for step in range(4)}
@@ -109,7 +109,7 @@ def date_examples(seed: int) -> Iterator[Example]:
 def story_examples(run: Translator) -> Iterator[Example]:
     """Yield stories of the test set, whose answer is one word.
 
-    The words of the question are ranked with none of the sentences.
+    The words of the question are not ranked.
     """
     for story in stories(StoriesSettings.model_validate(STORIES)).test:
         units, sentence = [], 0
@@ -120,9 +120,9 @@ def story_examples(run: Translator) -> Iterator[Example]:
 
 
 def attributions(run: Translator, example: Example) -> tuple[dict[str, Tensor], list[int]]:
-    """Return the numbers of each method, of every head, and the steps that are right.
+    """Return the numbers of each method and of every head, and the correct steps.
 
-    They are (steps, units), and (heads, steps, units) for heads.
+    The shapes are (steps, units), and (heads, steps, units) for heads.
     """
     source, target = run.source_tokenizer.encode(example.source), run.target_tokenizer.encode(example.target)
     rows = torch.tensor([*example.truth])
@@ -135,7 +135,7 @@ def attributions(run: Translator, example: Example) -> tuple[dict[str, Tensor], 
         step for step, row in zip(example.truth, rows, strict=True) if int(log_probs[row].argmax()) == target[step]
     ]
     cross = [path for path in seen if path.endswith("cross_attention")]
-    # a row of the last layer decides its own step alone, so that one number serves all steps
+    # a row of the last layer affects only its own step, so one backward pass serves all steps
     last = cross[-1]
     by_log_prob, by_logit = (
         seen.gradients(numbers[rows, wanted].sum())[last].rows(rows)[0].mean(0) for numbers in (log_probs, logits)
@@ -151,18 +151,18 @@ def attributions(run: Translator, example: Example) -> tuple[dict[str, Tensor], 
     if read := [path for path in seen if path.startswith("encoder.")]:
         methods["rollout"] = weights @ seen.rollout()[read[-1]].dense()[0, 0]
     units = torch.tensor(example.units)
-    # (Tk, units), each token to its unit
+    # (Tk, units), mapping each token to its unit
     sums = torch.nn.functional.one_hot(units.clamp(min=0), int(units.max()) + 1).float() * (units >= 0)[:, None]
     return {name: numbers.detach() @ sums for name, numbers in methods.items()}, right
 
 
 def precision(numbers: Tensor, truth: frozenset[int]) -> float:
-    """Return the share of the truth among as many of the largest numbers, (units,)."""
+    """Return the share of the truth among the k largest of the numbers (units,), where k is the size of the truth."""
     return len(truth.intersection(numbers.topk(len(truth)).indices.tolist())) / len(truth)
 
 
 def judge(run: Translator, examples: Iterable[Example], count: int) -> Scores:
-    """Score every method on `count` examples, after as many others that choose the head."""
+    """Score every method on `count` examples, after choosing the best head on as many others."""
     by_method: dict[str, list[float]] = {}
     by_head: list[list[float]] = []
     chance, right, steps = [], 0, 0
@@ -188,7 +188,7 @@ def judge(run: Translator, examples: Iterable[Example], count: int) -> Scores:
 
 
 def trained(task: str, seed: int, folder: Path) -> Translator:
-    """Return the run of a task and a seed, trained if it is not there yet."""
+    """Return the run of a task and a seed; train it if it does not exist."""
     path = folder / f"{task}-{seed}"
     if not (path / MODEL).exists():
         corpus: dict[str, Any] = {"dates": {**DATES, "seed": seed}}
@@ -203,7 +203,7 @@ def trained(task: str, seed: int, folder: Path) -> Translator:
 
 
 def table(rows: Sequence[tuple[str, Sequence[Scores]]]) -> str:
-    """Return a table: a row for each method, a column for each task, the mean over seeds ± the standard deviation."""
+    """Return a table with methods in rows and tasks in columns: the mean over seeds ± the standard deviation."""
     lines = [f"| precision at k | {' | '.join(task for task, _ in rows)} |", f"|{'---|' * (len(rows) + 1)}"]
     for method in (*METHODS, "chance"):
         cells = []
@@ -216,7 +216,7 @@ def table(rows: Sequence[tuple[str, Sequence[Scores]]]) -> str:
 
 
 def main() -> None:
-    """Train what is not trained yet, and print the table."""
+    """Train missing runs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)

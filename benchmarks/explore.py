@@ -1,9 +1,9 @@
-"""attent explore on a long text: time to the first tile, time of a pan and of a zoom, and memory of the server.
+"""attent explore on a long text: the time to the first tile, the times of panning and zooming, and the server's memory.
 
     scripts/bench explore --tokens 20000 --heads 12
 
-A page is opened in Chromium (`chromium` on the path, or the one that CHROMIUM names). Times run from an event in the
-page until all visible tiles are drawn; in parentheses stands the processor time of the server, in seconds.
+A page is opened in Chromium (`chromium` on the path, or the one named by CHROMIUM). Times are measured from an event in
+the page until all visible tiles are drawn; the server's processor time in seconds is in parentheses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-sync",
 ]
-# Move, and return the milliseconds until all visible tiles are drawn, with the level of the zoom.
+# Move; return the milliseconds until all visible tiles are drawn, and the zoom level.
 MOVED = """async ([kind, x, y]) => {
     const canvas = document.querySelector(".zoom canvas");
     const box = canvas.getBoundingClientRect();
@@ -65,7 +65,7 @@ FIRST = """async () => {
 
 
 def main() -> None:
-    """Measure the page and the server, and print the lines."""
+    """Measure the page and the server, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--heads", type=int, default=12)
@@ -81,7 +81,7 @@ def main() -> None:
     )
     lines: list[str] = []
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    # the driver of the browser is started before, so that its memory does not count as the server's
+    # the browser's driver is started first, so that its memory is not counted as the server's
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS)
         more = memory_growth(lambda: lines.extend(_measure(weights, options.head, browser)))

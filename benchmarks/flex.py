@@ -1,6 +1,6 @@
 """FlexAttention on a CPU beside PyTorch's, eager and compiled.
 
-A score_mod and a BlockMask, the memory that they take, training.
+Parts: forward with a score_mod and a BlockMask, memory, training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch.nn.attention import flex_attention as pytorch
 import attent
 
 HEADS, WIDTH, LENGTH = 8, 64, 8192
-# Eager FlexAttention holds several tables of all pairs, half a GiB each for two heads; its time grows with the heads.
+# Eager FlexAttention needs several tables of all pairs, half a GiB each for two heads; its time is proportional to
+# heads.
 EAGER_HEADS = 2
 SLOPES = 2.0 ** -torch.arange(1, HEADS + 1)
 
@@ -43,7 +44,7 @@ def tensors(length: int, heads: int = HEADS, *, gradients: bool = False) -> list
 
 
 def call(side: str, length: int, score_mod: ScoreMod | None, mask_mod: Callable[..., Tensor]) -> Work:
-    """Build a side's mask, and return its call without gradients."""
+    """Build a side's mask and return its call without gradients."""
     inputs = tensors(length, EAGER_HEADS if side == "eager" else HEADS)
     if side == "attent":
         blocks, attention = attent.create_block_mask(mask_mod, None, None, length, length), attent.flex_attention
@@ -53,7 +54,7 @@ def call(side: str, length: int, score_mod: ScoreMod | None, mask_mod: Callable[
 
     def work() -> object:
         with torch.no_grad(), warnings.catch_warnings():
-            # eager FlexAttention says that it holds a table
+            # eager FlexAttention warns that it stores a table
             warnings.simplefilter("ignore")
             return attention(*inputs, score_mod=score_mod, block_mask=blocks)
 
@@ -79,16 +80,16 @@ def forward() -> None:
 
 
 def fresh_peak() -> float:
-    """Return the memory of this process in MiB, from which its largest is counted on.
+    """Reset this process's peak memory, and return its current memory in MiB.
 
-    Imports took more for a moment.
+    Imports temporarily took more.
     """
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return peak()
 
 
 def once(side: str, length: int) -> None:
-    """Build a side's causal mask and attend with ALiBi; attent's with gradients for "training"."""
+    """Build a side's causal mask and attend with ALiBi; with attent's gradients for "training"."""
     if side == "training":
         training_step(length, SCORE_MODS["ALiBi"])()
     else:
@@ -96,11 +97,11 @@ def once(side: str, length: int) -> None:
 
 
 def growth(side: str, length: int) -> None:
-    """Print by how many MiB this process grows by a mask and a call; all sides are measured alike."""
-    # what a first call imports does not count
+    """Print by how many MiB a mask and a call make this process grow; all sides are measured in the same way."""
+    # imports of the first call do not count
     once(side, 256)
     torch._dynamo.reset()
-    # the tensors count as given
+    # the input tensors do not count
     inputs, before = tensors(length, EAGER_HEADS if side == "eager" else HEADS), fresh_peak()
     del inputs
     once(side, length)
@@ -108,7 +109,7 @@ def growth(side: str, length: int) -> None:
 
 
 def memory() -> None:
-    """Measure the growth of fresh processes, the largest memory less that with the tensors alone."""
+    """Measure the growth of fresh processes: the peak memory minus that with only the tensors."""
     head(
         f"FlexAttention, causal and ALiBi: growth of a fresh process, MiB, H = {HEADS}, D = {WIDTH}; eager with "
         f"{EAGER_HEADS} heads"
@@ -135,7 +136,7 @@ def training_step(length: int, score_mod: ScoreMod | None) -> Work:
 
 
 def training() -> None:
-    """Measure forward and backward, which PyTorch's has not on a CPU."""
+    """Measure forward and backward; PyTorch's has no backward on a CPU."""
     head(f"FlexAttention, forward + backward, causal, B = 1, H = {HEADS}, D = {WIDTH}, float32")
     rows = []
     for length in (LENGTH // 2, LENGTH, 2 * LENGTH):

@@ -1,11 +1,11 @@
-"""Text generation by a language model, in new tokens a second, beside plain PyTorch and Hugging Face's GPT-2.
+"""Text generation with a language model, in new tokens per second, beside plain PyTorch and Hugging Face's GPT-2.
 
     benchmarks/generate.py RUN [--tokens 64] [--batch 1 8 32] [--rounds 3] [--threads N] [--device cpu]
 
-RUN is a run folder of a language model. attent generates with its compiled step and by its modules, which both keep
-keys and values; `nn.TransformerEncoder` reads all of the text again for each token; GPT-2, where transformers is
-installed, keeps them. The peers have RUN's sizes and untrained weights. Every side generates greedily, each text from
-its beginning and as long as asked for, the sides in turn.
+RUN is a run folder of a language model. attent generates with its compiled step and with its modules, both of which
+cache keys and values; `nn.TransformerEncoder` processes the whole text again for each token; GPT-2, if transformers is
+installed, caches them. The peers have RUN's sizes and untrained weights. Every side generates greedily, each text from
+its beginning to the requested length; the sides alternate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from attent.ops.transformer import IncrementalState
 from attent.tasks.text_generation.text_generator import load
 from attent.text.tokenizer import BOS, PAD
 
-# Generates so many texts of so many tokens each.
+# Generates a number of texts with a number of tokens each.
 Side = Callable[[int, int], object]
 
 
@@ -39,12 +39,12 @@ def make_sides(run: Path, tokens: int, device: torch.device) -> tuple[dict[str, 
     """Return the sides by name, the model's settings, and notes.
 
     Args:
-        run: the folder of a language model.
-        tokens: the most new tokens that a text will have.
-        device: of every side.
+        run: the run folder of a language model.
+        tokens: the maximum number of new tokens in a text.
+        device: the device of every side.
 
     Raises:
-        RunError: the run folder is missing or damaged, or of another task.
+        RunError: the run folder is missing, damaged, or of another task.
     """
     generator = load(run, device)
     settings, pieces = generator.model.settings, generator.tokenizer.size
@@ -53,7 +53,7 @@ def make_sides(run: Path, tokens: int, device: torch.device) -> tuple[dict[str, 
         is_compiled = isinstance(generator.model.start(1), IncrementalState)
     if is_compiled:
         by_modules = load(run, device)
-        # a module with a hook is called itself
+        # a module with a hook is called as a module
         by_modules.model.decoder.layers[0].register_forward_hook(lambda *arguments: None)
         sides["attent, step by modules"] = partial(generate_ours, by_modules)
     plain = PlainLanguageModel(settings, pieces, generator.context or tokens).to(device).eval()
@@ -75,7 +75,7 @@ def compare(
     device: torch.device,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Measure the sides that `make_sides` returns, for each number of texts."""
+    """Measure the sides of `make_sides` for each number of texts."""
     sides, settings, notes = make_sides(run, tokens, device)
 
     def generate(side: Side, texts: int) -> None:

@@ -1,17 +1,17 @@
-"""Terms as told: how often a glossary is followed, what it leaves alone, and what it costs in the words around.
+"""Glossaries: how often terms are followed, and how much the other words change.
 
     benchmarks/glossary.py RUN SOURCE REFERENCE [--lines N] [--seed N] [--counted SOURCE REFERENCE]
 
-Each line has one term of its own: a source word that is linked to one word of the reference (by the run's attention),
-to be translated by that word, or by a rarer one to which the same source word is linked elsewhere, such as a synonym or
-another form. A pair of words counts if it is linked more than once, and the target to no source word more often: one
-link alone is often wrong, and what follows a word that is no translation is no fault of the search. `--counted` names
-further pairs in which links are counted, such as training's.
+Each line has one term: a source word that is linked to one word of the reference (by the run's attention), to be
+translated by that word, or by a rarer one to which the same source word is linked elsewhere, such as a synonym or
+another form. A pair of words counts if it is linked more than once and the target is linked to no source word more
+often: a single link is often wrong, and a wrong translation would be counted as an error of the search. `--counted`
+names further pairs for counting links, such as the training data.
 
-Printed are, of both kinds, and of those lines alone whose translation lacks the term without a glossary: terms as told;
-chrF2 outside the term, with and without the glossary (both without the term or the words that are linked to its source,
-against the reference without its word). Lines without a term are compared with those of a search without a glossary, in
-one batch with the others.
+For both kinds, and separately for the lines whose translation lacks the term without a glossary, the table contains the
+share of terms followed and chrF2 outside the term, with and without the glossary (both without the term or the words
+linked to its source, against the reference without its word). Lines without a term, in one batch with the others, are
+compared with those of a search without a glossary.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from attent.tasks.translation.translator import Translator, load
 from attent.text.readers import read_lines
 from attent.text.tokenizer import UNK
 
-# Lines between source words so frequent that no glossary has them.
+# Number of the most frequent source words, which no glossary contains.
 STOP_WORDS = 60
 SHORTEST = 3
 
@@ -61,7 +61,7 @@ def read_pairs(source: str, reference: str, count: int) -> list[tuple[str, str]]
 def examples(
     translator: Translator, pairs: Sequence[tuple[str, str]], random: Random, further: Sequence[tuple[str, str]] = ()
 ) -> list[Example]:
-    """Draw a term of each pair that has one; links are counted in further pairs, too."""
+    """Draw a term for each pair that has one; links are also counted in further pairs."""
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     selector = AttentionSelector.of_run(translator.config)
     links = align(translator.model, [tokenize_pair(*pair, tokenizers) for pair in (*pairs, *further)], selector)
@@ -69,7 +69,7 @@ def examples(
         word for word, _ in Counter(word for source, _ in pairs for word in source.split()).most_common(STOP_WORDS)
     }
     counts = Counter(word for _, target in (*pairs, *further) for word in target.split())
-    # of source words and of targets: how often each is linked to which
+    # for source words and for targets: how often each is linked to which
     known: dict[str, Counter[str]] = defaultdict(Counter)
     origins: dict[str, Counter[str]] = defaultdict(Counter)
     single: list[list[tuple[int, int]]] = []
@@ -87,9 +87,9 @@ def examples(
             origins[right[j]][left[i]] += 1
 
     def is_term(word: str, target: str) -> bool:
-        """Return whether a word is linked to a source word more than once, and to none more often.
+        """Return whether a target word is linked to a source word more than once, and to no other more often.
 
-        One link alone is often wrong.
+        A single link is often wrong.
         """
         count = known[word][target]
         return count > 1 and count == max(origins[target].values()) and target.isalpha() and len(target) >= SHORTEST
@@ -115,7 +115,7 @@ def examples(
 
 
 def without(text: str, indices: set[int]) -> str:
-    """Return a text without these of its words."""
+    """Return a text without the words at these indices."""
     return " ".join(word for index, word in enumerate(text.split()) if index not in indices)
 
 
@@ -125,7 +125,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def judge(translator: Translator, drawn: Sequence[Example], kind: str, settings: SearchSettings) -> str:
-    """Return a row of the table: a kind of terms."""
+    """Return the row of a kind of terms."""
     drawn = [example for example in drawn if kind in example.told]
     sources = [example.source for example in drawn]
     begin = time.perf_counter()
@@ -175,7 +175,7 @@ def main() -> None:
     pairs = read_pairs(options.source, options.reference, options.lines)
     further = read_pairs(options.counted[0], options.counted[1], options.counted_lines) if options.counted else []
     drawn, settings = examples(translator, pairs, Random(options.seed), further), SearchSettings(beam=options.beam)
-    # of all lines, and of those that lack the term without a glossary
+    # for all lines, and for those that lack the term without a glossary
     columns = "told without, % | told, % | chrF2 outside without | with"
     print(f"| term | lines | {columns} | lines that lack it | {columns} | time |")
     print("|---|" + "--:|" * 11)

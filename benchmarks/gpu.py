@@ -1,8 +1,8 @@
 """Additive attention on a GPU.
 
-attent, the textbook line eager and under torch.compile, and dot-product attention of the same shape. Milliseconds
-forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256. The textbook line is left out where
-its tensor of all sums of a query and a key does not fit into memory.
+The sides are attent, the textbook line eager and with torch.compile, and dot-product attention of the same shape, in
+milliseconds for the forward, and the forward with gradients, for T from 512 to 8,192 and D from 64 to 256. The textbook
+line is left out if its tensor of all sums of a query and a key does not fit into memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attent.benchmark.report import revision
 from attent.ops.eligibility import TRITON_INSTALLED
 
 Work = Callable[[], object]
-# The share of the GPU's memory that the textbook line's tables may take.
+# Maximum share of the GPU's memory for the textbook line's tables.
 SHARE = 0.6
 
 
@@ -50,7 +50,7 @@ def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0)
 
 
 def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: bool) -> list[list[str]]:
-    """Measure one shape, and return a table row for each side."""
+    """Measure one shape and return a table row for each side."""
     device = torch.device("cuda")
     query, key, value = (
         torch.randn(1, heads, tokens, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3)
@@ -136,7 +136,7 @@ def errors(dtype: torch.dtype) -> None:
 
 
 def main() -> None:
-    """Measure, or print why that is impossible."""
+    """Measure, or print why that is not possible."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=[512, 2048, 8192])
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256])

@@ -1,15 +1,15 @@
-"""Imported translators against transformers.
+"""Imported translators compared with transformers.
 
-Logits, and the translations of its `generate`, counted over random models of every layout.
+Translations are compared with those of `generate`, counted over random models of every layout.
 
     benchmarks/importing.py [--sources 60] [--ends 0.5] [--length-penalty 0] [--variants "Marian, shared,,NLLB"]
 
-Each model has random weights with peaked outputs (scripts/random_translators.py). Of each source both translations are
-compared: equal; other by less than the margin, where either may be the best: 1e-3 between both scores by beam search
-(nats a token where the penalty is 1), and between the two best logits greedily; or other. Beam search has
-early_stopping="never" there, which is the exact stop of ours; its translations that reach the longest length are
-counted by themselves, since transformers ends what has not ended, and ours ends all. Ours never writes the padding
-token, which transformers forbids for Marian alone: where random weights prefer it, translations differ.
+Each model has random weights with peaked outputs (scripts/random_translators.py). For each source, the two translations
+are equal; different within the margin, so that either may be the best (1e-3 between both scores in beam search, in nats
+per token if the penalty is 1, and between the two best logits in greedy search); or different. transformers' beam
+search uses early_stopping="never", which is attent's exact stopping rule; translations that reach the maximum length
+are counted separately, since the two libraries end them differently. attent never writes the padding token, which
+transformers forbids only for Marian: if random weights prefer it, translations differ.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def compare(name: str, sources: list[str], folder: Path, ends: float, penalty: f
     ours = load(folder, source_language=languages[0], target_language=languages[1])
     target = FAMILIES[theirs.config.model_type](SourceFolder(folder), *languages).vocabularies[1]
     special = target.special
-    # their ids by ours
+    # transformers' ids by attent's ids
     ids = [special.pad, special.unk, special.start, special.eos, *target.ordinary]
     marks = [mark for mark in (f"__{languages[1]}__", languages[1]) if mark in target.names.values()]
     forced = tokenizer.convert_tokens_to_ids(marks[0]) if languages[1] else None
@@ -83,7 +83,7 @@ def compare(name: str, sources: list[str], folder: Path, ends: float, penalty: f
 def outcome(
     theirs: Any, source: list[int], found: Any, ids: list[int], beam: int, forced: int | None, penalty: float
 ) -> str:
-    """Return the column that a source is counted in."""
+    """Return the column in which a source is counted."""
     options: dict[str, Any] = {"early_stopping": "never", "length_penalty": penalty} if beam > 1 else {}
     result = theirs.generate(
         torch.tensor([source]), num_beams=beam, max_length=LIMIT + 2, forced_bos_token_id=forced,
@@ -91,7 +91,7 @@ def outcome(
     )  # fmt: skip
     written, eos = result.sequences[0].tolist()[1:], theirs.generation_config.eos_token_id
     length = written.index(eos) if eos in written else LIMIT
-    # greedily the tokens before the limit are the same whatever happens there
+    # in greedy search, the tokens before the limit do not depend on how it is handled
     if beam > 1 and max(length, len(found.tokens)) >= LIMIT:
         return COLUMNS[3]
     if written[:length] == [ids[token] for token in found.tokens]:
@@ -103,7 +103,7 @@ def outcome(
 
 
 def main() -> None:
-    """Count, and print the table."""
+    """Count and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, default=60)
     parser.add_argument("--variants", default=",,".join(MARIAN | M2M100), help="separated by two commas")

@@ -1,14 +1,14 @@
 """Training a language model beside plain PyTorch.
 
-Tokens a second, and the loss after the same updates from the same weights.
+It compares tokens per second, and the loss after the same updates from the same weights.
 
     benchmarks/language_model.py FILE [--preset tiny] [--pieces 3000] [--tokens 4096] [--window 0] [--rounds 3]
         [--updates 10]
 
-The peer is `nn.TransformerEncoder` with a causal mask, norms before sub-layers and a tied output in the loop of
-nanoGPT's shape: cross entropy of all logits, clipping, AdamW. Both sides learn from the same batches of FILE's lines,
-or with --window from windows of so many tokens of its running text, in float32. Speed is measured with dropout 0.1,
-sides alternating; losses with none, from weights copied over.
+The peer is `nn.TransformerEncoder` with a causal mask, norms before sub-layers and a tied output in a loop like
+nanoGPT's: cross entropy of all logits, clipping, AdamW. Both sides train in float32 on the same batches of FILE's lines
+or, with --window, of windows of its running text. Speed is measured with dropout 0.1 and alternating sides, losses
+without dropout and from copied weights.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
 RATE, BETAS, CLIP = 1e-3, (0.9, 0.98), 1.0
-# Batches on which both sides are judged after their updates.
+# Batches on which both sides are evaluated after their updates.
 JUDGED = 5
 Update = Callable[[LanguageModelBatch], None]
 
 
 @torch.no_grad()
 def plain_with_weights_of(model: LanguageModel, longest: int) -> PlainLanguageModel:
-    """Return plain PyTorch's model of the same weights."""
+    """Return a plain PyTorch model with the same weights."""
     plain = PlainLanguageModel(model.settings, model.to_logits.out_features, longest)
     plain.embedding.weight.copy_(model.embedding.tokens.weight)
     layers: list[tuple[Any, Any]] = list(zip(plain.layers.layers, model.decoder.layers, strict=True))
@@ -69,17 +69,17 @@ def plain_with_weights_of(model: LanguageModel, longest: int) -> PlainLanguageMo
 
 
 class FixedBatch(Processes):
-    """Hands the training loop a given batch in the place of the next one of its stream."""
+    """Gives the training loop a chosen batch instead of the next one of its stream."""
 
     batch: LanguageModelBatch | None = None
 
     def next_part(self, batches: BatchStream[LanguageModelBatch]) -> tuple[LanguageModelBatch, int]:
-        """Return the batch and its tokens."""
+        """Return the batch and its number of tokens."""
         return super().next_part(batches) if self.batch is None else (self.batch, self.batch.tokens)
 
 
 def our_update(model: LanguageModel, data: LanguageModelExamples) -> Update:
-    """Return an update by the loop of `attent train`."""
+    """Return an update function that uses the loop of `attent train`."""
     settings = TrainingSettings(
         updates=2**31, batch_tokens=256, schedule="constant", warmup=0, precision="float32",
         threads=torch.get_num_threads(),
@@ -111,7 +111,7 @@ def plain_loss(model: PlainLanguageModel, batch: LanguageModelBatch) -> Tensor:
 
 
 def plain_update(model: PlainLanguageModel) -> Update:
-    """Return an update as tutorials write it."""
+    """Return an update function as in tutorials."""
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=RATE, betas=BETAS, weight_decay=0.0)
 
     def update(batch: LanguageModelBatch) -> None:
@@ -126,7 +126,7 @@ def plain_update(model: PlainLanguageModel) -> Update:
 def compare_speed(
     settings: DecoderSettings, data: LanguageModelExamples, size: int, options: argparse.Namespace
 ) -> None:
-    """Print the tokens a second of both sides: of each round, the best and the middle one."""
+    """Print the tokens per second of both sides: the best round and the median."""
     torch.manual_seed(0)
     model = LanguageModel(settings, size, size)
     plain = plain_with_weights_of(model, int(data.lengths().max()))

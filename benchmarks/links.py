@@ -1,12 +1,12 @@
-"""Gold links for `attent align`, by a statistical aligner.
+"""Gold links for `attent align` from a statistical aligner.
 
-Eflomal (Östling and Tiedemann 2016), which `scripts/peers eflomal` installs.
+The aligner is eflomal (Östling and Tiedemann 2016), which `scripts/peers eflomal` installs.
 
     scripts/bench links --source SOURCE --target TARGET [--more-source FILE --more-target FILE] > links.txt
 
 The aligner is trained in both directions on the pairs, and on the additional pairs of --more-source and --more-target.
-Links found in both directions are sure, links found in one are possible. Files hold a sentence a line, words separated
-by spaces, and may be .gz.
+Links found in both directions are sure, links found in one are possible. Files contain one sentence per line, with
+words separated by spaces, and may be .gz.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attent.text.readers import read_lines
 
 
 def main() -> None:
-    """Print the links of each pair in a line."""
+    """Print the links of each pair in one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
@@ -59,7 +59,7 @@ def _pairs(source: str, target: str) -> list[tuple[str, str]]:
 
 
 def eflomal_links(pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Return the links of each pair by the model of each direction, both as source-target; eflomal must be there."""
+    """Return each pair's links from both directions, written as source-target; eflomal must be installed."""
     aligner = python("eflomal").parent / "eflomal-align"
     with tempfile.TemporaryDirectory() as folder:
         names = {side: Path(folder, side) for side in ("source", "target", "forward", "backward")}

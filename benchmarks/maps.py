@@ -1,4 +1,4 @@
-"""The time of a map's statistics relative to the forward of attend, and the overhead of watching a model."""
+"""The time of a map's statistics relative to attend's forward, and the overhead of watching a model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def statistics() -> None:
 
 
 def watching() -> None:
-    """Measure a Hugging Face encoder and a decoder's generate(), with and without watch; no map is read."""
+    """Measure a Hugging Face encoder and a decoder's generate() with and without watch; no map is read."""
     import transformers
 
     head(f"Watching, transformers {transformers.__version__}")

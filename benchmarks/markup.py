@@ -1,11 +1,11 @@
-"""Tags of documents after translation: none lost, none doubled, nested as they were, and on the right words.
+"""Tags of documents after translation: lost, doubled or wrongly nested tags, and tags on the right words.
 
     benchmarks/markup.py --dates RUN --reordering FOLDER --captions RUN SOURCE [--documents N] [--seed N]
 
-Documents have nested inline tags around words. Of dates the words of year, month and day are known from the corpus of
-the run. FOLDER is for a made-up corpus that is reordered with known links (benchmarks/_reordering.py), where a run is
-trained unless FOLDER/run is there, and aligns by the attention that is best on its validation. Of captions only the
-structure is judged. A tag is on the right word if it stands around that word alone, in translations that are right.
+Documents have nested inline tags around words. In dates, the words of year, month and day are known from the run's
+corpus. FOLDER is for a made-up corpus reordered with known links (benchmarks/_reordering.py); a run is trained there
+unless FOLDER/run exists, and aligns with the attention that is best on its validation data. For captions, only the
+structure is evaluated. A tag is on the right word if it encloses only that word, in correct translations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from attent.text.readers import read_lines
 
 TAG = re.compile(r"<[^>]*>")
 NAMES = ("b", "i", "u", "em", "strong", "span", "mark", "a")
-# Characters of years, months and days.
+# Character ranges of years, months and days.
 FIELDS = ((0, 4), (5, 7), (8, 10))
 
 
@@ -41,9 +41,9 @@ class Tagged(NamedTuple):
     """A document.
 
     Args:
-        html: with tags, each with a number of its own.
-        expected: the text that the translation has within the tag of a number, of those that are judged.
-        reference: the right translation, if it is known.
+        html: the document with tags, each with a unique number.
+        expected: the expected text within each evaluated tag of the translation, by its number.
+        reference: the correct translation, if known.
     """
 
     html: str
@@ -52,7 +52,7 @@ class Tagged(NamedTuple):
 
 
 def tagged(text: str, spans: Sequence[tuple[int, int]], random: Random) -> tuple[str, list[str]]:
-    """Return a text with a tag around each span, and some around several of them; and the number of each span's tag."""
+    """Return a text with a tag around each span and some around several spans, and the number of each span's tag."""
     inserts: list[tuple[int, float, str]] = []
     numbers = []
     for number, (begin, end) in enumerate(spans):
@@ -74,7 +74,7 @@ def tagged(text: str, spans: Sequence[tuple[int, int]], random: Random) -> tuple
 
 
 def of_dates(run: Path, count: int, random: Random) -> list[Tagged]:
-    """Return documents of held-out dates, with tags around year, month and day."""
+    """Return documents from held-out dates with tags around year, month and day."""
     corpus = regenerate(run, read_config(run).corpus)
     pairs = [pair for test in corpus.held_out.values() for pair in test]
     random.shuffle(pairs)
@@ -98,7 +98,7 @@ def of_dates(run: Path, count: int, random: Random) -> list[Tagged]:
 
 
 def of_words(pairs: Iterable[tuple[str, str | None, dict[int, str]]], random: Random) -> list[Tagged]:
-    """Return documents of sentences and the counterpart of each of their words, with tags around some of these."""
+    """Return documents from sentences whose words have known counterparts, with tags around some words."""
     result = []
     for source, reference, counterparts in pairs:
         spans = [match.span() for match in re.finditer(r"\S+", source)]
@@ -112,7 +112,7 @@ def of_words(pairs: Iterable[tuple[str, str | None, dict[int, str]]], random: Ra
 
 
 def is_nested(html: str) -> bool:
-    """Return whether every tag is closed in the order of nesting."""
+    """Return whether all tags are properly nested."""
     waiting: list[str] = []
     for tag in TAG.findall(html):
         name = re.sub(r"[</>]| .*", "", tag)
@@ -124,7 +124,7 @@ def is_nested(html: str) -> bool:
 
 
 def contents_of(html: str) -> dict[str, str]:
-    """Return the text within the tag of each number."""
+    """Return the text within each tag, by the tag's number."""
     waiting: list[tuple[str, str]] = []
     result: dict[str, str] = {}
     for piece in re.split(r"(<[^>]*>)", html):
@@ -156,7 +156,7 @@ def judge(name: str, translator: Translator, documents: Sequence[Tagged]) -> str
         for number, expected in document.expected.items():
             content = contents[number]
             judged += 1
-            # a hyphen is linked to nothing
+            # a hyphen has no link
             right += re.findall(r"\w+", content) == [expected]
     share = f"{100 * right / judged:.1f}" if judged else "–"
     tags = sum(len(TAG.findall(document.html)) for document in documents)

@@ -1,8 +1,8 @@
-"""Hugging Face's BERT and GPT-2 of base size on a CPU, end to end.
+"""Hugging Face's BERT and GPT-2 in base size on a CPU, end to end.
 
-PyTorch alone beside `register(linear=True)`, and where the time goes. Random weights, one sequence, float32. A training
-step is loss, gradients and AdamW, with the models' default dropout. A part is a model, its number of tokens and of
-threads.
+Plain PyTorch is compared with `register(linear=True)`, and the time is broken down by operators, with random weights,
+one sequence and float32. A training step consists of loss, gradients and AdamW, with the models' default dropout. A
+part is a model with a number of tokens and threads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from attent.integrations.torch import register
 
 SIDES = "PyTorch", "attent"
-# operators by what they compute for, the first that fits; PyTorch drops weights of attention by the operators of any
-# dropout
+# operators by purpose, the first match counts; PyTorch applies attention dropout with the operators of any dropout
 KINDS = {
     "linear": ("aten::addmm", "aten::mm", "mkldnn::_linear_pointwise"),
     "dropout": ("bernoulli", "dropout"),
@@ -65,7 +64,7 @@ def works(build: Callable[[int], nn.Module], tokens: int) -> dict[str, Callable[
 
 
 def on_side(side: str, work: Callable[[], object]) -> None:
-    """Run the work by PyTorch alone, or with our kernels active."""
+    """Run the work with PyTorch only, or with attent's kernels active."""
     if side == "PyTorch":
         work()
         return
@@ -77,9 +76,9 @@ def on_side(side: str, work: Callable[[], object]) -> None:
 
 
 def seconds(work: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Return the least time of each side, the sides in turn.
+    """Return the shortest time of each side; the sides alternate.
 
-    Of the processor with one thread, which other programs spoil less.
+    With one thread it is processor time, which other programs disturb less.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     least = dict.fromkeys(SIDES, float("inf"))
@@ -93,7 +92,7 @@ def seconds(work: Callable[[], object], rounds: int) -> dict[str, float]:
 
 
 def shares(work: Callable[[], object], side: str) -> dict[str, float]:
-    """Return the share of each kind of operator in the time of the work."""
+    """Return each operator kind's share of the work's time."""
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         on_side(side, work)
     times: Counter[str] = Counter()
@@ -104,7 +103,7 @@ def shares(work: Callable[[], object], side: str) -> dict[str, float]:
 
 
 def measure(name: str, tokens: int, threads: int, rounds: int) -> None:
-    """Measure a model at a length, and where its time goes."""
+    """Measure a model at a length, and break down its time."""
     register(linear=True)
     torch.set_num_threads(threads)
     head(f"{name}, {tokens:,} tokens, batch 1, float32, seconds and shares of the time")

@@ -1,14 +1,14 @@
 """A model of opus-mt's size (6 + 6 layers, 512 and 2,048 features, 58,000 pieces).
 
-attent, CTranslate2 and Hugging Face's `generate`.
+It compares attent, CTranslate2 and Hugging Face's `generate`.
 
     benchmarks/opus.py FOLDER [--threads 2] [--lines 64] [--rounds 3] [--dtypes float32,int8]
 
-FOLDER gets a Marian folder of random weights, unless it has one; attent imports it and exports the import to
-CTranslate2, so that all three have the same weights. Sources have 8 to 40 pieces at random, and every translation 24,
-forced: nothing depends on what random weights say. The engines take turns, each at several sizes of a batch, and the
-best size of each counts. Memory is the largest of a process that loads an engine and translates, above that of one that
-has loaded the libraries alone.
+A Marian folder with random weights is written to FOLDER, unless it exists; attent imports it and exports it to
+CTranslate2, so that all three have the same weights. Sources have 8 to 40 random pieces, and every translation is
+forced to 24, so that nothing depends on the random weights. The engines alternate, each with several batch sizes, and
+the best size of each counts. Memory is the peak of a process that loads an engine and translates, beyond that of a
+process that has only loaded the libraries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Translate = Callable[[Sequence[Sequence[int]], int, int], None]
 
 
 def make(folder: Path) -> None:
-    """Write the Marian folder, its import, and the export of that."""
+    """Write the Marian folder, its import, and the export of the import."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
     from random_translators import learn, write_vocabulary  # pyright: ignore[reportMissingImports]
     from transformers import GenerationConfig, MarianConfig, MarianMTModel, MarianTokenizer
@@ -79,13 +79,13 @@ def make(folder: Path) -> None:
     if not (folder / "run" / "export" / "ctranslate2").exists():
         from attent.formats.exporting import export
 
-        # translations of random weights are long: two short lines are enough to see that both engines agree
+        # translations with random weights are long: two short lines suffice to check that both engines agree
         (folder / "lines").write_text("a\nb\n", encoding="utf-8")
         export(folder / "run", "ctranslate2", sample=folder / "lines")
 
 
 def sources(count: int) -> list[list[int]]:
-    """Return ids of Marian's vocabulary, without the end."""
+    """Return random ids of Marian's vocabulary, without the end token."""
     generator = torch.Generator().manual_seed(1)
     lengths = torch.randint(8, 41, (count,), generator=generator).tolist()
     return [torch.randint(2, PIECES - 2, (length,), generator=generator).tolist() for length in lengths]
@@ -102,7 +102,7 @@ def attent_engine(folder: Path, dtype: Any, threads: int) -> Translate:
 
     def translate(rows: Sequence[Sequence[int]], beam: int, batch: int) -> None:
         settings = SearchSettings(beam=beam, minimum_length=LENGTH, maximum_length=LENGTH)
-        # ids of ours: any but the special ones, and the end
+        # attent's ids: any except special ones, and the end token
         own = [[4 + token % (size - 4) for token in row] + [3] for row in rows]
         translator.search_encoded(own, [()] * len(own), settings, batch)
 
@@ -110,7 +110,7 @@ def attent_engine(folder: Path, dtype: Any, threads: int) -> Translate:
 
 
 def ctranslate2_engine(folder: Path, dtype: str, threads: int) -> Translate:
-    """Load CTranslate2; it spreads batches over threads, or a batch's products."""
+    """Load CTranslate2, which distributes batches or a batch's products over threads."""
     import ctranslate2
 
     (export,) = {path.parent for path in (folder / "run").rglob("model.bin")}
@@ -178,7 +178,7 @@ ENGINES = {"attent": attent_engine, "CTranslate2": ctranslate2_engine, "Hugging 
 
 
 def measure(folder: Path, dtypes: Sequence[str], lines: int, rounds: int, threads: int) -> None:
-    """Measure lines a second of all engines in turn, and print them."""
+    """Measure and print the lines per second of all engines, which alternate."""
     rows = sources(lines)
     engines = {
         f"{name} {dtype}": build(folder, dtype, threads)
@@ -203,7 +203,7 @@ def measure(folder: Path, dtypes: Sequence[str], lines: int, rounds: int, thread
 
 
 def memory(folder: Path, name: str, dtype: str, threads: int) -> float:
-    """Return the MiB that an engine takes in a process of its own, above the libraries'."""
+    """Return the MiB that an engine takes in a separate process beyond the libraries."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import opus; from pathlib import Path\n"
         "import torch, ctranslate2, transformers, attent.tasks.loading, attent.search.settings\n"
@@ -217,7 +217,7 @@ def memory(folder: Path, name: str, dtype: str, threads: int) -> float:
 
 
 def main() -> None:
-    """Make what is missing, measure, and print."""
+    """Create missing files, measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int, default=2)

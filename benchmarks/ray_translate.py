@@ -1,11 +1,11 @@
-"""Ray Data on a cluster of this machine.
+"""Translation with Ray Data on a cluster on this machine.
 
-Lines translated by workers, one of which is killed on the way, beside a single process.
+Workers, one of which is killed during the run, are compared with a single process.
 
     scripts/bench ray_translate RUN SOURCES [--lines 200000] [--workers 2] [--batch-rows 512]
 
-SOURCES is a file of texts, a line each, repeated until there are enough. The exit status is 1 unless the translations
-are complete, in order and those of a single process.
+SOURCES is a file with one text per line, repeated until there are enough. The exit status is 1 unless the translations
+are complete, in order and identical to those of a single process.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from attent.text.readers import read_lines
 
 
 def kill_worker() -> int:
-    """Kill a process that translates, and return its number.
+    """Kill a worker process, and return its process ID.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: there is no worker.
     """
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        # Ray names a process by its class and method
+        # Ray names a process after its class and method
         if command.startswith(b"ray::") and b"MapWorker" in command:
             os.kill(int(folder.name), signal.SIGKILL)
             return int(folder.name)

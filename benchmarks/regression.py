@@ -2,10 +2,10 @@
 
     scripts/bench regression [speed] [memory] [learning]
 
-Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels computes queries one by
+Both use the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels computes queries one by
 one, each in the same time, so only 50 of the 10,000 are measured and its time is scaled up; the sides alternate for
-five rounds, and the shortest time counts. The time of `fit` is left out: statsmodels only stores the data, attent also
-sorts it (the last column has the seconds).
+five rounds, and the shortest time counts. The time of `fit` is excluded: statsmodels only stores the data, while attent
+also sorts it (the last column contains the seconds).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def data(keys: int, queries: int, features: int) -> tuple[np.ndarray, np.ndarray
 
 
 def seconds(work: object) -> float:
-    """Return the seconds that a call takes."""
+    """Return the duration of a call in seconds."""
     started = time.perf_counter()
     work()  # pyright: ignore[reportCallIssue]
     return time.perf_counter() - started
@@ -59,7 +59,7 @@ def speed() -> None:
         best = {name: min(durations) for name, durations in times.items()}
         row = [str(features), f"{best['peer']:.1f}"]
         for dtype, model in models.items():
-            # predict all queries: a small number may be computed in another way
+            # predict all queries: a small number may be computed differently
             error = np.abs(model.predict(query)[:SAMPLE] - expected).max()
             row += [f"{best[dtype]:.2f}", f"{best['peer'] / best[dtype]:.1f}", f"{error:.1e}"]
         rows.append([*row, f"{sorting:.2f}"])
@@ -73,7 +73,7 @@ def speed() -> None:
 
 
 def prediction_memory(keys: int) -> float | None:
-    """Return the memory that predictions take, in MiB."""
+    """Return the memory for predictions, in MiB."""
     torch.set_num_threads(1)
     x, y, query = data(keys, QUERIES, 2)
     model = AttentionRegressor("rule", dtype="float32").fit(x, y)

@@ -1,12 +1,12 @@
-"""The time of training by size.
+"""Training time by size.
 
-Microseconds a source or target token by the tokens of a batch, the vocabulary and the sentence length.
+It measures microseconds per source or target token by batch size, vocabulary size and sentence length.
 
     benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...]
         [--threads N ...] [--rounds N]
 
-On random sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/
-as PNG and SVG.
+It trains on random sentences, in float32 and bfloat16, on one thread and on all, and writes scaling.md with a figure in
+figures/ as PNG and SVG.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from attent.text import tokenizers
 from attent.text.batches import BatchSize
 from attent.training.autotune import ComputeConfig
 
-# Default sizes, while one of them grows; lengths are spread as those of captions are.
+# Default sizes while one of them varies; lengths are distributed as in captions.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14
-# Titles in tables and figures, by the name of the size that grows.
+# Titles in tables and figures, by the name of the varying size.
 TITLES = {"tokens": "target tokens per batch", "pieces": "vocabulary size", "length": "tokens per sentence"}
 INCHES = (13, 4)
 DOTS = 150
@@ -44,11 +44,11 @@ def point(
     pieces: int = PIECES,
     length: int | None = None,
 ) -> Row:
-    """Return microseconds a token for each pace, of the fastest round.
+    """Return microseconds per token in the fastest round for each precision and number of threads.
 
-    Sentences have one length, or lengths spread as captions'.
+    Sentences have one length, or lengths distributed as in captions.
     """
-    # enough pairs for different batches in each update
+    # enough pairs for a different batch in each update
     number = max(2 * options.updates * tokens // (length or LENGTH), 64)
     spread = corpora.SPREAD if length is None else 0.0
     pairs = corpora.synthetic_pairs(pieces, number=number, length=length or LENGTH, spread=spread)
@@ -63,7 +63,7 @@ def point(
 
 
 def series(options: Namespace, paces: Sequence[ComputeConfig]) -> dict[str, list[Row]]:
-    """Measure each size, and return table rows by the name of the size that grows."""
+    """Measure each size, and return table rows by the name of the varying size."""
     variables: dict[str, list[int]] = {"tokens": options.tokens, "pieces": options.pieces, "length": options.lengths}
     points: dict[str, list[Row]] = {}
     for name, sizes in variables.items():
@@ -75,13 +75,13 @@ def series(options: Namespace, paces: Sequence[ComputeConfig]) -> dict[str, list
 
 
 def draw(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path) -> None:
-    """Draw a panel for each size that grows."""
+    """Draw a panel for each varying size."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    # the same values give the same file
+    # for reproducible files
     with pyplot.rc_context({"svg.hashsalt": "attent", "svg.fonttype": "none"}):
         figure, panels = pyplot.subplots(1, len(points), figsize=INCHES, sharey=True, layout="constrained")
         for panel, (name, rows) in zip(panels, points.items(), strict=True):
@@ -142,7 +142,7 @@ def main() -> None:
     threads = torch.get_num_threads()
     paces = [ComputeConfig(precision, number) for number in options.threads for precision in _training.PRECISIONS]
     points = series(options, paces)
-    # the page reports the process' own number of threads
+    # the page reports this process's number of threads
     torch.set_num_threads(threads)
     draw(points, paces, options.out / "figures")
     (options.out / "scaling.md").write_text(page(points, paces, options), encoding="utf-8")

@@ -1,15 +1,15 @@
-"""attent serve under load: requests a second and their times, beside one request at a time and beside CTranslate2.
+"""attent serve under load: requests per second and latencies, beside one request at a time and beside CTranslate2.
 
     scripts/bench serve load RUN SOURCES [--seconds 10] [--rounds 3]   64 clients, three servers in turn
     scripts/bench serve idle RUN SOURCES                               a single request beside the same sentence offline
     scripts/bench serve same RUN SOURCES [--answers 20000]             answers under load beside offline translations
-    scripts/bench serve overload RUN SOURCES [--seconds 60]            twice the requests that the server can take
+    scripts/bench serve overload RUN SOURCES [--seconds 60]            twice the requests that the server can handle
     scripts/bench serve memory RUN SOURCES [--rounds 3]                memory after rounds of requests, faults, reloads
     scripts/bench serve hostile RUN SOURCES [--seconds 60]             the worst requests at once, and others with them
     scripts/bench serve faults RUN SOURCES [--minutes 0] [--share 1]   bad clients, reloads and a full disk
 
-RUN is a run folder that names its languages, SOURCES a file of its source language, a text a line. The clients run in
-this process, on the same cores as the servers. The row of CTranslate2 needs `attent export RUN --to ctranslate2`.
+RUN is a run folder that names its languages, SOURCES a file in its source language with one text per line. The clients
+run in this process, on the same cores as the servers. The CTranslate2 row needs `attent export RUN --to ctranslate2`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from attent.formats.exporting import load as load_export
 from attent.tasks.translation.translator import load
 
 ENGINE = "ctranslate2"
-# Answers that warm a server up.
+# Answers to warm up a server.
 WARM_UP = 512
-# Lines of a turn, offline and by the server: the threads of torch spin on for a moment after each.
+# Lines per turn, offline and with the server: torch's threads keep spinning for a moment after each turn.
 TURN = 20
 
 
@@ -102,7 +102,7 @@ def load_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable]
 
 
 def load_sample(server: Server, work: Workload, seconds: float) -> Row:
-    """Return the rate and the times of one server for some seconds."""
+    """Measure the rate and the latencies of one server for some seconds."""
     before, begin = server.processor_seconds, time.perf_counter()
     answers = asyncio.run(ask_side_by_side(server, endless(work.requests), CLIENTS, seconds))
     duration = time.perf_counter() - begin
@@ -136,7 +136,7 @@ def idle_rows(run: Path, options: argparse.Namespace) -> tuple[list[ResultTable]
                 start = time.perf_counter()
                 translator.translate(text)
                 offline.append(time.perf_counter() - start)
-            # the offline side's threads go to sleep
+            # wait until the offline side's threads sleep
             time.sleep(0.2)
             answers += asyncio.run(ask(work.requests[begin : begin + TURN]))
     check_answered(answers)
@@ -187,7 +187,7 @@ def main() -> None:
         part.add_argument("--minutes", type=float, default=0)
         part.add_argument("--share", type=float, default=1, help="of the faults, such as 0.1 for a short run")
         part.add_argument("--answers", type=int, default=ANSWERS.get(name))
-    # how this script starts the other engines' servers
+    # used by this script to start the servers of other engines
     engine = parts.add_parser("engine")
     engine.add_argument("run", type=Path)
     engine.add_argument("name")

@@ -1,6 +1,6 @@
-"""The speed of training a small translator beside its peers.
+"""Training speed of a small translator beside its peers.
 
-Source and target tokens a second on the same batches, sides alternating.
+It measures source and target tokens per second on the same batches, with alternating sides.
 
     benchmarks/train.py [DATA] [--model transformer|rnn] [--preset tiny] [--pieces 10000] [--tokens 4096] [--rounds N]
         [--updates N]
@@ -31,12 +31,12 @@ from _sides import show
 
 from attent.models.settings import TRANSFORMER_PRESETS
 
-# Updates of another project to warm up, which do not count.
+# Updates for warming up another project, which do not count.
 WARM = 3
 
 
 def rate(peers: Peers, name: str, folder: Path, options: argparse.Namespace) -> float | None:
-    """Return another project's tokens a second."""
+    """Return another project's tokens per second."""
     flags = ("--updates", options.updates, "--warmup", WARM, "--tokens", options.tokens, "--threads", options.threads)
     result = peers.run(name, folder, *flags)
     return None if result is None else result["tokens_per_second"]

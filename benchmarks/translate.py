@@ -1,6 +1,6 @@
-"""The speed of translation by attent, ONNX Runtime and CTranslate2, alternating in one process.
+"""Translation speed of attent, ONNX Runtime and CTranslate2, alternating in one process.
 
-ONNX Runtime runs under attent's search; CTranslate2 computes in float32.
+ONNX Runtime is used with attent's search; CTranslate2 computes in float32.
 
     benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N] [--dtype int8]
 
@@ -38,7 +38,7 @@ from attent.text.readers import read_lines
 
 
 def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[ResultTable], list[str]]:
-    """Return a table of the peers for each search, of the fastest round, and notes."""
+    """Return a table of the peers' fastest rounds for each search, and notes."""
     model, translator = read_config(run).model, load(run)
     if model.kind != "transformer":
         return [], []
@@ -76,7 +76,7 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
 def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
     """Return a table with the share of lines that CTranslate2 translates differently in int8.
 
-    There is no table if CTranslate2 has no export.
+    There is no table without an export to CTranslate2.
     """
     try:
         exact = exported(run, "ctranslate2")

@@ -1,11 +1,11 @@
-"""First trainings by warm-up, batch size, dropout, lines and minutes: BLEU of the validation's translations.
+"""Short trainings by warm-up, batch size, dropout, lines and minutes: BLEU of the validation translations.
 
     benchmarks/warmup.py DIR OUT [--parts batches,dropout,shares,hundred,kinds,minutes]
 
-DIR is Multi30k's folder, OUT holds a run for each training; one that is finished is not trained again. Trainings are so
-many updates rather than minutes, so that a busy machine gives the same: UPDATES are what a core that does nothing else
-makes in two minutes of 1,024 tokens. One thread, float32, the suggested settings but for what a row names; parts run in
-the order that is given.
+DIR is Multi30k's folder; OUT contains a run for each training, and finished runs are not trained again. Trainings are
+measured in updates rather than minutes, so that a busy machine gives the same results: UPDATES is the number of updates
+of 1,024 tokens that an otherwise idle core makes in two minutes. They use one thread, float32, and the suggested
+settings except for those in the row; parts run in the given order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attent.runs.config import read_config
 from attent.tasks.suggestions import suggest
 from attent.text.readers import read_lines
 
-# Updates of 1,024 tokens in two minutes of one core of an AMD EPYC (Zen 3).
+# Updates of 1,024 tokens in two minutes on one core of an AMD EPYC (Zen 3).
 UPDATES = 588
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4)
 LINES = (2_000, 10_000, 29_000)
@@ -35,15 +35,15 @@ JOINED = 15_016
 
 @dataclass(frozen=True)
 class Cell:
-    """A training.
+    """The settings of one training.
 
     Args:
-        corpus: its name.
-        lines: of the corpus, from the first on.
-        updates: the number.
-        dropout: of the model.
-        batch_tokens: tokens of a batch.
-        warmup: its share of the training.
+        corpus: the name of the corpus.
+        lines: the number of lines of the corpus to use, from the first on.
+        updates: the number of updates.
+        dropout: the model's dropout.
+        batch_tokens: the tokens per batch.
+        warmup: the share of the training used for warm-up.
     """
 
     corpus: str
@@ -55,11 +55,11 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the run's folder."""
         return f"{self.corpus}-{self.lines}-{self.updates}-{self.dropout:g}-{self.batch_tokens}-{self.warmup:g}"
 
     def train(self, files: dict[str, Path], out: Path) -> list[str]:
-        """Train unless that is done, and return the row of the table."""
+        """Train unless the run is finished, and return its table row."""
         run = out / self.name
         if not (run / "config.json").is_file() or read_config(run).state != "finished":
             options = [word for option, file in files.items() for word in (f"--{option}", file)]
@@ -111,7 +111,7 @@ PARTS = {
 
 
 def write_corpus(cell: Cell, folder: Path, out: Path) -> dict[str, Path]:
-    """Write the corpus of a training, and return its files by the options of the command."""
+    """Write the corpus of a training, and return its files by command option."""
     sides = ("en", "de") if cell.corpus == "captions" else ("de", "fr")
     files: dict[str, Path] = {}
     for side, language in zip(("source", "target"), sides, strict=True):
@@ -128,7 +128,7 @@ def write_corpus(cell: Cell, folder: Path, out: Path) -> dict[str, Path]:
 
 
 def main() -> None:
-    """Train, and print a table for each part."""
+    """Train and print a table for each part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)

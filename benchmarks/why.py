@@ -1,10 +1,10 @@
-"""Why attention is as it is: gradients by distance, the time of a step by length, dot and scaled dot by width, heads.
+"""Reasons for attention's design: gradients by distance, step time by length, dot and scaled dot by width, heads.
 
     benchmarks/why.py [--out runs/compare-why] [--minutes M] [--updates N] [--seeds 1]
 
-The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, resumed
-where they were interrupted, as those of `attent compare`. Tables go to standard output; OUT holds them too, with
-figures and JSON.
+The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, which are
+resumed after an interruption like those of `attent compare`. Tables are printed to standard output and also written to
+OUT, with figures and JSON.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (1
 HEADS, UPDATES_OF_HEADS, MINUTES_OF_HEADS = (1, 2, 4, 8), 1500, 2.0
 # Sentences whose entropies are measured; minutes of the measurements.
 SENTENCES, MEASURING = 64, 2.0
-# Rows of the table of gradients.
+# Distances in the table of gradients.
 DISTANCES = (0, 1, 2, 5, 10, 20, 50, 100)
 
-# Of layers whose gradients are measured.
+# Sizes for measuring gradients of layers.
 WIDTH, LENGTH, SEQUENCES = 64, 128, 64
-# The least norm that is drawn.
+# The smallest norm that is drawn.
 MIN_NORM = 1e-20
 
 # Models whose steps are timed, at these lengths.
 TIMED_MODELS, LENGTHS = ("bahdanau", "transformer"), (16, 32, 64, 128, 256, 512)
-# Target tokens of a batch, however long its sequences are.
+# Target tokens per batch for every sequence length.
 TOKENS, VOCABULARY = 2048, 64
 
-# Of the random scores whose entropy is measured.
+# Numbers of random keys and queries for measuring entropy.
 KEYS, QUERIES = 32, 256
 
 Layer = Callable[[Tensor], Tensor]
@@ -69,7 +69,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     """Measure gradients and times, and train Transformers of several widths and numbers of heads on dates.
 
     Raises:
-        ArgumentError: the folder of the comparison is another's.
+        ArgumentError: the folder belongs to another comparison.
     """
     seeds = options.seed_range(SEEDS)
     trainings.claim(options.out, "why")
@@ -189,9 +189,9 @@ def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: 
 def _points_table(
     title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
 ) -> ResultTable:
-    """Return a table of a figure's points at these values of x, a column for each line.
+    """Return a table of a figure's points at these values of x, with a column for each line.
 
-    Empty cells behind a line's end.
+    Cells beyond a line's end are empty.
     """
     rows = [
         {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x}
@@ -203,8 +203,8 @@ def _points_table(
 def layers(width: int = WIDTH) -> dict[str, Layer]:
     """Return untrained layers (B, T, width) → (B, T, width) in float64.
 
-    Three recurrent ones of PyTorch, and causal attention. And an LSTM whose forget gates begin with a bias of 1 (Gers,
-    Schmidhuber and Cummins 2000, "Learning to Forget").
+    They are PyTorch's three recurrent layers, an LSTM whose forget gates start with a bias of 1 (Gers, Schmidhuber and
+    Cummins 2000, "Learning to Forget"), and causal attention.
     """
     recurrent: dict[str, nn.RNNBase] = {
         "tanh RNN": nn.RNN(width, width, batch_first=True),
@@ -213,7 +213,7 @@ def layers(width: int = WIDTH) -> dict[str, Layer]:
         "LSTM, forget bias 1": nn.LSTM(width, width, batch_first=True),
     }
     with torch.no_grad():
-        # in the order input, forget, cell, output, in two biases that are added
+        # gates in the order input, forget, cell, output; two biases are added
         for name, value in (("bias_ih_l0", 1.0), ("bias_hh_l0", 0.0)):
             recurrent["LSTM, forget bias 1"].get_parameter(name)[width : 2 * width] = value
     attention = MultiHeadAttention(width, 1).double()
@@ -226,8 +226,8 @@ def layers(width: int = WIDTH) -> dict[str, Layer]:
 def gradient_norms(layer: Layer, *, width: int = WIDTH, length: int = LENGTH, sequences: int = SEQUENCES) -> Tensor:
     """Return ‖∂(u·y_T)/∂x_{T−d}‖ by distance d, (length,).
 
-    It is the mean over random inputs x and random directions u of length 1. Bengio, Simard and Frasconi 1994, "Learning
-    Long-Term Dependencies with Gradient Descent is Difficult", whose point it is; Pascanu, Mikolov and Bengio 2013, §2
+    It is the mean over random inputs x and random directions u of length 1. See Bengio, Simard and Frasconi 1994,
+    "Learning Long-Term Dependencies with Gradient Descent is Difficult", and Pascanu, Mikolov and Bengio 2013, §2
     (arXiv:1211.5063).
     """
     inputs = torch.randn(sequences, length, width, dtype=torch.float64, requires_grad=True)
@@ -256,9 +256,9 @@ def gradient_figure(seed: int = 0) -> Figure:
 
 
 def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], object]:
-    """Return a step of training of a model by its name.
+    """Return a training step of the named model.
 
-    Forward, loss and backward, on a batch of that many target tokens.
+    It consists of forward, loss and backward on a batch with `tokens` target tokens.
     """
     table = {"model": trainings.model_settings(name), "training": {"updates": 1, "batch_pairs": 1}}
     model = build(RunSettings.model_validate(table).model, VOCABULARY, VOCABULARY).train()
@@ -278,7 +278,7 @@ def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], 
 def time_figure(
     lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: float = 2.0, tokens: int = TOKENS
 ) -> Figure:
-    """Measure the milliseconds of a training step at each length, a recurrent model and a Transformer in turn."""
+    """Measure the milliseconds of a training step at each length, alternating a recurrent model and a Transformer."""
     points: dict[str, list[Point]] = {name: [] for name in TIMED_MODELS}
     for length in lengths:
         times = milliseconds(
@@ -301,8 +301,8 @@ def time_figure(
 def random_entropy(score: str, width: int, seed: int = 0) -> float:
     """Return the mean entropy in nats of a query over KEYS keys, at most log KEYS.
 
-    All are of independent features of variance 1. Then q·k has variance Dk (Vaswani et al. 2017, §3.2.1, footnote 4,
-    arXiv:1706.03762).
+    Queries and keys have independent features of variance 1, so q·k has variance Dk (Vaswani et al. 2017, §3.2.1,
+    footnote 4, arXiv:1706.03762).
     """
     generator = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(1, count, width, generator=generator) for count in (QUERIES, KEYS))
@@ -312,8 +312,8 @@ def random_entropy(score: str, width: int, seed: int = 0) -> float:
 def random_gradient(score: str, width: int, seed: int = 0) -> float:
     """Return the median of ‖∂(u·z)/∂q‖ over random queries q with KEYS keys and values.
 
-    z are their answers, u directions of length 1. A softmax that is saturated passes no gradient back (Vaswani et al.
-    2017, §3.2.1, arXiv:1706.03762).
+    z are the contexts, u directions of length 1. A saturated softmax passes no gradient back (Vaswani et al. 2017,
+    §3.2.1, arXiv:1706.03762).
     """
     generator = torch.Generator().manual_seed(seed)
     query, direction = (torch.randn(1, QUERIES, width, generator=generator) for _ in range(2))

@@ -1,8 +1,8 @@
 """Code shared by the peers' scripts, which run in the environments of other projects, without attent.
 
-The scripts read the files of benchmarks/_peers.py: source.txt and target.txt hold the names of pieces, a sentence a
-line, in the order of attent's own batches; batches.json the number of lines of each batch; vocabulary.txt the pieces by
-id; model.json attent's settings.
+The scripts read the files of benchmarks/_peers.py: source.txt and target.txt contain the names of pieces, one sentence
+per line, in the order of attent's own batches; batches.json contains the number of lines of each batch, vocabulary.txt
+the pieces by id, and model.json attent's settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def arguments(description: str | None) -> argparse.Namespace:
-    """Parse the command line that all scripts share, and set torch's threads and seed."""
+    """Parse the common command line, and set torch's threads and seed."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("folder", type=Path, help="the folder that benchmarks/_peers.py wrote")
     parser.add_argument("--updates", type=int, default=10, help="updates to measure")
@@ -52,8 +52,8 @@ class Clock:
     """Counts tokens from the start of one update to the start of another.
 
     Args:
-        warmup: updates that do not count.
-        updates: updates that do.
+        warmup: the number of updates that do not count.
+        updates: the number of updates that count.
     """
 
     def __init__(self, warmup: int, updates: int) -> None:
@@ -61,10 +61,10 @@ class Clock:
         self.count, self.tokens, self.started, self.seconds = 0, 0, 0.0, 0.0
 
     def begin(self, tokens: int) -> None:
-        """Count an update that begins, with its number of source and target tokens, padding not counted.
+        """Count an update that begins, with its number of source and target tokens without padding.
 
         Raises:
-            Enough: the update before was the last to measure.
+            Enough: the previous update was the last to measure.
         """
         if self.count == self.warmup:
             self.started = time.perf_counter()
@@ -77,17 +77,17 @@ class Clock:
 
     @property
     def rate(self) -> float:
-        """Tokens a second."""
+        """The tokens per second."""
         return self.tokens / self.seconds
 
 
 @contextmanager
 def quietly():
-    """Send what a toolkit prints to standard error, since standard output is for the result."""
+    """Redirect a toolkit's output to standard error, since standard output is for the result."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 def say(package: str, **values: object) -> None:
-    """Print the result, a line of JSON."""
+    """Print the result as a line of JSON."""
     print(json.dumps({"package": package, "version": version(package), "torch": version("torch")} | values), flush=True)

@@ -1,6 +1,6 @@
 """eole's own trainer on the pairs of attent's batches.
 
-It makes its own batches of them, of the same number of tokens.
+It builds its own batches from them, with the same number of tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from _measured import Clock, Enough, arguments, model_in, quietly, say
 
 
 def settings(options: Namespace, out: Path) -> dict[str, Any]:
-    """Return eole's configuration of a Transformer as large as attent's, with one embedding."""
+    """Return eole's configuration of a Transformer of the same size as attent's, with one embedding."""
     like = model_in(options.folder)
     lines = sum(1 for _ in (options.folder / "source.txt").open(encoding="utf-8"))
     pieces = sum(1 for _ in (options.folder / "vocabulary.txt").open(encoding="utf-8"))
@@ -90,7 +90,7 @@ def train(options: Namespace, clock: Clock) -> None:
 
 
 def main() -> None:
-    """Train, and print the speed."""
+    """Train and print the speed."""
     options = arguments(__doc__)
     clock = Clock(options.warmup, options.updates)
     try:

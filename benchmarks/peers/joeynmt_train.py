@@ -1,6 +1,6 @@
 """JoeyNMT's own training loop, on attent's own batches.
 
-Its Transformer, or its recurrent network with Bahdanau's attention.
+The model is its Transformer, or its recurrent network with Bahdanau's attention.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SOURCE, TARGET = "source", "target"
 
 
 def side(name: str, folder: Path) -> dict[str, Any]:
-    """Return how JoeyNMT reads one side of the data."""
+    """Return JoeyNMT's configuration for one side of the data."""
     vocabulary = str(folder / "vocabulary.txt")
     return {"lang": name, "level": "word", "lowercase": False, "voc_file": vocabulary}
 
 
 def transformer(like: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of a Transformer as large as attent's, with one embedding."""
+    """Return settings of a Transformer of the same size as attent's, with one embedding."""
     layers = {
         "type": "transformer",
         "num_heads": like["heads"],
@@ -41,8 +41,8 @@ def transformer(like: dict[str, Any]) -> dict[str, Any]:
 def rnn(like: dict[str, Any]) -> dict[str, Any]:
     """Return settings of a recurrent network with Bahdanau's attention as large as attent's, as far as JoeyNMT allows.
 
-    Its attention is only as wide as the decoder's state, and its output layer reads an attentional vector as Luong's
-    does.
+    Its attention must be as wide as the decoder's state, and its output layer reads an attentional vector as in Luong's
+    model.
     """
     layers = {
         "type": "recurrent",
@@ -131,7 +131,7 @@ def train(options: Namespace, clock: Clock) -> None:
 
 
 def main() -> None:
-    """Train, and print the speed."""
+    """Train and print the speed."""
     options = arguments(__doc__)
     for name in (SOURCE, TARGET):
         link = options.folder / f"train.{name}"

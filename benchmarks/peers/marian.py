@@ -15,7 +15,7 @@ PAD, BOS, EOS = 0, 2, 3
 
 
 def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
-    """Return a Marian model as large as attent's Transformer, with one embedding."""
+    """Return a Marian model of the same size as attent's Transformer, with one embedding."""
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in of_each(like, side).items()}
     return MarianMTModel(
         MarianConfig(
@@ -37,7 +37,7 @@ def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
 
 
 def of_each(like: dict[str, Any], side: str) -> dict[str, int]:
-    """Return the sizes of an encoder or a decoder by Marian's names."""
+    """Return the sizes of an encoder or a decoder under Marian's names."""
     return {"layers": like[f"{side}_layers"], "ffn_dim": like["feed_forward"], "attention_heads": like["heads"]}
 
 
@@ -47,7 +47,7 @@ def padded(rows: list[list[int]]) -> torch.Tensor:
 
 
 def main() -> None:
-    """Train, and print the speed."""
+    """Train and print the speed."""
     options = arguments(__doc__)
     sources, targets = (ids(options.folder / f"{side}.txt") for side in ("source", "target"))
     rows = json.loads((options.folder / "batches.json").read_text())

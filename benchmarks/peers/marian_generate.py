@@ -1,7 +1,7 @@
-"""Hugging Face's `generate` of a Marian model as large as attent's Transformer, with random weights.
+"""Hugging Face's `generate` with a Marian model of the same size as attent's Transformer and random weights.
 
-Such a model does not learn when to stop: each batch takes as many steps as the longest of attent's own translations of
-its lines.
+Such a model has not learned when to stop: each batch takes as many steps as the longest of attent's translations of its
+lines.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from _measured import arguments, ids, model_in, say
 from marian import PAD, model_of, padded
 
-# Lines to warm up with.
+# Lines for warming up.
 WARM = 64
 
 
 def seconds(model: torch.nn.Module, lines: list[list[int]], steps: list[int], batch: int, beam: int) -> float:
-    """Return the seconds that all lines take, from the shortest to the longest."""
+    """Return the seconds to translate all lines, from shortest to longest."""
     started = time.perf_counter()
     for first in range(0, len(lines), batch):
         source, length = padded(lines[first : first + batch]), max(steps[first : first + batch])
@@ -29,7 +29,7 @@ def seconds(model: torch.nn.Module, lines: list[list[int]], steps: list[int], ba
 
 
 def speeds(options: Namespace) -> dict[str, dict[str, float]]:
-    """Return lines a second, by search and by batch size."""
+    """Return lines per second, by search and batch size."""
     lines = ids(options.folder / "lines.txt")
     searches = json.loads((options.folder / "searches.json").read_text(encoding="utf-8"))
     pieces = len((options.folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
@@ -46,7 +46,7 @@ def speeds(options: Namespace) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Translate, and print the speed."""
+    """Translate and print the speed."""
     options = arguments(__doc__)
     say("transformers", lines_per_second=speeds(options), threads=options.threads)
 

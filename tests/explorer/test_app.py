@@ -134,12 +134,12 @@ def test_blanks_are_guessed(client: TestClient) -> None:
         ("translate", {"text": "a", "prefix": [99]}, "a prefix is of ids"),
         ("translate", {"text": "a", "run": 1}, "blanks is for the task fill-mask, not for translate"),
         ("translate", {"text": "a", "run": 2}, "run must be from 0 to 1, got 2"),
-        ("translate", {"text": "a" * 100_000}, "100,000 tokens, more than the 32,768 that are read at once"),
+        ("translate", {"text": "a" * 100_000}, "100,000 tokens, more than the limit of 32,768"),
         ("translate", {"text": 7}, "text: Input should be a valid string"),
         ("translate", {"txt": "a"}, "text: Field required"),
         ("translate", {"text": "a", "best": 10**9}, "best: Input should be less than or equal to 50"),
         ("fill", {"run": 1, "text": ""}, "MASK"),
-        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the 32,768"),
+        ("fill", {"run": 1, "text": "dog " * 100_000}, "tokens, more than the limit of 32,768"),
         ("classify", {"run": 1, "text": "a"}, "blanks is for the task fill-mask, not for classify"),
     ],
 )
@@ -173,7 +173,7 @@ ROW, TILE = "/api/scenes/0/row?", "/api/scenes/0/tile?group=cross&layer=0&head=0
 @pytest.mark.parametrize(
     ("address", "status", "message"),
     [
-        ("/api/scenes/99", 400, "view 99 is not known"),
+        ("/api/scenes/99", 400, "view 99 is unknown"),
         ("/api/scenes/x", 404, "Not Found"),
         (f"/api/scenes/{'9' * 5000}", 404, "Not Found"),
         (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),

@@ -119,7 +119,7 @@ class TextRequest(RunRequest):
 
 
 class ExampleRequest(RunRequest):
-    """One of the examples loaded with a run."""
+    """A request about an example that was loaded with a run."""
 
     row: Index
 
