@@ -107,7 +107,7 @@ def test_text_that_is_spaced_differently_is_told_of_in_one_line(attent, run: Pat
     assert (done.code, len(done.out)) == (0, 4)
     assert len(done.err) == 1
     assert done.err[0].startswith("this text is spaced differently: 0% of the places before a full stop or comma, ")
-    assert done.err[0].endswith("% in what the run was trained on; cut it into words as there")
+    assert done.err[0].endswith("% in the training text; cut it into words as in the training text")
     file.write_text("\n".join(SEGMENTED), encoding="utf-8")
     assert attent("translate", run, file, "--max-length", 3).err == []
 

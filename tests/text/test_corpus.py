@@ -44,7 +44,9 @@ def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
 def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
-    with pytest.raises(DataError, match=r"no line holds a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"):
+    with pytest.raises(
+        DataError, match=r"no line contains a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"
+    ):
         pair_corpus(TextSettings(train=str(path)))
 
 
@@ -154,7 +156,7 @@ def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [(["", " "], "no line holds text"), (["one"], "at least 2 lines are needed to train and to validate, got 1")],
+    [(["", " "], "no line contains text"), (["one"], "at least 2 lines are needed to train and validate, got 1")],
 )
 def test_too_little_text_is_said(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(DataError, match=message):
@@ -164,7 +166,7 @@ def test_too_little_text_is_said(tmp_path: Path, lines: list[str], message: str)
 def test_lines_that_are_all_too_long_are_said(tmp_path: Path) -> None:
     settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), maximum_length=2)
     corpus = line_corpus(settings)
-    with pytest.raises(DataError, match="every one of the 38 lines is longer than the maximum length of 2 tokens"):
+    with pytest.raises(DataError, match="all 38 lines are longer than the maximum length of 2 tokens"):
         encode_lines(corpus, learn(settings.tokenizer, corpus.train, settings.size), settings.maximum_length)
 
 

@@ -42,7 +42,7 @@ def test_what_is_too_long_is_left_out_and_reported(tmp_path: Path) -> None:
     assert data.rows.tolist() == short
     assert report.kept_count == len(short)
     assert data.source.lengths.max() == 4
-    with pytest.raises(DataError, match="every one of the 2 pairs is longer than the maximum length of 3 tokens"):
+    with pytest.raises(DataError, match="all 2 pairs are longer than the maximum length of 3 tokens"):
         index(stored([Pair("abcd", "a"), Pair("a", "abcd")]), TOKENIZER, TOKENIZER, tmp_path / "none", maximum_length=3)
 
 

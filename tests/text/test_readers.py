@@ -215,7 +215,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "empty$"),
-        ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
+        ("one text\nanother\n", "no line contains a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab"),
     ],
 )
 def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -92,5 +92,5 @@ def test_a_damaged_file_is_told_of(
 
 
 def test_a_piece_must_be_a_text(learnt: tuple[bytes, list[str]]) -> None:
-    with pytest.raises(ArgumentError, match="must be a text"):
+    with pytest.raises(ArgumentError, match="must be a non-empty text"):
         SentencePieceTokenizer(learnt[0], ["a", ""])

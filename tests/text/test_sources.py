@@ -74,7 +74,7 @@ def test_a_pipe_is_a_file(tmp_path: Path, ending: str) -> None:
         assert stream.read() == content
     writer.join()
     for name in ("", tmp_path, tmp_path / "none"):
-        with pytest.raises(ArgumentError, match=r"is no file$"):
+        with pytest.raises(ArgumentError, match=r"is not a file$"):
             check_file(name)
 
 
@@ -93,5 +93,5 @@ def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
     for source, target in ((first, second), (second, first)):
         read = read_text_pairs(str(source), str(target))
         assert next(read) == ("a", "a")
-        with pytest.raises(DataError, match=rf"{second.name} ends before line 2, which .*{first.name} has"):
+        with pytest.raises(DataError, match=rf"{second.name} ends before line 2 of .*{first.name}"):
             next(read)

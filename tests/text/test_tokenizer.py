@@ -163,7 +163,7 @@ def test_the_size_is_kept_to() -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("ab", "must be a list"), (["a", ""], "must be a text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
+    [("ab", "must be a list"), (["a", ""], "must be a non-empty text"), ([5], "got 5"), (["a", "a"], "'a' twice")],
 )
 def test_a_damaged_file_is_named(tmp_path: Path, words: object, message: str) -> None:
     path = tmp_path / "tokenizer.json"

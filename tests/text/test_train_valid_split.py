@@ -92,5 +92,5 @@ def test_no_more_are_kept_than_may_be() -> None:
 
 
 def test_too_few_examples_are_refused() -> None:
-    with pytest.raises(DataError, match=r"a share of 0\.1 of 3 examples is not one example"):
+    with pytest.raises(DataError, match=r"a share of 0\.1 of 3 examples is less than one example"):
         split_by_class(np.array([0, 1, 1]), 0.1, 0)

@@ -57,8 +57,8 @@ def test_a_header_that_lies_is_said() -> None:
     vectors, report = read_text("7 5\na 1 2 3\nb 4 5 6\n")
     assert vectors == {"a": [1, 2, 3], "b": [4, 5, 6]}
     assert report.remarks == [
-        "the first line says 7 words, and 2 lines follow",
-        "the first line says 5 numbers a word, and lines have 3",
+        "the first line says 7 words, but 2 lines follow",
+        "the first line says 5 numbers per word, but lines have 3",
     ]
 
 
@@ -128,10 +128,10 @@ def test_only_wanted_words_are_kept() -> None:
 
 
 def test_a_binary_header_that_lies_is_said() -> None:
-    assert read_binary(encode(WORDS, 5))[1].remarks == ["the first line says 5 words, and there are 3"]
+    assert read_binary(encode(WORDS, 5))[1].remarks == ["the first line says 5 words, but there are 3"]
     vectors, report = read_binary(encode(WORDS, 2))
     assert (list(vectors), len(report.remarks)) == (["</s>", "Straße"], 1)
-    assert "more follows behind the 2 words" in report.remarks[0]
+    assert "data after the 2 words" in report.remarks[0]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 13, 15])
@@ -157,7 +157,7 @@ def test_a_report_counts_and_numbers_what_its_file_has() -> None:
         report.drop("repeated", index)
     report.note("not UTF-8", 2)
     assert report.summary() == [
-        "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not wanted",
+        "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not needed",
         "  a remark",
         "  4 dropped: repeated (words 3, 5, 8, …)",
         "  1 kept: not UTF-8 (word 2)",

@@ -159,7 +159,7 @@ def test_after_ctrl_c_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, valu
             )
         assert (
             stream.getvalue().splitlines()[-1]
-            == f"saved after update {stop}; to go on: attent train --resume {tmp_path / 'parts'}"
+            == f"saved after update {stop}; to resume: attent train --resume {tmp_path / 'parts'}"
         )
         torch.rand(3)
     parts = go(tmp_path / "parts", settings)
@@ -268,8 +268,8 @@ def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
         f"{processor_class()} kernels instead of another kernels"
     )
     assert stream.getvalue().splitlines()[:2] == [
-        "going on after update 4",
-        f"warning: with {changes}, weights will differ in their last digits from those of an unbroken run",
+        "resuming after update 4",
+        f"warning: with {changes}, weights will differ in their last digits from those of an uninterrupted run",
     ]
 
 

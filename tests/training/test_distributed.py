@@ -169,7 +169,7 @@ def test_an_error_in_one_ends_all(small, run_processes) -> None:
         ended = run_processes(2, small.go, {}, "transformer", 0.0, None, ("broken", rank, 9))
         assert isinstance(ended[rank], small.broken)
         assert isinstance(ended[1 - rank], RunError)
-        assert "another process of this training has ended" in str(ended[1 - rank])
+        assert "another process of this training has exited" in str(ended[1 - rank])
 
 
 def threads_after_an_error(go: Any, rank: int) -> list[str]:
@@ -259,10 +259,10 @@ def other_data(small: Any, bitext: Bitext) -> None:
 def test_other_data_is_noticed(small, run_processes) -> None:
     _, second = run_processes(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
-    assert str(second) == "process 1 has other pairs to train on than process 0"
+    assert str(second) == "the training pairs of process 1 differ from those of process 0"
     _, second = run_processes(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
-    assert str(second) == "process 1 has 10 pairs to train on, process 0 has 11"
+    assert str(second) == "process 1 has 10 training pairs, but process 0 has 11"
 
 
 def in_time(small: Any) -> int:
@@ -317,14 +317,14 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     start(monkeypatch, 1, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
-    message = r"^2 processes on this machine need a GPU each, and it has 1: start 1, or train on device 'cpu'$"
+    message = r"^2 processes on this machine need a GPU each, but it has 1: start 1, or train on device 'cpu'$"
     with pytest.raises(DeviceError, match=message), process_group(torch.device("cuda")):
         pass
 
 
 def test_one_gpu_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     start(monkeypatch, 2, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
-    message = r"^several processes train on a GPU each: device 'cuda', not 'cuda:1'$"
+    message = r"^several processes need a GPU each: set device 'cuda', not 'cuda:1'$"
     with pytest.raises(DeviceError, match=message), process_group(torch.device("cuda", 1)):
         pass
 

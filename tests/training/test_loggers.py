@@ -156,7 +156,7 @@ def test_a_library_that_refuses_is_one_clear_line(tmp_path: Path, monkeypatch: p
     module = types.ModuleType("wandb")
     module.init = init
     monkeypatch.setitem(sys.modules, "wandb", module)
-    with pytest.raises(ArgumentError, match=r"^--log wandb: Weights & Biases cannot begin: no API key$"):
+    with pytest.raises(ArgumentError, match=r"^--log wandb: Weights & Biases cannot start: no API key$"):
         write_records("wandb", tmp_path)
 
 

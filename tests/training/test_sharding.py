@@ -122,7 +122,7 @@ def test_dropout_and_precision_are_the_same_again(small, run_processes, tmp_path
 def test_one_alone_holds_everything(small) -> None:
     *learnt, message = small.go({"sharded": True, "updates": 3})
     assert learnt == list(small.go({"updates": 3})[:3])
-    assert message.splitlines()[0] == "sharded has no effect on a single process, which holds all weights"
+    assert message.splitlines()[0] == "sharded has no effect with a single process, which holds all weights"
 
 
 def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:

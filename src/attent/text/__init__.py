@@ -1,4 +1,4 @@
-"""Text and what becomes of it: readers, stores, tokenizers, batches."""
+"""Text processing: readers, storage on disk, tokenizers and batches."""
 
 from __future__ import annotations
 

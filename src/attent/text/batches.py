@@ -1,7 +1,7 @@
 """Padded batches of encoded examples, such as pairs.
 
-A batch has rows in multiples of 8 and keys in multiples of 16 wherever the data allow it: matrix products then sum in
-the same order whatever else the batch holds, and a sentence's result does not depend on its neighbors.
+If the data allow it, a batch has a multiple of 8 rows and of 16 keys: matrix products then sum in the same order
+regardless of the rest of the batch, and a sentence's result does not depend on its neighbors.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from attent.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 ROW_MULTIPLE = 8
 KEY_MULTIPLE = 16
-# Batches in a pool: rows are sorted by length within pools only, so that batches differ from epoch to epoch.
+# Batches in a pool: rows are sorted by length only within pools, so that batches differ from epoch to epoch.
 POOL = 32
 
 
 class TrainingBatch(Protocol):
-    """Interface of batches to training; the rest is between a task and its loss."""
+    """Interface of batches that training requires; their contents are up to the task and its loss."""
 
     @property
     def tokens(self) -> int:
@@ -39,7 +39,7 @@ class TrainingBatch(Protocol):
         ...
 
     def zero_weight(self) -> Self:
-        """Return a batch without predictions to count, for a process that has no row of a batch."""
+        """Return a batch that counts no predictions, for a process that has no row of a batch."""
         ...
 
 
@@ -48,7 +48,7 @@ B = TypeVar("B", bound=TrainingBatch)
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Base of batches whose fields are tensors and plain numbers."""
+    """Base class of batches whose fields are tensors and plain numbers."""
 
     def to(self, device: torch.device | str) -> Self:
         """Move the batch to a device."""
@@ -58,21 +58,21 @@ class TensorBatch:
         return replace(self, **tensors)
 
     def zero_weight(self) -> Self:
-        """Return these rows with no prediction counted."""
+        """Return the same rows with no predictions counted."""
         return replace(self, tokens=0)
 
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
-    """Pairs, right-padded with PAD; all int64.
+    """Batch of pairs, right-padded with PAD; all tensors are int64.
 
     Args:
-        source: (B, Ts).
-        source_lengths: tokens of each source, (B,).
-        target_in: BOS and the target, (B, Tt).
-        target_out: the target and EOS, to predict from each token of target_in, (B, Tt).
-        target_lengths: tokens of each target with its EOS, (B,).
-        tokens: the sum of target_lengths.
+        source: source tokens, (B, Ts).
+        source_lengths: number of tokens in each source, (B,).
+        target_in: decoder input, BOS and the target, (B, Tt).
+        target_out: tokens to predict, the target and EOS, (B, Tt).
+        target_lengths: number of tokens in each target, including EOS, (B,).
+        tokens: sum of target_lengths.
     """
 
     source: Tensor
@@ -83,17 +83,17 @@ class Batch(TensorBatch):
     tokens: int
 
     def trim_padding(self, longest: int | None) -> Batch:
-        """Cut padding beyond the longest sequence that a model can read; no pair is longer than that."""
+        """Trim padding beyond the longest sequence that a model can read; no pair may be longer than that."""
         target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
         return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """Size of batches: in pairs, or in tokens counted with padding on the longer side.
+    """Batch size: in pairs, or in tokens on the longer side, padding included.
 
     Raises:
-        ArgumentError: both or neither is given.
+        ArgumentError: both or neither are given.
     """
 
     pairs: int | None = None
@@ -101,10 +101,12 @@ class BatchSize:
 
     def __post_init__(self) -> None:
         if (self.pairs is None) == (self.tokens is None):
-            raise ArgumentError(f"a batch size is pairs or tokens, got pairs = {self.pairs} and tokens = {self.tokens}")
+            raise ArgumentError(
+                f"a batch size is pairs or tokens, not both; got pairs = {self.pairs} and tokens = {self.tokens}"
+            )
 
     def rows(self, longest: int) -> int:
-        """Return the number of sentences of up to `longest` tokens in a batch, at least 1."""
+        """Return how many sentences of up to `longest` tokens fit in a batch, at least 1."""
         if self.pairs is not None:
             return self.pairs
         assert self.tokens is not None
@@ -113,10 +115,10 @@ class BatchSize:
 
 
 class Sequences:
-    """Token sequences of different lengths, end to end in one array.
+    """Token sequences of different lengths, concatenated in one array.
 
     Args:
-        sequences: the sequences, each of any length.
+        sequences: token sequences of any length.
     """
 
     def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
@@ -130,7 +132,7 @@ class Sequences:
         return len(self.lengths)
 
     def pad(self, rows: np.ndarray, multiple: int = 1) -> np.ndarray:
-        """Pad sequences to (B, T): T is the longest, rounded up to a multiple."""
+        """Pad sequences to (B, T), where T is the longest length rounded up to a multiple."""
         lengths = self.lengths[rows]
         columns = np.arange(round_up(max(int(lengths.max(initial=0)), 1), multiple))
         is_token = columns < lengths[:, None]  # (B, T)
@@ -139,18 +141,18 @@ class Sequences:
         return padded
 
     def concatenate(self, rows: np.ndarray) -> np.ndarray:
-        """Return the tokens of these sequences, end to end."""
+        """Return the tokens of these sequences, concatenated."""
         lengths = self.lengths[rows]
         before = np.cumsum(lengths) - lengths
         return self.tokens[np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum())]
 
 
 class Examples(ABC, Generic[B]):
-    """Rows to learn from, which are cut into batches.
+    """Training examples, which are split into batches.
 
     Attributes:
-        row_name: of a row in messages.
-        answer_name: of a prediction that the loss averages, in messages.
+        row_name: the word for an example in messages.
+        answer_name: the word in messages for a prediction that the loss averages.
     """
 
     row_name = "example"
@@ -161,45 +163,46 @@ class Examples(ABC, Generic[B]):
 
     @abstractmethod
     def lengths(self) -> np.ndarray:
-        """Return the length of each row, (N,): batches have rows of similar lengths."""
+        """Return the length of each row, (N,); rows of similar length are batched together."""
 
     @property
     def token_sequences(self) -> Mapping[str, Sequences]:
-        """Their token sequences, by the name of the tokenizer."""
+        """Token sequences of the examples, by tokenizer name."""
         return {}
 
     @abstractmethod
     def token_count(self, rows: np.ndarray) -> int:
-        """Return `tokens` of these rows' batch without making it."""
+        """Return the `tokens` of a batch of these rows without building it."""
 
     @abstractmethod
     def batch(self, rows: np.ndarray) -> B:
-        """Make a batch of these rows, the same every time: for evaluation."""
+        """Make a batch of these rows for evaluation; the result is always the same."""
 
     def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> B:
-        """Make a batch of these rows for training; each row is a function of itself, the seed and the epoch alone."""
+        """Make a batch of these rows for training; each row depends only on itself, the seed and the epoch."""
         return self.batch(rows)
 
     def fingerprint(self) -> list[np.ndarray]:
-        """Return whole numbers that identify these examples.
+        """Return integers that identify these examples.
 
-        Processes, and resumed runs, check by them that they learn from the same.
+        Processes and resumed runs use them to check that they train on the same data.
         """
         return [sequences.lengths for sequences in self.token_sequences.values()]
 
     def digest(self) -> list[int]:
-        """Return the number of examples, and a checksum of each part of their fingerprint."""
+        """Return the number of examples and a checksum of each part of their fingerprint."""
         return [len(self), *(zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in self.fingerprint())]
 
     def sorted_batches(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
-        """Iterate over batches of rows sorted by length, each with its rows: for evaluation."""
+        """Iterate over batches of rows sorted by length for evaluation, each with the indices of its rows."""
         for rows in cut_batches(np.argsort(self.lengths(), kind="stable"), self.lengths(), size):
             yield rows, self.batch(rows)
 
     def epoch_plan(self, size: BatchSize, seed: int, epoch: int) -> EpochPlan:
-        """Plan the rows of each batch of an epoch: a function of the arguments alone, so that a run can be resumed.
+        """Plan the rows of each batch of an epoch.
 
-        Rows are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
+        The plan depends only on the arguments, so that a run can be resumed. Rows are shuffled, sorted by length within
+        pools of 32 batches and split into batches, which are shuffled in turn.
         """
         lengths = self.lengths()
         generator = np.random.default_rng((seed, epoch))
@@ -219,12 +222,12 @@ class Examples(ABC, Generic[B]):
         """Stream the batches of shuffled epochs.
 
         Args:
-            size: of a batch.
-            seed: of the order.
-            position: the epoch and the index of the batch in it to begin with.
+            size: the batch size.
+            seed: the seed of the order.
+            position: the epoch and the index of its first batch to return.
 
         Raises:
-            DataError: there is no row.
+            DataError: there are no rows.
         """
         return BatchStream(self, size, seed, position)
 
@@ -234,9 +237,9 @@ class Bitext(Examples[Batch]):
 
     Args:
         pairs: the pairs.
-        source: tokenizer of the sources.
-        target: tokenizer of the targets.
-        length_multiple: pad lengths to a multiple of this; 1 saves work where rounding does not matter.
+        source: the tokenizer of the sources.
+        target: the tokenizer of the targets.
+        length_multiple: the multiple that lengths are padded to; 1 saves work where rounding does not matter.
     """
 
     row_name = "pair"
@@ -259,7 +262,7 @@ class Bitext(Examples[Batch]):
     def batch(self, rows: np.ndarray) -> Batch:
         """Make a batch of these pairs."""
         target_lengths = self.target.lengths[rows].astype(np.int64) - 1
-        # One column more than the keys: inputs and outputs are the same tokens, shifted by one.
+        # One more column than there are keys: inputs and outputs are the same tokens, shifted by one.
         target = self.target.pad(rows)
         width = round_up(target.shape[1] - 1, self.length_multiple) + 1
         target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
@@ -273,21 +276,21 @@ class Bitext(Examples[Batch]):
         )
 
     def lengths(self) -> np.ndarray:
-        """Return the tokens of the longer side of each pair."""
+        """Return the number of tokens on the longer side of each pair, (N,)."""
         return np.maximum(self.source.lengths, self.target.lengths - 1)
 
     def token_count(self, rows: np.ndarray) -> int:
-        """Return the number of target tokens of these pairs, with their EOS."""
+        """Return the number of target tokens of these pairs, including EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
 
 
 class EpochPlan:
-    """The rows of each batch of an epoch, by the number of the batch.
+    """The rows of each batch of an epoch, by batch number.
 
     Args:
         rows: all rows, batch by batch, (N,).
-        ends: of the batches in `rows`.
-        order: of the batches.
+        ends: the end of each batch in `rows`.
+        order: the order of the batches.
     """
 
     def __init__(self, rows: np.ndarray, ends: np.ndarray, order: np.ndarray) -> None:
@@ -305,13 +308,13 @@ class BatchStream(Iterator[B]):
     """Endless stream of batches that knows its position.
 
     Args:
-        data: to cut batches of.
-        size: of a batch.
-        seed: of the order.
-        position: the epoch and the index of the next batch in it; an attribute too.
+        data: the examples to batch.
+        size: the batch size.
+        seed: the seed of the order.
+        position: the epoch and the index of its next batch; also an attribute.
 
     Raises:
-        DataError: there is no row.
+        DataError: there are no rows.
     """
 
     def __init__(self, data: Examples[B], size: BatchSize, seed: int, position: tuple[int, int]) -> None:
@@ -327,7 +330,7 @@ class BatchStream(Iterator[B]):
 
     @property
     def epochs(self) -> float:
-        """Passes through the data so far."""
+        """The number of passes through the data so far, fractions included."""
         return self.position[0] + self.position[1] / len(self._plan)
 
     def __next__(self) -> B:
@@ -336,11 +339,11 @@ class BatchStream(Iterator[B]):
     def next_shard(self, index: int, count: int) -> tuple[B, int]:
         """Return a shard of the next batch, every `count`-th row from `index` on, and the tokens of the full batch.
 
-        Other shards are not read. A shard without a row has the first one, with no token counted.
+        Other shards are not read. A shard without rows consists of the batch's first row, with no tokens counted.
 
         Args:
-            index: of the shard, from 0.
-            count: of the shards.
+            index: the index of the shard, from 0.
+            count: the number of shards.
         """
         rows = self.next_rows()
         tokens = self.data.token_count(rows)
@@ -349,7 +352,7 @@ class BatchStream(Iterator[B]):
         return self._augmented(rows[:1]).zero_weight(), tokens
 
     def next_rows(self) -> np.ndarray:
-        """Return the rows of the next batch, and advance the position."""
+        """Return the rows of the next batch and advance the position."""
         epoch, batch = self.position
         if batch >= len(self._plan):
             epoch, batch = epoch + 1, 0
@@ -363,12 +366,12 @@ class BatchStream(Iterator[B]):
 
 
 def cut_batches(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:
-    """Cut an order of rows into batches as large as the size allows.
+    """Split rows in a given order into batches as large as the batch size allows.
 
     Args:
-        order: of rows, (N,).
-        lengths: tokens of each row.
-        size: of a batch.
+        order: the row indices in order, (N,).
+        lengths: the number of tokens in each row.
+        size: the batch size.
     """
     begin = 0
     while begin < len(order):

@@ -1,7 +1,7 @@
-"""Corpora from files: pairs, or single lines.
+"""Corpora of pairs or single lines, read from files.
 
-Read, checked, split and encoded in little memory, however large they are. Splits are at random or by class, without a
-text in both parts.
+Reading, checking, splitting and encoding need little memory, even for large corpora. Splits are random or by class, and
+no text is in both parts.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from attent.text.tokenizers import learn
 
 VALIDATION_SHARE = 0.05
 MAX_VALIDATION = 1_000
-# Reasons for which a report drops a row of training.
+# Reasons in reports for dropping a training row.
 IN_VALIDATION, TEXT_IN_VALIDATION = "also in validation", "the text is also in validation"
 # Files in the folder of a corpus: the texts to train and to validate on, and the index.
 TRAIN, VALIDATION, REPLAY, MIXTURE, INDEX = "train.txt", "validation.txt", "replay.txt", "mixture.txt", "index"
-# Name of a line, in messages and of its sequences in an index.
+# The word for a line in messages, and the name of its sequences in an index.
 LINE = "line"
 SOURCE, TARGET = 0, 1
 
@@ -47,22 +47,22 @@ SOURCE, TARGET = 0, 1
 def split(
     texts: DiskTexts[Row], seed: int, report: ReadReport, row_name: str = "pair"
 ) -> tuple[DiskTexts[Row], DiskTexts[Row]]:
-    """Split validation off: 5 % of the rows, at least one and at most 1,000, drawn by the seed.
+    """Split off a random 5 % of the rows for validation, at least 1 and at most 1,000.
 
     Args:
         texts: the rows to split.
-        seed: decides the split.
-        report: records the rows that training loses because validation has them too.
-        row_name: of a row in messages.
+        seed: the seed of the split.
+        report: records training rows that are dropped because validation has them too.
+        row_name: the word for a row in messages.
 
     Returns:
-        The rows to train on and those to validate on, both in their order.
+        The training rows and the validation rows, each in their original order.
 
     Raises:
         DataError: there are fewer than two rows.
     """
     if len(texts) < 2:
-        raise DataError(f"{report.name}: at least 2 {row_name}s are needed to train and to validate, got {len(texts)}")
+        raise DataError(f"{report.name}: at least 2 {row_name}s are needed to train and validate, got {len(texts)}")
     count = min(max(round(VALIDATION_SHARE * len(texts)), 1), MAX_VALIDATION)
     is_validation = np.zeros(len(texts), bool)
     is_validation[np.random.default_rng(seed).permutation(len(texts))[:count]] = True
@@ -73,16 +73,16 @@ def split(
 def drop_shared(
     texts: DiskTexts[Row], validation: DiskTexts[Row], report: ReadReport, row_name: str = "pair"
 ) -> DiskTexts[Row]:
-    """Drop the rows of training that validation has too, all texts of a row being equal.
+    """Drop training rows that validation has too; rows match if all their texts are equal.
 
     Args:
-        texts: the rows to train on.
-        validation: the rows to validate on; held in memory.
+        texts: the training rows.
+        validation: the validation rows; held in memory.
         report: records dropped rows.
-        row_name: of a row in messages.
+        row_name: the word for a row in messages.
 
     Raises:
-        DataError: no row is left.
+        DataError: no rows are left.
     """
     held_out = set(validation.fields())
     is_kept = np.ones(len(texts), bool)
@@ -98,15 +98,15 @@ def drop_shared(
 def drop_shared_texts(
     examples: Sequence[tuple[int, LabelledText]], held_out: Iterable[LabelledText], report: ReadReport
 ) -> list[tuple[int, LabelledText]]:
-    """Drop the labelled texts of training that are held out too, whatever their labels.
+    """Drop labeled training texts that are also held out, regardless of their labels.
 
     Args:
-        examples: the texts to train on, with the numbers of their lines.
-        held_out: the texts to validate and test on.
+        examples: the training texts, with their line numbers.
+        held_out: the validation and test texts.
         report: records dropped texts.
 
     Raises:
-        DataError: no text is left.
+        DataError: no texts are left.
     """
     texts = {example.text for example in held_out}
     for number, example in examples:
@@ -121,29 +121,29 @@ def drop_shared_texts(
 def split_by_class(
     classes: np.ndarray, share: float, seed: int, limit: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out a share of the examples, as nearly as possible the same share of each class, drawn by the seed.
+    """Hold out a random share of the examples, as close as possible to the same share of each class.
 
-    Each class keeps at least one example to train on.
+    Each class keeps at least one training example.
 
     Args:
         classes: the class of each example, (N,), from 0.
-        share: to hold out, 0 to 1; of N examples round(share · N).
-        seed: decides the split.
-        limit: the most examples to hold out.
+        share: the share to hold out, 0 to 1: round(share · N) of N examples.
+        seed: the seed of the split.
+        limit: the maximum number of examples to hold out.
 
     Returns:
-        The rows to train on and the held-out rows, both in ascending order.
+        The training rows and the held-out rows, both in ascending order.
 
     Raises:
-        DataError: the share is above 0, and there are too few examples to hold one out.
+        DataError: the share is above 0, but there are too few examples to hold one out.
     """
     total = min(round(share * len(classes)), len(classes) if limit is None else limit)
     if share and not total:
-        raise DataError(f"a share of {share:g} of {len(classes)} examples is not one example")
+        raise DataError(f"a share of {share:g} of {len(classes)} examples is less than one example")
     counts = np.bincount(classes)
     exact = counts * (total / max(len(classes), 1))
     held_out = np.minimum(exact.astype(int), np.maximum(counts - 1, 0))
-    # largest remainder: the classes that rounding down cost most get the examples that are left
+    # largest remainder: the remaining examples go to the classes that lost most to rounding down
     for number in np.argsort(held_out - exact, kind="stable"):
         if held_out.sum() < total and held_out[number] < counts[number] - 1:
             held_out[number] += 1
@@ -158,14 +158,14 @@ def split_by_class(
 
 @dataclass(frozen=True)
 class TextCorpus(Generic[Row]):
-    """Pairs or lines to train and to validate on.
+    """Pairs or lines for training and validation.
 
     Args:
-        train: to train on; none of them is in validation.
-        validation: to validate on.
-        reports: on training's files, and on validation's if it has its own.
-        folder: of the texts and of their index; it exists as long as the corpus.
-        replay: the report on pairs that are mixed in, if any are.
+        train: training rows, none of which is in validation.
+        validation: validation rows.
+        reports: the report on the training files and, if validation has its own files, the report on those.
+        folder: the folder of the texts and their index; it exists as long as the corpus does.
+        replay: the report on the pairs that are mixed in, if any.
     """
 
     train: DiskTexts[Row]
@@ -176,15 +176,15 @@ class TextCorpus(Generic[Row]):
 
 
 def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> TextCorpus[Pair]:
-    """Read a corpus of pairs from its files to disk.
+    """Read a corpus of pairs from files and store it on disk.
 
     Args:
-        settings: name the files, and the seed of the split.
-        within: the folder to put them in; the system's for temporary files unless given.
+        settings: the files and the seed of the split.
+        within: the folder to store it in; by default the system's folder for temporary files.
 
     Raises:
-        ArgumentError: a file's name has an unknown ending.
-        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; parallel files differ
+        ArgumentError: a file name has an unknown extension.
+        DataError: a file cannot be read, is empty, contains no pairs or a line that is not UTF-8; parallel files differ
             in length.
     """
     folder = TemporaryFolder(within)
@@ -200,10 +200,10 @@ def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> Tex
 
 
 def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair]:
-    """Mix pairs of a file into those to train on.
+    """Mix the pairs of a file into the training pairs.
 
-    The fewer of the two are repeated until the file's are `share` of all. Source: rehearsal, Robins (1995); of
-    translators mixed fine-tuning, Chu et al. (2017), §3.4, arXiv 1701.03214.
+    The smaller set is repeated until the file's pairs are a `share` of the mixture. Source: rehearsal, Robins (1995);
+    mixed fine-tuning of translators, Chu et al. (2017), §3.4, arXiv 1701.03214.
     """
     texts, report = _write_pairs(replay, None, None, corpus.folder, REPLAY)
     texts = drop_shared(texts, corpus.validation, report)
@@ -211,7 +211,7 @@ def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair
     numbered = (zip(part.line_numbers.tolist(), part, strict=True) for part in parts)
     mixture = write_pairs(itertools.chain.from_iterable(numbered), corpus.folder, MIXTURE)
     counts = np.array([len(part) for part in parts])
-    # how often each pair comes: one of the two numbers is 1
+    # how often each pair is repeated: one of the two numbers is 1
     sizes = np.array([1 - share, share]) / counts
     repeats = np.maximum(np.rint(sizes / sizes.min()), 1).astype(int)
     return replace(
@@ -220,7 +220,7 @@ def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair
 
 
 def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> TextCorpus[str]:
-    """Read a corpus of lines from its files to disk; arguments and errors as for `pair_corpus`."""
+    """Read a corpus of lines from files and store it on disk; arguments and errors as for `pair_corpus`."""
     folder = TemporaryFolder(within)
     train = _write_lines(settings.train, folder, TRAIN)
     validation = None if settings.valid is None else _write_lines(settings.valid, folder, VALIDATION)
@@ -228,10 +228,10 @@ def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> Te
 
 
 def learn_tokenizers(corpus: TextCorpus[Pair], settings: TextSettings) -> tuple[Tokenizer, Tokenizer]:
-    """Learn the tokenizers of source and target from the training pairs; the same one twice if it is shared.
+    """Learn source and target tokenizers from the training pairs; a shared tokenizer is returned twice.
 
     Raises:
-        ArgumentError: the text allows no vocabulary of this size.
+        ArgumentError: a vocabulary of this size cannot be learned from the text.
     """
     kind, size = settings.tokenizer_of("source")
     if settings.shared:
@@ -250,15 +250,15 @@ def encode_pairs(
     *,
     length_multiple: int = KEY_MULTIPLE,
 ) -> Bitext:
-    """Encode the training pairs on disk; those beyond the settings' maximum length are dropped and reported.
+    """Encode the training pairs on disk; pairs beyond the settings' maximum length are dropped and reported.
 
     Raises:
-        ArgumentError: the settings ask for dropout of pieces, with which earlier versions trained.
+        ArgumentError: the settings request dropout of pieces, which is no longer supported.
         DataError: no pair is short enough.
     """
     if settings.dropout:
         raise ArgumentError(
-            "text.dropout must be 0: attent no longer trains with dropout of pieces (BPE-dropout, subword "
+            "text.dropout must be 0: attent no longer supports training with dropout of pieces (BPE-dropout, subword "
             "regularization)"
         )
     report, folder, limit = corpus.reports[0], corpus.folder.path / INDEX, settings.maximum_length
@@ -268,7 +268,7 @@ def encode_pairs(
 
 
 def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: int | None = None) -> DiskSequences:
-    """Encode the training lines on disk; those beyond the maximum length, in tokens, are dropped and reported.
+    """Encode the training lines on disk; lines beyond the maximum length, in tokens, are dropped and reported.
 
     Raises:
         DataError: no line is short enough.
@@ -283,7 +283,7 @@ def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: 
 
 
 def open_lines(folder: Path | str) -> DiskSequences:
-    """Open the training lines that another process encoded by `encode_lines`."""
+    """Open training lines that another process encoded with `encode_lines`."""
     return DiskSequences(Path(folder) / INDEX, LINE)
 
 
@@ -294,14 +294,14 @@ def drop_long(
     limits: Sequence[float],
     report: ReadReport,
 ) -> Sequence[Pair]:
-    """Drop pairs of validation that are too long.
+    """Drop validation pairs that are too long.
 
     Args:
-        pairs: to validate on.
-        lines: their numbers.
-        tokenizers: of source and target.
-        limits: tokens of source and target, without BOS and EOS.
-        report: records the pairs that are longer.
+        pairs: the validation pairs.
+        lines: the line number of each pair.
+        tokenizers: the tokenizers of source and target.
+        limits: the maximum lengths of source and target in tokens, without BOS and EOS.
+        report: records dropped pairs.
     """
     rows: list[int] = []
     for row, pair in enumerate(pairs):
@@ -314,7 +314,7 @@ def drop_long(
 
 
 class _Columns(Iterable[str]):
-    """The texts of some columns, row by row; each iteration starts anew."""
+    """The texts of some columns, row by row; can be iterated over repeatedly."""
 
     def __init__(self, texts: DiskTexts[Pair], columns: tuple[int, ...]) -> None:
         self._texts, self._columns = texts, columns
@@ -335,7 +335,7 @@ def _write_pairs(
         pairs = read_parallel(source, target, report)
     texts = write_pairs(pairs, folder, name)
     if not len(texts):
-        raise DataError(f"no line holds a pair; {report.one_line()}")
+        raise DataError(f"no line contains a pair; {report.one_line()}")
     return texts, report
 
 
@@ -343,7 +343,7 @@ def _write_lines(file: str, folder: TemporaryFolder, name: str) -> tuple[DiskTex
     report = ReadReport(display_name(file))
     texts = write_texts(((number, (line,)) for number, line in read_texts(file, report)), folder, name, str)
     if not len(texts):
-        raise DataError(f"no line holds text; {report.one_line()}")
+        raise DataError(f"no line contains text; {report.one_line()}")
     return texts, report
 
 

@@ -1,6 +1,6 @@
-"""Texts on disk in columns, so that a corpus may be larger than memory: lines have one column, pairs have two.
+"""Texts stored on disk in columns, so that a corpus can be larger than memory: lines have one column, pairs have two.
 
-Encoded, they are the sequences from which batches are read as they are needed.
+Once encoded, they are sequences that batches read on demand.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from attent.text.readers import OVER_LONG, Fields
 from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import BOS, EOS, Tokenizer
 
-# Rows that iteration reads at a time.
+# Number of rows that iteration reads at a time.
 BLOCK_SIZE = 1024
 
 Row = TypeVar("Row")
-# Sequences between two whose offset is stored.
+# Number of sequences from one stored offset to the next.
 OFFSET_INTERVAL = 256
 SIDES = "source", "target"
 ROWS = "rows.npy"
-# Types of tokens in a file: for a vocabulary of at most 2¹⁶ ids, and for larger ones.
+# Types of tokens in a file: for a vocabulary of at most 2¹⁶ ids, and for a larger one.
 SMALL, LARGE = np.uint16, np.int32
 
 
@@ -40,8 +40,8 @@ class TemporaryFolder:
     """A temporary folder that is removed with this object, or when Python ends.
 
     Args:
-        within: the folder to make it in; the system's for temporary files unless given. On some systems that one is in
-            memory: name a folder on a disk for a corpus larger than memory.
+        within: the folder to create it in; by default the system's folder for temporary files. On some systems that
+            folder is in memory: for a corpus larger than memory, name a folder on a disk.
     """
 
     def __init__(self, within: Path | str | None = None) -> None:
@@ -53,12 +53,12 @@ class DiskTexts(Sequence[Row], Generic[Row]):
     """Rows of texts in a file, read on demand; see `write_texts`.
 
     Args:
-        folder: of the file; it exists as long as these texts.
-        name: of the file.
-        starts: where each text begins in the file, row by row, and where the last one ends, (columns · N + 1,).
-        numbers: the lines that the rows come from, from 1, (N,).
-        make_row: makes a row of its texts, such as `Pair`, or `str` for one column.
-        rows: the selected rows, (M,); all unless given.
+        folder: the folder of the file; it exists as long as these texts do.
+        name: the name of the file.
+        starts: the offset of each text in the file, row by row, and the end of the last one, (columns · N + 1,).
+        numbers: the line number of each row, from 1, (N,).
+        make_row: makes a row from its texts, such as `Pair`, or `str` for one column.
+        rows: the selected rows, (M,); all rows by default.
     """
 
     def __init__(
@@ -95,16 +95,16 @@ class DiskTexts(Sequence[Row], Generic[Row]):
             yield from self._read(self._rows[begin : begin + BLOCK_SIZE])
 
     def select(self, rows: np.ndarray) -> DiskTexts[Row]:
-        """Select rows, in the order given, without copying texts."""
+        """Select rows in the given order, without copying texts."""
         return DiskTexts(self._folder, self._name, self._starts, self._numbers, self._make_row, self._rows[rows])
 
     @property
     def line_numbers(self) -> np.ndarray:
-        """The lines that the rows come from, from 1, (M,)."""
+        """The line number of each row, from 1, (M,)."""
         return self._numbers[self._rows]
 
     def line_number(self, row: int) -> int:
-        """Return the line that a row comes from, from 1."""
+        """Return the line number of a row, from 1."""
         return int(self._numbers[self._rows[row]])
 
     def _read(self, rows: np.ndarray) -> Iterator[Fields]:
@@ -121,20 +121,20 @@ class DiskTexts(Sequence[Row], Generic[Row]):
 def write_texts(
     numbered: Iterable[tuple[int, Fields]], folder: TemporaryFolder, name: str, make_row: Callable[..., Row]
 ) -> DiskTexts[Row]:
-    """Write rows of texts to a file as they come.
+    """Write rows of texts to a file one by one.
 
     Args:
-        numbered: the texts of each row, with the number of its line.
-        folder: for the file.
-        name: of the file.
-        make_row: makes a row of its texts when it is read again.
+        numbered: the line number and the texts of each row.
+        folder: the folder of the file.
+        name: the name of the file.
+        make_row: makes a row from its texts when it is read back.
 
     Raises:
-        ArgumentError: the file exists.
+        ArgumentError: the file already exists.
     """
     path = folder.path / name
     if path.exists():
-        raise ArgumentError(f"{path} is there already")
+        raise ArgumentError(f"{path} already exists")
     starts, numbers = array("q", [0]), array("q")
     with path.open("wb") as file:
         for number, texts in numbered:
@@ -147,23 +147,23 @@ def write_texts(
 
 
 def write_pairs(numbered: Iterable[tuple[int, Pair]], folder: TemporaryFolder, name: str) -> DiskTexts[Pair]:
-    """Write pairs to a file as they come, without alignments; arguments and errors as for `write_texts`."""
+    """Write pairs to a file one by one, without alignments; arguments and errors as for `write_texts`."""
     return write_texts(((number, (pair.source, pair.target)) for number, pair in numbered), folder, name, Pair)
 
 
 class DiskSequences(Sequences):
     """Token sequences whose tokens are read from a file on demand; see `write_index`.
 
-    The file is read, not mapped into memory, where every page that was ever touched would count.
+    The file is read rather than memory-mapped, since every page touched would count as memory in use.
 
     Args:
-        folder: of the files.
-        name: with which the files' names begin.
+        folder: the folder of the files.
+        name: the prefix of the file names.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.lengths = np.load(folder / f"{name}.lengths.npy")
-        # offsets between these are sums of lengths
+        # other offsets are computed from these by adding lengths
         sums = (
             np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), OFFSET_INTERVAL), dtype=np.int64)
             if len(self.lengths)
@@ -176,7 +176,7 @@ class DiskSequences(Sequences):
         self._dtype = np.dtype(SMALL if size == SMALL().itemsize * self._offsets[-1] else LARGE)
 
     def concatenate(self, rows: np.ndarray) -> np.ndarray:
-        """Return the tokens of these sequences, end to end."""
+        """Return the tokens of these sequences, concatenated."""
         parts = [np.frombuffer(self._read(int(row)), self._dtype) for row in rows]
         return np.concatenate(parts) if parts else np.zeros(0, self._dtype)
 
@@ -188,14 +188,14 @@ class DiskSequences(Sequences):
 
 
 class DiskBitext(Bitext):
-    """Encoded pairs on disk, from which batches are cut as from those in memory.
+    """Encoded pairs on disk, batched in the same way as pairs in memory.
 
     Args:
-        folder: of the index.
-        length_multiple: pad lengths to a multiple of this.
+        folder: the folder of the index.
+        length_multiple: the multiple that lengths are padded to.
 
     Attributes:
-        rows: of the indexed pairs, without those that were too long, (N,).
+        rows: the rows of the indexed pairs, without those that were too long, (N,).
     """
 
     def __init__(self, folder: Path | str, *, length_multiple: int = KEY_MULTIPLE) -> None:
@@ -214,16 +214,16 @@ def index(
     report: ReadReport | None = None,
     length_multiple: int = KEY_MULTIPLE,
 ) -> DiskBitext:
-    """Encode pairs and write them to disk, without those that are too long.
+    """Encode pairs and write them to disk, except those that are too long.
 
     Args:
-        pairs: to encode.
-        source: tokenizer of the sources.
-        target: tokenizer of the targets.
-        folder: for the index; created if it does not exist.
-        maximum_length: tokens of either side, without BOS and EOS.
-        report: records the pairs that are longer.
-        length_multiple: pad lengths to a multiple of this.
+        pairs: the pairs to encode.
+        source: the tokenizer of the sources.
+        target: the tokenizer of the targets.
+        folder: the folder of the index; created if it does not exist.
+        maximum_length: the maximum number of tokens on either side, without BOS and EOS.
+        report: records pairs that are too long.
+        length_multiple: the multiple that lengths are padded to.
 
     Raises:
         DataError: no pair is short enough.
@@ -243,15 +243,15 @@ def write_index(
     report: ReadReport | None = None,
     row_name: str = "pair",
 ) -> None:
-    """Encode rows of texts and write their sequences to disk, without those that are too long.
+    """Encode rows of texts and write their sequences to disk, except those that are too long.
 
     Args:
-        texts: to encode.
-        tokenizers: of each column, by the name of its sequences; those of "target" get BOS and EOS.
-        folder: for the index; created if it does not exist.
-        maximum_length: tokens of each text, without BOS and EOS.
-        report: records the rows that are longer.
-        row_name: of a row in messages.
+        texts: the texts to encode.
+        tokenizers: the tokenizer of each column, by the name of its sequences; those of "target" get BOS and EOS.
+        folder: the folder of the index; created if it does not exist.
+        maximum_length: the maximum number of tokens of each text, without BOS and EOS.
+        report: records rows that are too long.
+        row_name: the word for a row in messages.
 
     Raises:
         DataError: no row is short enough.
@@ -273,20 +273,18 @@ def write_index(
                 lengths[name].append(len(tokens))
                 files[name].write(array("H" if tokenizer.size <= 2**16 else "i", tokens))
     if not rows:
-        raise DataError(
-            f"every one of the {len(texts):,} {row_name}s is longer than the maximum length of {maximum_length} tokens"
-        )
+        raise DataError(f"all {len(texts):,} {row_name}s are longer than the maximum length of {maximum_length} tokens")
     for name, numbers in lengths.items():
         np.save(folder / f"{name}.lengths.npy", np.asarray(numbers, np.int32))
     np.save(folder / ROWS, np.asarray(rows, np.int32 if len(texts) < 2**31 else np.int64))
 
 
 def save_bitext(bitext: Bitext, folder: Path | str) -> None:
-    """Write pairs that are encoded in memory as an index, for another process to open.
+    """Write pairs encoded in memory to disk as an index that another process can open.
 
     Args:
-        bitext: the pairs.
-        folder: for the index; created if it does not exist.
+        bitext: the encoded pairs.
+        folder: the folder of the index; created if it does not exist.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Readers of text files: lines, pairs and labelled texts; TSV, JSON lines or parallel files.
+"""Readers of text files with lines, pairs or labeled texts: TSV, JSON lines or parallel files.
 
-Plain, gzipped or from standard input. A small compressed file must not unpack to more than memory holds: every reader
-stops at a bound.
+Files may be plain, gzipped or standard input. Every reader limits the unpacked size, so that a small compressed file
+cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ STANDARD_INPUT = "-"
 # The last character of Unicode's basic plane.
 LAST_BASIC = "\uffff"
 
-# Text and numbers unpack to a few times their packed size. Readers take this multiple of it, or MIN_UNPACKED bytes if
-# those are more.
+# Text and numbers unpack to a few times their packed size. Readers accept this multiple of the packed size, or
+# MIN_UNPACKED bytes if that is more.
 MAX_RATIO, MIN_UNPACKED = 100, 2**26
-# Bytes of a line. SentencePiece takes fifty times as much memory to cut one, even to find it too long to train on.
+# Maximum bytes of a line. SentencePiece needs fifty times as much memory to split one, even if only to find that it is
+# too long to train on.
 MAX_LINE = 2**21
 BUFFER = 2**18
 
-# Reasons for which a report drops or notes a line.
+# Reasons in reports for dropping or noting a line.
 EMPTY_LINE, MANY_TABS = "empty line", "more than one tab"
 NOT_JSON, NO_TEXTS = "not JSON", 'not an object with the texts "source" and "target"'
 OVER_LONG = "longer than the maximum length"
@@ -40,7 +41,7 @@ RARE = "with an emoji or another character beyond U+FFFF"
 REPEATED, CONTRADICTED = "the same text and label as before", "the text has other labels on other lines"
 PAIR_COLUMNS, LABELLED_COLUMNS = ("source", "target"), ("text", "label")
 
-# The texts of a line, or the reason to drop it.
+# The texts of a line, or the reason for dropping it.
 Fields = tuple[str, ...]
 Parsed = Fields | str
 Item = TypeVar("Item")
@@ -55,30 +56,30 @@ class LabelledText(NamedTuple):
 
 
 def display_name(path: str | Path) -> str:
-    """Return the name of a file for a message; `-` is standard input."""
+    """Return the name of a file for messages; `-` is standard input."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
     """Read the lines of UTF-8 text.
 
-    Only a line feed ends one, perhaps after a carriage return; a byte order mark is dropped.
+    Lines end with a line feed, optionally preceded by a carriage return; a byte order mark is dropped.
 
     Args:
         path: a file, gzipped if its name ends in .gz; `-` is standard input.
 
     Raises:
-        DataError: the file cannot be read or unpacks to too much, or a line is not UTF-8 or too long.
+        DataError: the file cannot be read or its unpacked size is too large, or a line is not UTF-8 or too long.
     """
     with _open(path) as stream:
         yield from decode_lines(stream, display_name(path))
 
 
 def read_with_references(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
-    """Return the lines of a file, and their references in another.
+    """Return the lines of a file and their references from another file.
 
     Raises:
-        ArgumentError: they are not equally many, or none.
+        ArgumentError: the numbers of lines and references differ, or there are none.
         DataError: a file cannot be read.
     """
     sources, references = list(read_lines(source)), list(read_lines(target))
@@ -91,14 +92,14 @@ def read_with_references(source: str | Path, target: str | Path) -> tuple[list[s
 
 
 def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
-    """Read the lines of an open stream of UTF-8 as `read_lines` does.
+    """Read the lines of an open UTF-8 stream as `read_lines` does.
 
     Args:
         stream: the text.
-        name: of the stream in errors.
+        name: the name of the stream in errors.
 
     Raises:
-        DataError: a line is not UTF-8 or too long; other errors are those of the stream.
+        DataError: a line is not UTF-8 or too long; errors of the stream itself are not caught.
     """
     for number, line in enumerate(limited_lines(stream, name), start=1):
         try:
@@ -108,14 +109,14 @@ def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
 
 
 def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Yield items in lists of a size, the last one perhaps shorter; an error comes after the items before it.
+    """Yield items in lists of a given size; the last list may be shorter.
 
     Args:
-        items: no more of them are read than are yielded next.
-        size: ≥ 1.
+        items: the items, of which only those of the next list are read in advance.
+        size: the number of items in a list, at least 1.
 
     Raises:
-        DataError: of the items.
+        DataError: the items raised it; all items before it have been yielded.
     """
     failure = None
     while failure is None:
@@ -135,7 +136,7 @@ def split_pair(line: str, location: str) -> TextPair:
     """Split a line into source and target at its tab.
 
     Raises:
-        DataError: it has not exactly one tab; the message names its location.
+        DataError: the line does not have exactly one tab; the message names its location.
     """
     source, *targets = line.split("\t")
     if len(targets) != 1:
@@ -144,43 +145,44 @@ def split_pair(line: str, location: str) -> TextPair:
 
 
 def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]]:
-    """Read the lines of a file that hold text, with their numbers.
+    """Read the non-blank lines of a file, with their line numbers.
 
     Args:
         path: see `read_lines`.
         report: records empty lines.
 
     Raises:
-        DataError: as `read_lines`, or the file is empty.
+        DataError: as for `read_lines`, or the file is empty.
     """
     rows = ((line,) if line.strip() else EMPTY_LINE for line in read_lines(path))
     return ((number, text) for number, (text,) in _report_dropped(display_name(path), rows, report))
 
 
 def pairs_ending(path: str | Path) -> str:
-    """Return the ending of a file of pairs, .tsv or .jsonl, without the .gz behind it; empty for standard input.
+    """Return the extension of a file of pairs, .tsv or .jsonl, ignoring a final .gz; empty for standard input.
 
     Raises:
-        ArgumentError: the name has another ending.
+        ArgumentError: the name has another extension.
     """
     ending = Path(str(path).removesuffix(".gz")).suffix
     if str(path) != STANDARD_INPUT and ending not in (".tsv", ".jsonl"):
-        raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
+        raise ArgumentError(f"the name of a file of pairs must end in .tsv or .jsonl (optionally with .gz), got {path}")
     return ending
 
 
 def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
-    """Read the pairs of one file, with the numbers of their lines.
+    """Read the pairs of one file, with their line numbers.
 
-    A `.tsv` has source, tab and target in each line; a `.jsonl` has an object with the texts "source" and "target".
-    Standard input is JSON lines if it begins with a brace, else TSV. Lines that are no pair are dropped and reported.
+    Each line of a `.tsv` has source and target, separated by a tab; each line of a `.jsonl` has an object with the
+    texts "source" and "target". Standard input is JSON lines if it begins with a brace, else TSV. Lines without a pair
+    are dropped and reported.
 
     Args:
-        path: the file, its ending perhaps followed by .gz; `-` is standard input.
+        path: the file, optionally with .gz after its extension; `-` is standard input.
         report: records dropped lines.
 
     Raises:
-        ArgumentError: the name has another ending.
+        ArgumentError: the name has another extension.
         DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
     """
     lines, ending = read_lines(path), pairs_ending(path)
@@ -193,7 +195,7 @@ def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair
 
 
 def read_parallel(source: str | Path, target: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
-    """Read pairs from two files, line by line, with their numbers.
+    """Read pairs from two files, line by line, with their line numbers.
 
     Args:
         source: the file of sources.
@@ -201,23 +203,24 @@ def read_parallel(source: str | Path, target: str | Path, report: ReadReport) ->
         report: records dropped lines.
 
     Raises:
-        DataError: a file cannot be read or is empty, has a line that is not UTF-8, or their numbers of lines differ.
+        DataError: a file cannot be read, is empty or has a line that is not UTF-8, or the files differ in length.
     """
     return _pairs(f"{display_name(source)} and {display_name(target)}", _parallel_lines(source, target), report)
 
 
 def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText]]:
-    """Read texts with a label each, with the numbers of their lines: text, tab and label in each line.
+    """Read labeled texts, with their line numbers; each line has a text and its label, separated by a tab.
 
-    Spaces around a label are dropped. A text that comes with several labels shows not which is right, and one that
-    comes twice counts once: both are dropped and reported, as are lines without text or label.
+    Spaces around a label are dropped. Texts that occur with different labels, repetitions of a text, and lines without
+    text or label are dropped and reported.
 
     Args:
         path: the file, gzipped if its name ends in .gz; `-` is standard input.
         report: records dropped lines.
 
     Raises:
-        DataError: the file cannot be read, is empty, has a line that is not UTF-8, or none with a text and a label.
+        DataError: the file cannot be read, is empty, has a line that is not UTF-8, or has no line with a text and a
+            label.
     """
     rows = (_parse_tsv(line, LABELLED_COLUMNS) for line in read_lines(path))
     numbered = _report_dropped(display_name(path), rows, report, note_rare=False)
@@ -235,22 +238,22 @@ def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText
             texts.add(example.text)
             result.append((number, example))
     if not result:
-        raise DataError(f"no line holds a text and a label; {report.one_line()}")
+        raise DataError(f"no line contains a text and a label; {report.one_line()}")
     return result
 
 
 def max_unpacked(packed: int) -> int:
-    """Return the most bytes that a file of so many packed bytes may unpack to."""
+    """Return the maximum unpacked size, in bytes, of a file with this packed size."""
     return max(MAX_RATIO * packed, MIN_UNPACKED)
 
 
 class LimitedReader(io.RawIOBase):
-    """Reader of unpacked bytes up to a bound.
+    """Reader of unpacked bytes up to a limit.
 
     Args:
-        stream: unpacks; closed with this reader.
-        packed: bytes of the packed file.
-        name: of the file in errors.
+        stream: the stream that unpacks the file; closed with this reader.
+        packed: the size of the packed file in bytes.
+        name: the name of the file in errors.
     """
 
     def __init__(self, stream: IO[bytes], packed: int, name: Path | str) -> None:
@@ -261,42 +264,43 @@ class LimitedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Read some bytes; errors are those of the stream, or a DataError at the bound."""
+        """Read some bytes; raise the stream's errors, or a DataError beyond the limit."""
         content = self._stream.read(len(buffer))
         buffer[: len(content)] = content
         self._count += len(content)
         if self._count > self._limit:
             raise DataError(
-                f"{self._name} unpacks to more than {self._limit:,} bytes, which text and numbers of its size never do"
+                f"{self._name} unpacks to more than {self._limit:,} bytes, too many for text or numbers in a file of "
+                "its size"
             )
         return len(content)
 
     def close(self) -> None:
-        """Close the stream too."""
+        """Close this reader and its stream."""
         self._stream.close()
         super().close()
 
 
 def limit_unpacking(stream: IO[bytes], packed: int, name: Path | str) -> io.BufferedReader:
-    """Bound what a stream unpacks; arguments as for `LimitedReader`."""
+    """Limit the number of bytes that a stream unpacks; arguments as for `LimitedReader`."""
     return io.BufferedReader(LimitedReader(stream, packed, name), BUFFER)
 
 
 def open_gzip(path: Path | str) -> io.BufferedReader:
-    """Open a gzipped file to read its content within the bound.
+    """Open a gzipped file for reading, with a limit on its unpacked size.
 
     Raises:
-        OSError: the system refuses it; errors of reading as for `LimitedReader`.
+        OSError: the file cannot be opened; errors of reading as for `LimitedReader`.
     """
     # a pipe has no size
     return limit_unpacking(gzip.open(path), Path(path).stat().st_size or sys.maxsize, path)  # pyright: ignore[reportArgumentType]
 
 
 def limited_lines(stream: IO[bytes], name: Path | str) -> Iterator[bytes]:
-    """Read the lines of a stream, each with its line feed.
+    """Read the lines of a stream, including their line feeds.
 
     Raises:
-        DataError: one has more than 2 MiB.
+        DataError: a line is longer than 2 MiB.
     """
     for number in itertools.count(1):
         line = stream.readline(MAX_LINE + 1)
@@ -322,7 +326,7 @@ def _parse_json(line: str) -> Parsed:
         return EMPTY_LINE
     try:
         content = json.loads(line)
-        # half a surrogate pair, which JSON can write, is no text
+        # JSON can contain half a surrogate pair, which is not text
         line.encode() if "\\u" not in line else json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return NOT_JSON
@@ -346,7 +350,7 @@ def _parallel_lines(source: str | Path, target: str | Path) -> Iterator[Parsed]:
                     count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)
                 ]
                 raise DataError(
-                    "source and target must have as many lines as each other: "
+                    "source and target must have the same number of lines: "
                     f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
                 )
 
@@ -365,7 +369,7 @@ def _pairs(name: str, rows: Iterator[Parsed], report: ReadReport) -> Iterator[tu
 def _report_dropped(
     name: str, rows: Iterator[Parsed], report: ReadReport, *, note_rare: bool = True
 ) -> Iterator[tuple[int, Fields]]:
-    """Number the lines and report those without texts."""
+    """Number the lines; drop and report those without texts."""
     number = 0
     for number, fields in enumerate(rows, start=1):
         report.lines = number

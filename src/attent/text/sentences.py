@@ -1,6 +1,6 @@
-"""Sentences of a text, with everything between them kept, so that translations stand in their places; its language.
+"""Sentence splitting that keeps the text between sentences, so that translations can replace them; language detection.
 
-Sentences are by sentencex, and languages by py3langid, among those that the server translates from.
+Sentences are split by sentencex. Languages are detected by py3langid, among those that the server translates from.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 from attent.errors import needs
 
-# A line's end is an end of a sentence too.
+# The end of a line also ends a sentence.
 LINES = re.compile(r"(\r\n|\r|\n)")
-# Characters that sentencex reads at a time: its time is quadratic in the quotation marks of a text.
+# Number of characters passed to sentencex at a time: its time is quadratic in the number of quotation marks.
 BLOCK = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text as sentences and what stands before, between and after them.
+    """A text as its sentences and the text before, between and after them.
 
     Args:
-        between: N + 1 texts, copied as they are: spaces, line ends, and what has no letter or digit.
+        between: N + 1 texts to copy unchanged: spaces, line ends, and pieces without letters or digits.
         sentences: N texts to translate.
     """
 
@@ -34,7 +34,7 @@ class SplitText:
     sentences: tuple[str, ...]
 
     def join(self, translations: Sequence[str]) -> str:
-        """Return the text with each sentence's translation in its place."""
+        """Return the text with each sentence replaced by its translation."""
         parts = [self.between[0]]
         for translation, after in zip(translations, self.between[1:], strict=True):
             parts += translation, after
@@ -42,12 +42,12 @@ class SplitText:
 
 
 def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitText:
-    """Cut a text into sentences, by the rules of sentencex for its language.
+    """Split a text into sentences by sentencex's rules for its language.
 
     Args:
-        text: any text; `join` of its own sentences is the same text.
-        language: its code, such as en.
-        whole: whether each line is taken as a single sentence.
+        text: any text; joining its own sentences restores it.
+        language: the code of its language, such as en.
+        whole: treat each line as a single sentence.
     """
     between, sentences = [list[str]()], list[str]()
     for line in LINES.split(text):
@@ -67,19 +67,19 @@ def split_sentences(text: str, language: str, *, whole: bool = False) -> SplitTe
 
 
 def _sentences(line: str, language: str) -> list[str]:
-    """Return the sentences of a line, which together are the line."""
-    with needs("to cut a text into sentences needs sentencex", "documents"):
+    """Return the sentences of a line; joined, they are the line."""
+    with needs("splitting a text into sentences needs sentencex", "documents"):
         from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
     sentences, begin = list[str](), 0
     while begin < len(line):
         block = line[begin : begin + BLOCK]
         pieces = [*segment(language, block)]
-        # a library that lost a character must not lose it here
+        # do not rely on the library to keep every character
         if "".join(pieces) != block:
             pieces = [block]
         if begin + len(block) < len(line):
-            # the last one may go on in the next block; a block without an end is cut between words
+            # the last sentence may continue in the next block; a block without a sentence end is split between words
             pieces = pieces[:-1] or [block[: block.rfind(" ") + 1] or block]
         sentences += pieces
         begin += sum(map(len, pieces))
@@ -87,25 +87,25 @@ def _sentences(line: str, language: str) -> list[str]:
 
 
 class Detection(NamedTuple):
-    """A language and how sure it is, 0 to 100."""
+    """A detected language and the confidence in it, 0 to 100."""
 
     language: str
     confidence: float
 
 
 class LanguageDetector:
-    """Detects languages, among those of a server.
+    """Detects which of a server's languages a text is in.
 
     Args:
-        languages: the codes to choose from, such as en or zh-Hans; those that py3langid does not know cannot be
+        languages: the codes to choose from, such as en or zh-Hans; languages that py3langid does not know cannot be
             detected.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
-        # a copy may choose languages of its own; the model, which takes most of a second to read, is shared
+        # the copy has its own set of languages; the model, which takes most of a second to load, is shared
         self._identifier = copy.copy(_identifier())
         supported = {*self._identifier.nb_classes}
-        # several codes of one language are told apart by nothing here: the first in order is meant
+        # several codes of one language cannot be distinguished: the first in order is used
         self._codes = {base: code for code in sorted(languages, reverse=True) if (base := _base(code)) in supported}
         self._only = sorted(languages)[0] if languages else "en"
         if len(self._codes) > 1:
@@ -113,9 +113,9 @@ class LanguageDetector:
         self._lock = threading.Lock()
 
     def detect(self, text: str) -> list[Detection]:
-        """Return the languages of a text, the most probable first.
+        """Return the possible languages of a text, the most probable first.
 
-        The confidence is 0 where the text has no letters.
+        The confidence is 0 if the text has no letters.
         """
         if not any(map(str.isalpha, text)):
             return [Detection(self._only, 0.0)]

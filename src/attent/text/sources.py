@@ -1,4 +1,4 @@
-"""Text of a command or a script: standard input, a file, or the text itself."""
+"""Text input of commands and scripts: standard input, a file, or the text itself."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from attent.errors import ArgumentError, DataError
 from attent.text import readers
 from attent.text.readers import TextPair, display_name, read_lines, split_pair
 
-# A single word that ends as files of text do.
+# A single word with an extension of text files.
 FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|docx|odt|srt|html|[a-z]{2})", re.IGNORECASE)
 
 
 def open_source(source: str) -> BinaryIO:
-    """Open standard input for "-", the file of that name if there is one, else the text itself.
+    """Open standard input for "-", the file of that name if it exists, else the text itself.
 
     A file whose name ends in .gz is unpacked.
 
     Raises:
-        ArgumentError: it is a folder, looks like the name of a missing file, or is not UTF-8.
+        ArgumentError: the source is a folder, looks like the name of a missing file, or is not UTF-8.
     """
     if source == "-":
         return sys.stdin.buffer
     try:
         # an empty text does not name the working directory
         if source and Path(source).is_dir():
-            raise ArgumentError(f"{source} is a folder, neither a file nor a text")
-        # a pipe too
+            raise ArgumentError(f"{source} is a folder, neither a file nor text")
+        # includes pipes
         if Path(source).exists():
             return readers.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(
-                f"there is no file {source}; a text that looks like a file's name goes through standard input"
+                f"there is no file {source}; pass text that looks like a file name through standard input"
             )
     except ArgumentError:
         raise
     except (OSError, ValueError):
-        pass  # too long for a name, or with a character that no name may have
+        pass  # too long for a file name, or with a character that is not allowed in one
     return io.BytesIO(check_utf8(source).encode())
 
 
 def check_utf8(text: str, name: str = "the text") -> str:
-    """Return the same text.
+    """Return a text unchanged if it is valid UTF-8.
 
     Args:
         text: an argument of a command.
-        name: of the argument, for the message.
+        name: the name of the argument for the message.
 
     Raises:
-        ArgumentError: its bytes were not UTF-8.
+        ArgumentError: the bytes of the argument were not UTF-8.
     """
     try:
         text.encode()
@@ -65,17 +65,17 @@ def check_utf8(text: str, name: str = "the text") -> str:
 
 
 def check_file(name: str | Path) -> None:
-    """Check that a name is that of a file, a pipe, or of standard input.
+    """Check that a name refers to a file, a pipe or standard input.
 
     Raises:
-        ArgumentError: it is not.
+        ArgumentError: it does not.
     """
     if str(name) != "-" and (not Path(name).exists() or Path(name).is_dir()):
-        raise ArgumentError(f"{str(name) or repr(name)} is no file")
+        raise ArgumentError(f"{str(name) or repr(name)} is not a file")
 
 
 def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Yield the lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
+    """Yield the lines of UTF-8 text, which end with a line feed, optionally preceded by a carriage return.
 
     Raises:
         DataError: a line is not UTF-8, or the file cannot be unpacked.
@@ -87,10 +87,10 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
 
 
 def decode_whole(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Yield all of a text, which is UTF-8.
+    """Yield the whole of a UTF-8 text as a single item.
 
     Raises:
-        DataError: it is not.
+        DataError: the text is not UTF-8.
     """
     try:
         yield stream.read().decode("utf-8-sig")
@@ -118,7 +118,7 @@ def read_text_pairs(source: str, target: str | None = None) -> Iterator[TextPair
 
     Raises:
         ArgumentError: a file does not exist.
-        DataError: a file cannot be read, a line has not exactly one tab, or one file ends before the other.
+        DataError: a file cannot be read, a line does not have exactly one tab, or one file ends before the other.
     """
     check_file(source)
     if target is not None:
@@ -134,5 +134,5 @@ def _zip_files(source: str, target: str) -> Iterator[TextPair]:
     for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
         if left is None or right is None:
             shorter, longer = (source, target) if left is None else (target, source)
-            raise DataError(f"{display_name(shorter)} ends before line {number}, which {display_name(longer)} has")
+            raise DataError(f"{display_name(shorter)} ends before line {number} of {display_name(longer)}")
         yield left, right

@@ -1,4 +1,4 @@
-"""Pairs of source and target text, their corpora and gold alignments, and reports on the files they were read from."""
+"""Pairs of source and target text, corpora and gold alignments, and reports on the files that they were read from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Link = tuple[int, int]
-# Line numbers that a report names for each reason.
+# How many line numbers a report lists for each reason.
 LISTED_LINES = 3
 
 
@@ -17,8 +17,8 @@ class Pair:
     Args:
         source: the text to translate.
         target: its translation.
-        links: the gold alignment if there is one, as (source character, target character) positions, both counted in
-            code points from 0.
+        links: the gold alignment, if any, as (source character, target character) positions, both counted in code
+            points from 0.
     """
 
     source: str
@@ -31,9 +31,9 @@ class TranslationCorpus:
     """Pairs for training, validation and tests.
 
     Args:
-        train: the pairs to train on.
-        validation: the pairs by which training selects among its checkpoints.
-        held_out: the test sets by name, in the order of reports.
+        train: the training pairs.
+        validation: the pairs with which training selects the best checkpoint.
+        held_out: the test sets by name, in the order in which they are reported.
     """
 
     train: Sequence[Pair]
@@ -45,12 +45,12 @@ class TranslationCorpus:
 class Gold:
     """The gold links of a pair, each (source, target), from 0.
 
-    An aligner must have the sure links and may have the possible ones. Source: Och and Ney (2003), §5,
+    An aligner must find the sure links and may find the possible ones. Source: Och and Ney (2003), §5,
     https://aclanthology.org/J03-1002: links that annotators agree on are sure, ambiguous ones are possible.
 
     Args:
-        sure: S.
-        possible: P ⊇ S.
+        sure: the sure links S.
+        possible: the possible links P, which include S.
     """
 
     sure: frozenset[Link]
@@ -58,12 +58,12 @@ class Gold:
 
     @classmethod
     def of(cls, sure: Collection[Link], possible: Collection[Link] = ()) -> Gold:
-        """Make gold links of S and P, which need not repeat S."""
+        """Make gold links from S and P; P need not repeat S."""
         return cls(frozenset(sure), frozenset(possible) | frozenset(sure))
 
 
 def add_tag(tag: str, text: str) -> str:
-    """Write a tag before a source text, as in `fr | mardi 3 mars 2026`.
+    """Prefix a source text with a tag, as in `fr | mardi 3 mars 2026`.
 
     Args:
         tag: the language or locale of the text.
@@ -74,7 +74,7 @@ def add_tag(tag: str, text: str) -> str:
 
 @dataclass
 class LineTally:
-    """A count of lines, and the numbers of the first of them."""
+    """A count of lines and the numbers of the first few."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
@@ -97,8 +97,8 @@ class ReadReport:
     """A report on a file of texts.
 
     Args:
-        name: of the file or the files.
-        lines: how many were read.
+        name: the name of the file or files.
+        lines: the number of lines read.
         dropped: the lines that were left out, by reason.
         noted: the lines that were kept with a remark, by remark.
     """
@@ -110,7 +110,7 @@ class ReadReport:
 
     @property
     def kept_count(self) -> int:
-        """Lines that were not dropped."""
+        """The number of lines that were not dropped."""
         return self.lines - sum(tally.count for tally in self.dropped.values())
 
     def drop(self, reason: str, line: int) -> None:
@@ -122,11 +122,11 @@ class ReadReport:
         self.noted.setdefault(remark, LineTally()).add(line)
 
     def summary(self) -> list[str]:
-        """Return the report for a person, line by line."""
+        """Return the lines of a human-readable report."""
         return self._summary(f"{self.lines:,} lines read, {self.kept_count:,} kept", "line", "kept as written")
 
     def one_line(self) -> str:
-        """Return the report for an error message."""
+        """Return the report as one line for error messages."""
         return "; ".join(line.strip() for line in self.summary())
 
     def _summary(self, counts: str, unit: str, noted: str) -> list[str]:

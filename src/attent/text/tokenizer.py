@@ -1,4 +1,4 @@
-"""Tokenizers: text to token ids and back, with one id per character or per word."""
+"""Tokenizers, which convert text to token ids and back, with one id per character or per word."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from attent.errors import ArgumentError, DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4
-# Bytes that a tokenizer's file may have: that of a million words of ten Cyrillic letters has half of them.
+# Maximum size of a tokenizer's file in bytes: a million words of ten Cyrillic letters need half of it.
 MAX_FILE = 2**27
-# The version of the format of files.
+# The version of the file format.
 VERSION = 1
-# Unless its size is given, a vocabulary has the words that occur so often: one that occurs once teaches no more than
-# UNK.
+# Minimum count of the words in a vocabulary whose size is not given: a word that occurs once teaches no more than UNK.
 MIN_COUNT = 2
 
-# Punctuation and symbols, one piece each. Marks and joiners belong to words, or those of many scripts would be torn.
+# Punctuation and symbols, one piece each. Marks and joiners belong to words; otherwise the words of many scripts would
+# be split.
 SIGNS = (
     r"!-/:-@\[-^`{-~¡-©«-´¶-¹»-¿×÷"
     r"\u2010-\u2027\u2030-\u205e\u3001-\u3020\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
-# A word or a sign, with the space before it if there is one; other white space is a piece of its own.
+# A word or a sign, with the space before it if there is one; each other white-space character is a separate piece.
 PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
-# Characters from which a text is split lazily: a list of its words takes some twenty times its bytes.
+# Texts of at least this many characters are split lazily: a list of words takes about twenty times the text's bytes.
 LONG_TEXT = 2**16
-# Signs that keyboards and texts use for one another.
+# Signs that keyboards and texts use interchangeably.
 VARIANTS = (" \u00a0\u202f\u2009", "-‐‑–—", "'’ʼ‘", ".。．", ",，、،")
 SPACES, FIRST_WORD = re.compile(" {2,}"), re.compile(r"\w+")
 
@@ -43,7 +43,7 @@ class Tokenizer(Protocol):
 
     @property
     def size(self) -> int:
-        """The number of ids, with the special ones."""
+        """The number of ids, including special ids."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -51,15 +51,15 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids up to the first EOS, without special ids."""
+        """Return the text of the ids up to the first EOS, without special ids."""
         ...
 
     def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
-        """Return a label for each id of `encode(text)`, for the axes of a figure.
+        """Return a label for each id of `encode(text)`, for example for the axes of a figure.
 
         Args:
             text: any text.
-            ids: of it, where they are known, so that it is not encoded again.
+            ids: the ids of the text if known, so that it is not encoded again.
         """
         ...
 
@@ -68,7 +68,7 @@ class Tokenizer(Protocol):
         ...
 
     def word(self, token: int) -> str | None:
-        """Return the word or sign of an id; None for a part of a word, white space or a special id."""
+        """Return the word or sign of an id; None for part of a word, white space or a special id."""
         ...
 
     def save(self, path: Path) -> None:
@@ -77,14 +77,14 @@ class Tokenizer(Protocol):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of `save`."""
+        """Read a file written by `save`."""
         ...
 
 
 class VocabularyTokenizer:
     """Tokenizer that splits a text into entries of a list, one id each.
 
-    Text is taken as it is: no normalization, no folding of case, no trimming of spaces.
+    Text is used as is: no normalization, case folding or trimming of spaces.
 
     Args:
         entries: distinct texts; the first has the id 4.
@@ -109,11 +109,11 @@ class VocabularyTokenizer:
 
     @property
     def size(self) -> int:
-        """The number of ids, with the four special ones."""
+        """The number of ids, including the four special ids."""
         return SPECIALS + len(self.entries)
 
     def encode(self, text: str) -> list[int]:
-        """Return the id of every entry, UNK for unknown ones, without BOS and EOS."""
+        """Return the ids of the entries, UNK for unknown ones, without BOS and EOS."""
         return [self._ids.get(entry, UNK) for entry in self._split(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -125,7 +125,7 @@ class VocabularyTokenizer:
         return "".join(self.entries[token - SPECIALS] for token in text_ids(ids, self.size))
 
     def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
-        """Return the entries, unknown ones too, one per id of `encode(text)`."""
+        """Return the entries, including unknown ones, one per id of `encode(text)`."""
         return list(self._split(text)) if ids is None or UNK in ids else list(map(self.piece, ids))
 
     def piece(self, token: int) -> str:
@@ -133,19 +133,19 @@ class VocabularyTokenizer:
         return self.entries[token - SPECIALS] if token >= SPECIALS else ""
 
     def word(self, token: int) -> str | None:
-        """Return the entry of an id without spaces: a word, a sign, or in some scripts a character."""
+        """Return the entry of an id without surrounding spaces; None if nothing is left."""
         return self.piece(token).strip() or None
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer as JSON, with the version of its format."""
+        """Write the tokenizer as JSON with the version of the format."""
         write_tokenizer(path, self.FORMAT, VERSION, {self.KEY: self.entries})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of `save`.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: the file is missing or damaged, or a newer attent wrote it.
+            DataError: the file is missing, damaged or written by a newer version of attent.
         """
         entries = read_tokenizer(path, cls.FORMAT, VERSION).get(cls.KEY)
         if not isinstance(entries, list):
@@ -158,7 +158,7 @@ class VocabularyTokenizer:
     @classmethod
     def _check(cls, entry: str) -> None:
         if not isinstance(entry, str) or not entry:
-            raise ArgumentError(f"a known {cls.NAME} must be a text, got {entry!r}")
+            raise ArgumentError(f"a known {cls.NAME} must be a non-empty text, got {entry!r}")
 
     def _split(self, text: str) -> Iterable[str]:
         return text
@@ -167,7 +167,7 @@ class VocabularyTokenizer:
 class CharTokenizer(VocabularyTokenizer):
     """Tokenizer with one id per character, that is, per Unicode code point.
 
-    Decoding gives back the text wherever every character is known.
+    Decoding restores the text if every character is known.
 
     Args:
         entries: the known characters; the first has the id 4.
@@ -180,7 +180,7 @@ class CharTokenizer(VocabularyTokenizer):
 
     @classmethod
     def learn(cls, lines: Iterable[str]) -> Self:
-        """Learn every character of the lines: the most frequent first, ties by code point."""
+        """Learn every character of the lines, most frequent first, with ties in order of code points."""
         return cls(_by_frequency(Counter(chain.from_iterable(lines))))
 
     @classmethod
@@ -190,29 +190,29 @@ class CharTokenizer(VocabularyTokenizer):
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """Tokenizer with one id per word or sign, with the space before it, so that joined pieces are the text again.
+    """Tokenizer with one id per word or sign and the space before it, so that joining pieces restores the text.
 
-    The first word of a text is encoded as after a space, so that it has the same id as elsewhere.
+    The first word of a text is encoded as if it followed a space, so that it has the same id as elsewhere.
 
     Args:
-        entries: the known words and signs, most of them with a space before them; the first has the id 4.
+        entries: the known words and signs, most of them preceded by a space; the first has the id 4.
 
     Raises:
-        ArgumentError: an entry is no text, or occurs twice.
+        ArgumentError: an entry is empty or not a text, or occurs twice.
     """
 
     FORMAT, KEY, NAME = "attent word tokenizer", "words", "word"
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int | None = None) -> Self:
-        """Learn the most frequent words of the lines, ties by code points.
+        """Learn the most frequent words of the lines, with ties in order of code points.
 
         Args:
             lines: the text to learn from.
-            size: the number of ids, with the special ones; unless given, every word that occurs twice has one.
+            size: the number of ids, including special ids; by default every word that occurs at least twice gets one.
 
         Raises:
-            ArgumentError: the size leaves room for no word.
+            ArgumentError: the size leaves no room for words.
         """
         if size is not None and size <= SPECIALS:
             raise ArgumentError(f"a vocabulary must have more than its {SPECIALS} special ids, got {size}")
@@ -221,7 +221,7 @@ class WordTokenizer(VocabularyTokenizer):
         return cls([word for word in words if counts[word] >= MIN_COUNT] if size is None else words[: size - SPECIALS])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join the words up to the first EOS, without PAD, UNK and BOS, and without the space before the first.
+        """Join the words up to the first EOS, without PAD, UNK and BOS, and without the space before the first word.
 
         Raises:
             ArgumentError: an id is not below `size`.
@@ -233,11 +233,11 @@ class WordTokenizer(VocabularyTokenizer):
 
 
 def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
-    """Iterate over the ids of text up to the first EOS, without PAD, UNK and BOS.
+    """Iterate over ids up to the first EOS, without PAD, UNK and BOS.
 
     Args:
         ids: the output of a model.
-        size: of the vocabulary.
+        size: the vocabulary size.
 
     Raises:
         ArgumentError: an id is not below `size`.
@@ -252,26 +252,26 @@ def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
 
 
 def prompt_of(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return the tokens that `encode` puts before every text, such as a language's.
+    """Return the tokens that `encode` puts before every text, such as a language token.
 
-    A translation begins with them unchosen.
+    Every translation begins with these tokens.
     """
     return getattr(tokenizer, "prompt", ())
 
 
 def marks_of(tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids of tokens that `encode` may put beside those of a text, which add no text."""
+    """Return the ids of tokens that `encode` may add to those of a text but that stand for no text."""
     return getattr(tokenizer, "marks", frozenset())
 
 
 def respell(text: str, tokenizer: Tokenizer) -> tuple[str, list[int]]:
-    """Spell a text as the tokenizer knows it, and encode it.
+    """Adapt the spelling of a text to the tokenizer, and encode it.
 
-    A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is
-    still unknown becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind
-    of space), if the tokenizer knows that. Where it leaves fewer unknown pieces, spaces around the text go, several
-    within it become one, and the first word is written in lower case: a capital there may say no more than that a
-    sentence begins.
+    A text without unknown pieces is unchanged. Otherwise letters and accents are composed, and each character that is
+    still unknown is replaced by its compatibility form (Unicode's NFKC, such as `３` → `3`) or by a similar sign (such
+    as another kind of space) if the tokenizer knows it. If this leaves fewer unknown pieces, spaces around the text are
+    removed, repeated spaces are merged, and the first word is written in lower case, since its capital may only mark
+    the beginning of a sentence.
     """
     ids = tokenizer.encode(text)
     if UNK not in ids:
@@ -280,39 +280,39 @@ def respell(text: str, tokenizer: Tokenizer) -> tuple[str, list[int]]:
     text = "".join(next(_known_variants(character, tokenizer), character) for character in composed)
     forms = [text, SPACES.sub(" ", text.strip(" "))]
     forms += [FIRST_WORD.sub(lambda word: word[0].lower(), form, count=1) for form in forms]
-    # the first of equals, which changes least
+    # of equal forms, the first, which changes the text least
     return min(((form, tokenizer.encode(form)) for form in forms), key=lambda spelling: spelling[1].count(UNK))
 
 
 def unknown_pieces(text: str, tokenizer: Tokenizer) -> list[str]:
-    """Return the distinct pieces of a text that the tokenizer does not know, in order."""
+    """Return the distinct pieces of a text that are unknown to the tokenizer, in order of occurrence."""
     pieces = zip(tokenizer.pieces(text), tokenizer.encode(text), strict=True)
     return list(dict.fromkeys(piece for piece, token in pieces if token == UNK))
 
 
 def unicode_names(piece: str) -> str:
-    """Return a piece of text with the Unicode names of its characters, some of which may be invisible."""
+    """Return a piece of text followed by the Unicode names of its characters, which may be invisible."""
     names = " + ".join(unicodedata.name(character, f"U+{ord(character):04X}") for character in piece)
     return f"{piece!r} ({names})"
 
 
 def write_tokenizer(path: Path, form: str, version: int, content: Mapping[str, Any]) -> None:
-    """Write a tokenizer's file: JSON that names its format and version.
+    """Write a tokenizer file: JSON that includes the name and version of its format.
 
     Args:
         path: the file.
         form: the name of the format, such as "attent word tokenizer".
-        version: of the format.
-        content: the other keys.
+        version: the version of the format.
+        content: the other keys and their values.
     """
     Path(path).write_text(json.dumps({"format": form, "version": version, **content}) + "\n", encoding="utf-8")
 
 
 def read_tokenizer(path: Path, form: str, version: int) -> dict[str, Any]:
-    """Read a file of `write_tokenizer`.
+    """Read a file written by `write_tokenizer`.
 
     Raises:
-        DataError: the file is missing or damaged, of another format, or a newer attent wrote it.
+        DataError: the file is missing, damaged, in a different format or written by a newer version of attent.
     """
     kind = form.removeprefix("attent ")
     try:
@@ -336,7 +336,7 @@ def _split_words(text: str) -> Iterable[str]:
 
 
 def _known_variants(character: str, tokenizer: Tokenizer) -> Iterator[str]:
-    """Iterate over the spellings of a character that the tokenizer knows, itself first."""
+    """Iterate over the variants of a character that the tokenizer knows, beginning with the character itself."""
     signs = [sign for group in VARIANTS if character in group for sign in group]
     for variant in (character, unicodedata.normalize("NFKC", character), *signs):
         if not unknown_pieces(variant, tokenizer):

@@ -1,7 +1,7 @@
-"""The kinds of tokenizer by name, learning one from text, and those of subword pieces, through SentencePiece.
+"""Kinds of tokenizers by name, learning a tokenizer from text, and subword tokenizers based on SentencePiece.
 
-Subword pieces are learnt from text, or those of a pretrained translator, which has SentencePiece's pieces under ids of
-a list of its own, and tokens that mark a language.
+Subword pieces are learned from text or taken from a pretrained translator, which has its own list of ids for
+SentencePiece's pieces and language tokens.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ from attent.text.tokenizer import (
     write_tokenizer,
 )
 
-# Lines to learn from: more of them change the pieces little, and cost time and memory.
+# Maximum number of lines to learn from: more lines hardly change the pieces, but cost time and memory.
 SAMPLE_SIZE = 200_000
-# The share of all characters that have a piece of their own; the rarest are written in bytes.
+# The share of all characters covered by characters with their own piece; the rarest are written as bytes.
 COVERAGE = 0.9995
 
-# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that
-# Unicode keeps free of characters, and so is the first of these.
+# SentencePiece writes a space as "▁": to distinguish the two, a "▁" in the text is escaped with two code points to
+# which Unicode assigns no characters, and so is the first of these.
 ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
 ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
 SPACE = "▁"
 ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
-# Ids of single bytes. Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has
-# more than 16,000.
+# Number of byte ids; the number of pieces grows with the square root of the number of lines: about 5,000 for 29,000
+# lines, and at most 16,000.
 BYTES, PIECES_PER_ROOT, MAX_PIECES = 256, 30, 16_000
 SENTENCEPIECE_FORMAT = "attent sentencepiece tokenizer"
 EOS_PIECE = "</s>"
-# The language that some of Marian's models are told to write, at the beginning of a source.
+# The token at the beginning of a source that selects the target language of some Marian models.
 LANGUAGE = re.compile(r">>.*?<<", re.DOTALL)
 
 
 class SubwordTokenizer:
-    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters.
+    """Tokenizer with ids for frequent words, for pieces of rarer words and for the bytes of unknown characters.
 
-    It is lossless. Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and
-    `UnigramTokenizer`, which learn and choose pieces differently.
+    Tokenization is lossless. Text is used as is: no normalization or trimming of spaces. Base class of `BpeTokenizer`
+    and `UnigramTokenizer`, which learn and choose pieces differently.
 
     Args:
-        model: a SentencePiece model, serialized.
+        model: a serialized SentencePiece model.
 
     Raises:
-        ArgumentError: it is invalid, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
+        ArgumentError: the model is invalid, its first four ids are not PAD, UNK, BOS and EOS, or a piece is not text.
     """
 
     KIND: ClassVar[str]
@@ -77,15 +77,15 @@ class SubwordTokenizer:
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int) -> Self:
-        """Learn from lines: all of them, or 200,000 if there are more, always the same ones.
+        """Learn from all lines, or from a fixed random sample of 200,000 if there are more.
 
         Args:
             lines: the text to learn from.
-            size: the number of ids, with the special ones and 256 bytes; a small text yields fewer.
+            size: the number of ids, including special ids and 256 bytes; a small text yields fewer.
 
         Raises:
             ArgumentError: the size is too small for the characters of the text.
-            DataError: there is no text.
+            DataError: there is no text, or none that pieces can be learned from.
         """
         import sentencepiece
 
@@ -116,7 +116,7 @@ class SubwordTokenizer:
                 raise ArgumentError(
                     f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}"
                 ) from error
-            raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
+            raise DataError(f"no {cls.KIND} tokenizer can be learned from this text: {error}") from error
         return cls(model.getvalue())
 
     @property
@@ -130,7 +130,7 @@ class SubwordTokenizer:
         return self._model
 
     def name(self, token: int) -> str:
-        """Return SentencePiece's name of an id, such as `<0x0A>` of a byte."""
+        """Return SentencePiece's name for an id, such as `<0x0A>` for a byte."""
         return self._processor.IdToPiece(token)
 
     def encode(self, text: str) -> list[int]:
@@ -148,13 +148,13 @@ class SubwordTokenizer:
 
     def pieces(self, text: str, ids: Sequence[int] | None = None) -> list[str]:
         """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
-        # an unknown piece is spelled as in the text, not by its id
+        # an unknown piece is spelled as in the text; its id does not tell
         if ids is None or UNK in ids:
             return self._processor.EncodeAsPieces(text.translate(ESCAPED))
         return self._processor.IdToPiece(list(ids))
 
     def piece(self, token: int) -> str:
-        """Return the piece of an id, with "▁" for a space."""
+        """Return the piece of an id, with "▁" for a space; empty for a special id or a byte."""
         processor = self._processor
         return "" if token <= EOS or processor.IsByte(token) else processor.IdToPiece(token)
 
@@ -163,15 +163,15 @@ class SubwordTokenizer:
         return _word_of(self.piece(token))
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        """Write the tokenizer as JSON with the version of the format and the model in base64."""
         write_tokenizer(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of `save`.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: the file is missing or damaged, or a newer attent wrote it.
+            DataError: the file is missing, damaged or written by a newer version of attent.
         """
         model = read_tokenizer(path, cls._format(), VERSION).get("sentencepiece")
         try:
@@ -186,32 +186,32 @@ class SubwordTokenizer:
 
 
 class BpeTokenizer(SubwordTokenizer):
-    """Pieces by byte-pair encoding.
+    """Subword tokenizer based on byte-pair encoding.
 
-    Merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909).
+    Repeatedly merges the most frequent pair of pieces (Sennrich et al. 2016, arXiv:1508.07909).
     """
 
     KIND = "bpe"
 
 
 class UnigramTokenizer(SubwordTokenizer):
-    """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
+    """Subword tokenizer based on a unigram model: chooses the most probable pieces (Kudo 2018, arXiv:1804.10959)."""
 
     KIND = "unigram"
 
 
 def processor_of(model: bytes) -> Any:
-    """Return the SentencePiece processor of a serialized model.
+    """Return a SentencePiece processor for a serialized model.
 
     Raises:
-        ArgumentError: it is invalid, or a piece is no text.
+        ArgumentError: the model is invalid, or a piece is not text.
     """
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
-    # the second where SentencePiece's own message is no text
+    # UnicodeDecodeError if SentencePiece's own message is not UTF-8
     except (RuntimeError, UnicodeDecodeError) as error:
         raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
     try:
@@ -222,7 +222,7 @@ def processor_of(model: bytes) -> Any:
 
 
 def _reservoir_sample(lines: Iterable[str]) -> list[str]:
-    """Draw lines uniformly, or take all if they are few enough (reservoir sampling: Vitter 1985, algorithm R)."""
+    """Sample up to 200,000 lines uniformly (reservoir sampling: Vitter 1985, algorithm R)."""
     random, sample = Random(0), []
     for number, line in enumerate(lines):
         if number < SAMPLE_SIZE:
@@ -233,23 +233,22 @@ def _reservoir_sample(lines: Iterable[str]) -> list[str]:
 
 
 class SentencePieceTokenizer:
-    """Tokenizer of a pretrained model: what its own tokenizer makes of a text, under our ids.
+    """Tokenizer of a pretrained model: yields the pieces of the model's own tokenizer, with attent's ids.
 
-    SentencePiece normalizes and splits a text; a piece that the list lacks is UNK. Marks are tokens that no text spells
-    and that add no text: the tokens of languages, and what else a vocabulary has beside pieces.
+    SentencePiece normalizes and splits a text; a piece that is not in the list becomes UNK. Marks are tokens that do
+    not stand for text: language tokens and other entries of the vocabulary that are not pieces.
 
     Args:
-        model: a SentencePiece model, serialized; its own ids do not matter.
+        model: a serialized SentencePiece model; its own ids do not matter.
         pieces: distinct texts; the first has the id 4.
         before: the marks that precede every text.
-        after: the marks that follow every text, "</s>" among them being EOS. A text without pieces then has no tokens
-            at all.
+        after: the marks that follow every text; "</s>" means EOS. With such marks, a text without pieces has no tokens.
         marks: those of the pieces that are marks.
-        has_language: whether a text may begin with a piece such as ">>fra<<", which is one token.
-        has_last_space: whether space at the end of a text is a piece, "▁", though SentencePiece drops it.
+        has_language: whether a text may begin with a single token such as ">>fra<<".
+        has_last_space: whether space at the end of a text is a piece, "▁", even though SentencePiece drops it.
 
     Raises:
-        ArgumentError: the model is invalid, a piece is no text or occurs twice, or a mark is no piece.
+        ArgumentError: the model is invalid, a piece is not a text or occurs twice, or a mark is not one of the pieces.
     """
 
     def __init__(
@@ -265,7 +264,7 @@ class SentencePieceTokenizer:
     ) -> None:
         self._processor, self._model = processor_of(model), model
         if any(not isinstance(piece, str) or not piece for piece in pieces):
-            raise ArgumentError("a piece must be a text")
+            raise ArgumentError("a piece must be a non-empty text")
         self._names = tuple(pieces)
         ids = {piece: index + SPECIALS for index, piece in enumerate(self._names)}
         if len(ids) != len(self._names):
@@ -289,18 +288,18 @@ class SentencePieceTokenizer:
         return self._model
 
     def name(self, token: int) -> str:
-        """Return the piece of an id that is none of the four special ones."""
+        """Return the piece of an id other than the four special ids."""
         return self._names[token - SPECIALS]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of the pieces and of the marks around them, UNK for unknown pieces."""
+        """Return the ids of the pieces, UNK for unknown ones, and of the marks before and after them."""
         pieces = self._split(text)
         if not pieces and self._end:
             return []
         return [*self.prompt, *(self._ids.get(piece, UNK) for piece in pieces), *self._end]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first EOS, without marks, PAD, UNK and BOS, and without spaces around it.
+        """Return the text up to the first EOS, without marks, PAD, UNK, BOS and surrounding spaces.
 
         Raises:
             ArgumentError: an id is not below `size`.
@@ -316,7 +315,7 @@ class SentencePieceTokenizer:
         return [*self._before, *pieces, *self._after] if pieces or not self._end else []
 
     def piece(self, token: int) -> str:
-        """Return the piece of an id, with "▁" for a space."""
+        """Return the piece of an id, with "▁" for a space; empty for a special id."""
         return self._names[token - SPECIALS] if token >= SPECIALS else ""
 
     def word(self, token: int) -> str | None:
@@ -324,7 +323,7 @@ class SentencePieceTokenizer:
         return None if token in self.marks else _word_of(self.piece(token))
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        """Write the tokenizer as JSON with the version of the format and the model in base64."""
         content = {
             "sentencepiece": base64.b64encode(self._model).decode("ascii"),
             "pieces": self._names,
@@ -338,10 +337,10 @@ class SentencePieceTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of `save`.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: the file is missing or damaged, or a newer attent wrote it.
+            DataError: the file is missing, damaged or written by a newer version of attent.
         """
         content = read_tokenizer(path, SENTENCEPIECE_FORMAT, VERSION)
         try:
@@ -358,7 +357,7 @@ class SentencePieceTokenizer:
         language = LANGUAGE.match(text) if self._has_language else None
         rest = text[language.end() :] if language else text
         pieces = [*([language[0]] if language else ()), *self._processor.EncodeAsPieces(rest)]
-        # a letter shows whether what precedes it is space once normalized
+        # appending a letter shows whether the end of the text is a space after normalization
         if self._has_last_space and pieces and self._processor.Normalize(text + "b").endswith((f"{SPACE}b", " b")):
             pieces.append(SPACE)
         return pieces
@@ -382,7 +381,7 @@ LEARNT: dict[str, type[Tokenizer]] = {
     "bpe": BpeTokenizer,
     "unigram": UnigramTokenizer,
 }
-# Those of runs, imported ones too.
+# The kinds of tokenizers in runs, including imported runs.
 KINDS = LEARNT | {"sentencepiece": SentencePieceTokenizer}
 
 
@@ -391,20 +390,18 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
 
     Args:
         kind: char, word, bpe or unigram.
-        lines: the text; iterated over twice, so no exhausted iterator.
-        size: the number of ids; unless given, `suitable_size` of the text. A char tokenizer has an id for every
-            character.
+        lines: the text; may be iterated over twice, so it must not be an iterator.
+        size: the number of ids; `suitable_size` of the text by default for bpe and unigram. A char tokenizer takes no
+            size, since it has an id for every character.
 
     Raises:
-        ArgumentError: the text allows no such size, or it is given for characters.
+        ArgumentError: the size is not possible for this text, or is given for a char tokenizer.
         UnknownNameError: the kind is unknown.
         DataError: there is no text.
     """
     check_known("tokenizer", kind, LEARNT)
     if kind == "char" and size is not None:
-        raise ArgumentError(
-            f"a char tokenizer knows every character of its text: it takes no vocabulary size, got {size}"
-        )
+        raise ArgumentError(f"a char tokenizer has an id for every character and takes no vocabulary size, got {size}")
     if kind == "char":
         return CharTokenizer.learn(lines)
     if kind == "word":
@@ -413,9 +410,9 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
 
 
 def suitable_size(lines: Iterable[str]) -> int:
-    """Return a vocabulary size for a text in pieces.
+    """Return a suitable vocabulary size for subword pieces of a text.
 
-    Special ids, bytes, its characters, and pieces by the number of its lines.
+    It counts special ids, bytes, the distinct characters, and a number of pieces that depends on the number of lines.
     """
     characters: set[str] = set()
     count = 0

@@ -1,7 +1,7 @@
-"""Words and signs of a text, the spaces between them, and joining them again.
+"""Splitting a text into words and signs, checking its spacing, and detokenization.
 
-Units are what terms and links are between: words, characters of scripts without spaces, and signs. Spacing says whether
-tokenizers and segmenters cut a text into words, or people wrote it.
+Units are the elements of terms and links: words, characters of scripts without spaces, and signs. Spacing shows whether
+a text was split into words by a tokenizer or segmenter, or is as people wrote it.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from attent.errors import ArgumentError, needs
 
 # Scripts that are written without spaces: Thai and Lao, Burmese, Khmer, kana, Chinese characters.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# A gap has a space or not by convention alone: between two characters of these scripts, and before a comma or full stop
-# after a word.
+# A gap is a position that has a space only by convention: between two characters of these scripts, and between a word
+# and a comma or full stop.
 GAP = re.compile(rf"(?<=[{UNSPACED}])( ?)(?=[{UNSPACED}])|(?<=[^\W\d_])( ?)(?=[.,。，、](?:\s|$))")
-# Fewer gaps than this say little about a training text.
+# A training text with fewer gaps than this says too little about its spacing.
 MIN_GAPS = 20
-# Shares nearer to 0 and 1 than this are not believed.
+# Training's share is clipped to this distance from 0 and 1.
 MARGIN = 0.02
-# Shares must differ by this much, and be as unlikely as e to the power of minus this under training's share (Chernoff's
-# bound).
+# Shares must differ by at least DIFFERENCE, and their probability given training's share must be at most e^−SURPRISE
+# (Chernoff bound).
 DIFFERENCE, SURPRISE = 0.4, 7.0
-# A character of a word, in scripts that part words by spaces; marks aside.
+# A character of a word, apart from marks, in scripts that separate words with spaces.
 LETTER = rf"[^\W{UNSPACED}]"
 # 2026-03-03 has three words, 3月 two.
 UNIT = re.compile(rf"{LETTER}+|[{UNSPACED}]|[^\w\s]")
-# A letter after a mark, of scripts that part words by spaces: both are of one word.
+# A letter after a mark, in scripts that separate words with spaces: both belong to the same word.
 AFTER_MARK = re.compile(rf"[^{UNSPACED}]{LETTER}")
-# The zero-width (non-)joiner, which stands within words of Persian and of India's languages.
+# The zero-width (non-)joiner, which occurs within words of Persian and of Indian languages.
 JOINERS = "\u200c\u200d"
 # Signs of Chinese and Japanese, which have no space around them.
 SIGNS = re.compile(r" ?([，。！？；：、「」『』（）《》]) ?")
 
 
 def count_gaps(text: str) -> tuple[int, int]:
-    """Return how many of a text's gaps have a space, and how many gaps there are."""
+    """Return the number of a text's gaps that have a space, and the number of all gaps."""
     gaps = [gap.group() for gap in GAP.finditer(text)]
     return gaps.count(" "), len(gaps)
 
 
 def spacing(texts: Iterable[str]) -> float | None:
-    """Return the share of gaps with a space, 0 to 1; None for texts with few gaps."""
+    """Return the share of gaps with a space, 0 to 1; None for texts with too few gaps."""
     counts = [count_gaps(text) for text in texts]
     spaced, gaps = sum(count[0] for count in counts), sum(count[1] for count in counts)
     return spaced / gaps if gaps >= MIN_GAPS else None
 
 
 class SpacingCheck:
-    """Compares the spacing of texts with that of a training text, until it is certain that it differs.
+    """Compares the spacing of texts with that of a training text, until a difference is certain.
 
     Args:
-        expected: the training text's; None if unknown, and nothing is compared.
+        expected: the spacing of the training text; if None, nothing is compared.
     """
 
     def __init__(self, expected: float | None) -> None:
@@ -63,7 +63,7 @@ class SpacingCheck:
         self._spaced = self._gaps = 0
 
     def add(self, text: str) -> str | None:
-        """Add a text; return a message, once, if the texts so far are spaced differently."""
+        """Add a text; return a message, only once, if the texts so far are spaced differently."""
         if self.expected is None:
             return None
         spaced, gaps = count_gaps(text)
@@ -74,8 +74,8 @@ class SpacingCheck:
         remedy = "join its words" if share > self.expected else "cut it into words"
         message = (
             f"this text is spaced differently: {share:.0%} of the places before a full stop or comma, or within "
-            f"scripts such as Chinese, have a space, and {self.expected:.0%} in what the run was trained on; {remedy} "
-            "as there"
+            f"scripts such as Chinese, have a space, but {self.expected:.0%} in the training text; {remedy} as in the "
+            "training text"
         )
         self.expected = None
         return message
@@ -88,16 +88,16 @@ def _divergence(share: float, expected: float) -> float:
 
 
 class Span(NamedTuple):
-    """Characters of a text, from `begin` to before `end`."""
+    """A range of characters in a text, from `begin` up to but not including `end`."""
 
     begin: int
     end: int
 
 
 def units(text: str) -> list[Span]:
-    """Return the words and the signs of a text.
+    """Return the spans of the words and signs of a text.
 
-    Marks such as the vowels of Devanagari belong to the letter before them.
+    Marks such as the vowel signs of Devanagari belong to the letter before them.
     """
     spans: list[Span] = []
     for match in UNIT.finditer(text):
@@ -117,12 +117,12 @@ def is_mark(character: str) -> bool:
 class Detokenizer:
     """Joins words and signs by the rules of a language.
 
-    Writes the first letter of sentences large if all letters are small. Source: the detokenizer and detruecaser of
-    Moses (Koehn et al. 2007, https://aclanthology.org/P07-2045), by sacremoses. Capitals inside of sentences, such as
-    those of German nouns, do not come back.
+    Capitalizes the first letter of sentences if the whole text is in lower case. Source: the detokenizer and
+    detruecaser of Moses (Koehn et al. 2007, https://aclanthology.org/P07-2045), from sacremoses. Capitals within
+    sentences, such as those of German nouns, are not restored.
 
     Args:
-        language: of the text, a code such as "de".
+        language: the language code of the text, such as "de".
 
     Raises:
         ArgumentError: sacremoses is not installed.
@@ -135,7 +135,7 @@ class Detokenizer:
         self._join, self._capitalize = MosesDetokenizer(lang=self._language), MosesDetruecaser()
 
     def __call__(self, text: str) -> str:
-        """Return a text detokenized."""
+        """Return the detokenized text."""
         if text == text.lower() and text != text.upper():
             text = str(self._capitalize.detruecase(text, return_str=True))
         joined = str(self._join.detokenize(text.split(), return_str=True, unescape=True))

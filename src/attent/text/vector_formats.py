@@ -1,10 +1,10 @@
-"""Formats of word vectors, parsed and written: text (GloVe, word2vec, fastText) and word2vec's binary format.
+"""Parsing and writing of word vectors: text formats (GloVe, word2vec, fastText) and word2vec's binary format.
 
-Text: a word and its numbers in each line, separated by spaces or tabs; a word may contain spaces, as some of GloVe's
-do. word2vec and fastText write a first line with the number of words and of features, GloVe does not.
+Text: each line has a word and its numbers, separated by spaces or tabs; a word may contain spaces, as some of GloVe's
+do. word2vec and fastText write a first line with the numbers of words and of features; GloVe does not.
 
-Binary: the same first line; then each word, a space, and its features as little-endian float32, perhaps followed by a
-line feed.
+Binary: the same first line; then each word, a space and its features as little-endian float32, optionally followed by
+a line feed.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from attent.errors import ArgumentError, DataError, check_known
 from attent.text.readers import EMPTY_LINE, limited_lines
 from attent.text.text import ReadReport
 
-# Reasons for which a report drops an entry.
-OTHER_WIDTH, NO_NUMBER = "not as many numbers as the others", "something else where a number belongs"
-# The numbers of words and of features; longer digit strings are no counts.
+# Reasons in reports for dropping an entry.
+OTHER_WIDTH, NO_NUMBER = "a different number of values than the others", "something other than a number"
+# The numbers of words and of features; longer digit strings are not counts.
 HEADER = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,9})\s*")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# In a file without a header, a sign that it is no text.
+# In a file without a header, these indicate that it is not text.
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 # Lines from which the width is inferred.
 SAMPLE_LINES = 100
-# Entries in a block.
+# Number of entries in a block.
 BLOCK_SIZE = 512
 DECIMAL = re.compile(rb"[-+]?(\d*\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+|nan|inf)", re.IGNORECASE)
-# Bytes of a binary file that are read at a time.
+# Number of bytes of a binary file read at a time.
 CHUNK = 2**20
-# Bytes of a word in a binary file.
+# Maximum bytes of a word in a binary file.
 MAX_WORD = 4096
-# Numbers of a vector in a binary file.
+# Maximum width of a vector in a binary file.
 MAX_WIDTH = 2**20
 
 Entry = tuple[bytes, np.ndarray]
 GZIPPED = ".gz"
 # White space that ends a field; other kinds are part of a word.
 SPACE = re.compile(r"[ \t\n\v\f\r]")
-# The format of a file's name, without .gz.
+# The format by the extension of a file name, without .gz.
 ENDINGS = {".txt": "glove", ".vec": "word2vec", ".bin": "binary"}
 
 
@@ -55,11 +55,11 @@ class VectorsReport(ReadReport):
     """A report on a file of word vectors.
 
     Args:
-        unit: what is counted and numbered from 1: lines, the first of which may be a header, or words in a binary file.
-        words: how many have a vector.
-        width: numbers of each vector.
-        skipped: how many entries were of words outside the vocabulary.
-        remarks: on the file.
+        unit: the unit counted and numbered from 1: lines, including a header, or words in a binary file.
+        words: the number of words with a vector.
+        width: the number of values in each vector.
+        skipped: the number of entries for words outside the vocabulary.
+        remarks: remarks on the file as a whole.
     """
 
     unit: str = "line"
@@ -69,8 +69,8 @@ class VectorsReport(ReadReport):
     remarks: list[str] = field(default_factory=list)
 
     def summary(self) -> list[str]:
-        """Return the report for a person, line by line."""
-        skipped = f", {self.skipped:,} not wanted" * bool(self.skipped)
+        """Return the lines of a human-readable report."""
+        skipped = f", {self.skipped:,} not needed" * bool(self.skipped)
         counts = f"{self.lines:,} {self.unit}s read, {self.words:,} vectors of {self.width} numbers kept{skipped}"
         first, *rest = self._summary(counts, self.unit, "kept")
         return [first, *(f"  {remark}" for remark in self.remarks), *rest]
@@ -80,9 +80,9 @@ class Block(NamedTuple):
     """Consecutive entries of a file.
 
     Args:
-        numbers: of their lines, or of the entries where there are no lines, from 1.
-        words: as the file writes them.
-        vectors: (N, D), float32.
+        numbers: the line number of each entry, or the number of the entry in a binary file, from 1.
+        words: the words as bytes from the file.
+        vectors: their vectors, (N, D), float32.
     """
 
     numbers: list[int]
@@ -91,16 +91,16 @@ class Block(NamedTuple):
 
 
 def is_binary(head: bytes) -> bool:
-    """Return whether a file that begins so is binary: a header that no line of text follows."""
+    """Return whether a file with this beginning is binary, that is, has a header not followed by lines of text."""
     first, *lines = head.split(b"\n")[: 1 + SAMPLE_LINES]
     header = HEADER.fullmatch(first)
     return header is not None and infer_width(lines, int(header[2])) is None
 
 
 def infer_width(lines: Sequence[bytes], header_width: int | None = None) -> int | None:
-    """Return how many numbers follow the words of these lines; None if no line is a word and its vector.
+    """Return the number of values after the word in these lines; None if no line is a word and its vector.
 
-    It is the header's width if any line has as many numbers, else that of most lines.
+    This is the header's width if any line has that many values, else the most frequent width.
     """
     widths = [width for width, _ in Counter(len(line.split()) - 1 for line in lines).most_common() if width > 0]
     if header_width in widths:
@@ -111,12 +111,12 @@ def infer_width(lines: Sequence[bytes], header_width: int | None = None) -> int 
 
 
 def text_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection[str] | None = None) -> Iterator[Block]:
-    """Parse a text file; lines that are no entry are dropped and reported.
+    """Parse a text file; lines that are not entries are dropped and reported.
 
     Args:
         stream: the file.
         report: records dropped lines.
-        vocabulary: skip lines of other words unparsed.
+        vocabulary: the words to read; lines of other words are skipped without parsing.
 
     Raises:
         DataError: none of the first lines is a word and its vector.
@@ -139,9 +139,9 @@ def text_blocks(stream: IO[bytes], report: VectorsReport, vocabulary: Collection
         yield _parse_block(rows, width, report)
     if header is not None:
         if (actual := report.lines - 1) != int(header[1]):
-            report.remarks.append(f"the first line says {int(header[1]):,} words, and {actual:,} lines follow")
+            report.remarks.append(f"the first line says {int(header[1]):,} words, but {actual:,} lines follow")
         if width != int(header[2]):
-            report.remarks.append(f"the first line says {int(header[2])} numbers a word, and lines have {width}")
+            report.remarks.append(f"the first line says {int(header[2])} numbers per word, but lines have {width}")
 
 
 def binary_blocks(
@@ -152,7 +152,7 @@ def binary_blocks(
     Args:
         stream: the file.
         report: records remarks on the file; its `lines` counts words.
-        vocabulary: skip other words.
+        vocabulary: the words to read; other words are skipped.
 
     Raises:
         DataError: the header is invalid, or the file ends within a word or its vector.
@@ -160,7 +160,8 @@ def binary_blocks(
     header = HEADER.fullmatch(stream.readline(MAX_WORD))
     if header is None or not 0 < int(header[2]) <= MAX_WIDTH:
         raise DataError(
-            f"{report.name}: the first line must be the number of words and of their features, at most {MAX_WIDTH:,}"
+            f"{report.name}: the first line must be the number of words and the number of features, at most "
+            f"{MAX_WIDTH:,}"
         )
     report.width, report.unit = int(header[2]), "word"
     names = None if vocabulary is None else frozenset(word.encode(errors="replace") for word in vocabulary)
@@ -173,7 +174,7 @@ def binary_blocks(
 def _known_lines(
     lines: Iterable[tuple[int, bytes]], report: VectorsReport, vocabulary: Collection[str] | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield numbered lines without those that begin with no word of the vocabulary."""
+    """Yield numbered lines, except those that do not begin with a word of the vocabulary."""
     words = None if vocabulary is None else (word.encode(errors="replace").split(None, 1)[:1] for word in vocabulary)
     beginnings = None if words is None else frozenset(itertools.chain.from_iterable(words))
     for report.lines, line in lines:
@@ -203,7 +204,7 @@ def _parse_block(rows: Sequence[tuple[int, bytes]], width: int, report: VectorsR
 
 
 def _parse_numbers(texts: list[bytes], width: int) -> np.ndarray | None:
-    """Parse texts of `width` numbers each into (N, width); None if any has something else."""
+    """Parse texts of `width` numbers each into (N, width); return None if any text has anything else."""
     try:
         with np.errstate(over="ignore"):
             numbers = np.loadtxt([text.decode("ascii") for text in texts], np.float32, comments=None, ndmin=2)
@@ -213,7 +214,7 @@ def _parse_numbers(texts: list[bytes], width: int) -> np.ndarray | None:
 
 
 def _parse_entry(line: bytes, width: int) -> Entry | str:
-    """Parse a line into its word and vector, or return the reason to drop it."""
+    """Parse a line into a word and its vector, or return the reason for dropping it."""
     fields = line.rsplit(None, width)
     if not fields:
         return EMPTY_LINE
@@ -231,7 +232,7 @@ def _parse_entry(line: bytes, width: int) -> Entry | str:
 def _binary_entries(
     stream: IO[bytes], count: int, report: VectorsReport, names: Collection[bytes] | None
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the number, the word and the vector of each entry, without words that are not among the names."""
+    """Yield the number, word and vector of each entry, except for words that are not among the names."""
     size, buffer, begin = 4 * report.width, b"", 0
     while True:
         if len(buffer) - begin < MAX_WORD + size:
@@ -243,8 +244,8 @@ def _binary_entries(
         vector = buffer[end + 1 : end + 1 + size]
         if end < 0 or len(vector) < size:
             raise DataError(
-                f"{report.name} is cut off or damaged: it holds {report.lines:,} of {count:,} words, and another that "
-                "is not whole"
+                f"{report.name} is cut off or damaged: it contains {report.lines:,} of {count:,} words and an "
+                "incomplete one"
             )
         report.lines += 1
         word = buffer[begin:end].lstrip(b"\n")
@@ -254,29 +255,31 @@ def _binary_entries(
             report.skipped += 1
         begin = end + 1 + size
     if report.lines != count:
-        report.remarks.append(f"the first line says {count:,} words, and there are {report.lines:,}")
+        report.remarks.append(f"the first line says {count:,} words, but there are {report.lines:,}")
     elif not is_end:
-        report.remarks.append(f"more follows behind the {count:,} words that the first line says, and was not read")
+        report.remarks.append(f"data after the {count:,} words that the first line says was not read")
 
 
 def format_of(path: Path | str) -> str:
-    """Return the format that a file's name ends in.
+    """Return the format of word vectors given by a file's extension.
 
     Raises:
-        ArgumentError: it ends in none.
+        ArgumentError: the extension is unknown.
     """
     ending = Path(str(path).removesuffix(GZIPPED)).suffix
     if ending not in ENDINGS:
         endings = ", ".join(f"{ending} ({name})" for ending, name in ENDINGS.items())
-        raise ArgumentError(f"a file of word vectors is named {endings}, perhaps followed by {GZIPPED}; got {path}")
+        raise ArgumentError(
+            f"the name of a file of word vectors must end in {endings}, optionally followed by {GZIPPED}; got {path}"
+        )
     return ENDINGS[ending]
 
 
 def is_writable(word: str, form: str) -> bool:
-    """Return whether a format can hold a word so that it is read back.
+    """Return whether a word written in a format can be read back unchanged.
 
     Raises:
-        UnknownNameError: there is no such format.
+        UnknownNameError: the format is unknown.
     """
     check_known("format of word vectors", form, tuple(ENDINGS.values()))
     spaces = SPACE.findall(word)
@@ -288,7 +291,7 @@ def is_writable(word: str, form: str) -> bool:
 
 
 def format_entry(word: bytes, vector: np.ndarray, form: str) -> bytes:
-    """Return an entry of a file; its numbers are the shortest that give back the same float32."""
+    """Return the bytes of a file entry; in text, each number has the fewest digits that restore its float32 value."""
     if form == "binary":
         return b"%b %b\n" % (word, vector.astype("<f4").tobytes())
     return word + b" " + " ".join(vector.astype(str)).encode("ascii") + b"\n"

@@ -1,4 +1,4 @@
-"""Word vectors in the formats of GloVe, word2vec and fastText: reading, writing, look-up, and those of a vocabulary."""
+"""Word vectors in the formats of GloVe, word2vec and fastText: reading, writing, lookup, and matching a vocabulary."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from attent.text.vector_formats import (
     text_blocks,
 )
 
-# Sequences that are counted at a time.
+# Number of sequences counted at a time.
 BLOCK_SIZE = 4096
 GZIP = b"\x1f\x8b"
-# Reasons for which a report drops or notes an entry.
-NOT_FINITE, REPEATED = "not a finite number (NaN or infinity)", "a word that came before"
+# Reasons in reports for dropping or noting an entry.
+NOT_FINITE, REPEATED = "not a finite number (NaN or infinity)", "repeated word"
 NOT_UTF8 = "word that is not UTF-8, its bytes replaced by �"
 
 
 class WordVectors:
-    """A vector for each of some words.
+    """Words and their vectors.
 
         vectors = read("glove.6B.100d.txt")
         vectors["king"] - vectors["man"] + vectors["woman"]
@@ -51,11 +51,11 @@ class WordVectors:
 
     Args:
         words: distinct words.
-        vectors: of these words, (N, D), of floating point.
-        report: on the file that they were read from, if any.
+        vectors: floating-point vectors of these words, (N, D).
+        report: the report on the file that they were read from, if any.
 
     Raises:
-        ShapeError: there are not as many vectors as words.
+        ShapeError: the numbers of vectors and words differ.
         ArgumentError: a word occurs twice.
     """
 
@@ -75,7 +75,7 @@ class WordVectors:
 
     @property
     def width(self) -> int:
-        """The numbers D of a vector."""
+        """The number of features D of a vector."""
         return self.vectors.shape[1]
 
     def __len__(self) -> int:
@@ -85,29 +85,29 @@ class WordVectors:
         return word in self.rows
 
     def __getitem__(self, word: str) -> Tensor:
-        """The vector of a word, (D,), a view.
+        """Return the vector of a word, (D,), as a view.
 
         Raises:
-            ArgumentError: it has none.
+            ArgumentError: the word has no vector.
         """
         if word not in self.rows:
             lower = f", only {word.lower()!r}" if word.lower() in self.rows else ""
-            raise ArgumentError(f"no vector of {word!r}{lower}")
+            raise ArgumentError(f"no vector for {word!r}{lower}")
         return self.vectors[self.rows[word]]
 
     def nearest(self, to: str | Tensor, n: int = 10) -> list[tuple[str, float]]:
-        """Return the words whose vectors have the largest cosine with a query: its attention with the score "cosine".
+        """Return the words whose vectors have the highest cosine with a query, by attention with the score "cosine".
 
         Args:
-            to: a word, which is left out of the answer, or a vector (D,).
-            n: how many words.
+            to: a word, which is excluded from the result, or a vector, (D,).
+            n: the number of words.
 
         Returns:
             The words and their cosines, the nearest first.
 
         Raises:
             ArgumentError: the word has no vector, or n is not from 1 to the number of words.
-            ShapeError: the vector is of another width.
+            ShapeError: the vector has a different width.
         """
         query = self[to] if isinstance(to, str) else to
         if query.shape != (self.width,):
@@ -116,7 +116,7 @@ class WordVectors:
         candidates = len(self) - (own_row is not None)
         if not 1 <= n <= candidates:
             raise ArgumentError(f"n must be from 1 to {candidates}, got {n}")
-        # only the weights matter
+        # only the attention weights matter, not the values
         values = self.vectors.new_zeros(len(self), 1)
         _, attention_map = attend(
             query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True
@@ -133,19 +133,19 @@ class WordVectors:
 def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
     """Read word vectors, which may be gzipped.
 
-    The formats are GloVe's text, the text of word2vec and fastText (.vec), and word2vec's binary format. The content
-    decides the format, whatever the name. Memory holds one copy of the vectors that are kept, and little else. The
-    first of several vectors of a word is kept; lines that are no word and vector are left out; the report counts both.
+    The formats are GloVe's text, the text of word2vec and fastText (.vec), and word2vec's binary format. The format is
+    detected from the content, not the file name. Only one copy of the vectors is held in memory. If a word has several
+    vectors, the first is kept; lines that are not a word and a vector are skipped; the report counts both.
 
     Sources: Mikolov et al. (2013), arXiv 1301.3781; Pennington et al. (2014), "GloVe"; Bojanowski et al. (2017), arXiv
     1607.04606.
 
     Args:
         path: the file.
-        words: keep only the vectors of these words; damage in the lines of others goes undetected.
+        words: the words to keep; damage in the lines of other words goes undetected. All words by default.
 
     Raises:
-        DataError: the file cannot be read, is cut off where that can be detected, or holds no word vectors.
+        DataError: the file cannot be read, is detectably cut off, or contains no word vectors.
     """
     report = VectorsReport(str(path))
     vocabulary = None if words is None else frozenset(words)
@@ -156,16 +156,16 @@ def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
     report.words = len(rows)
     if vocabulary is None and not rows:
         raise DataError(f"no word vectors: {report.one_line()}")
-    # a view: there are never two copies of all numbers
+    # a view, so that there are never two copies of all numbers
     vectors = torch.from_numpy(np.frombuffer(numbers, np.float32).reshape(len(rows), report.width))
     return WordVectors(list(rows), vectors, report)
 
 
 def width_of(path: Path | str) -> int:
-    """Return the number of features of a file's vectors, from its beginning.
+    """Return the number of features of the vectors in a file, reading only its beginning.
 
     Raises:
-        DataError: as `read`, as far as the beginning shows it.
+        DataError: as for `read`, if the fault is in the beginning.
     """
     report = VectorsReport(str(path))
     with _blocks(path, report) as blocks:
@@ -179,20 +179,20 @@ def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gz
     Args:
         path: the file.
         vectors: the words and their vectors.
-        form: glove (a word and its numbers in each line), word2vec (the same below a header, as fastText's .vec) or
-            binary (word2vec's); unless given, the file's name decides: .txt, .vec or .bin.
-        gzipped: whether to compress the file; unless given, if its name ends in .gz.
+        form: glove (a word and its numbers in each line), word2vec (the same after a header, like fastText's .vec) or
+            binary (word2vec's); by default chosen by the extension of the file: .txt, .vec or .bin.
+        gzipped: whether to compress the file; by default if its name ends in .gz.
 
     Raises:
-        ArgumentError: the name ends in no format, or the format cannot hold a word.
-        UnknownNameError: there is no such format.
+        ArgumentError: the extension is unknown, or a word cannot be written in the format.
+        UnknownNameError: the format is unknown.
         DataError: the file cannot be written.
     """
     form = format_of(path) if form is None else form
     gzipped = str(path).endswith(GZIPPED) if gzipped is None else gzipped
     for word in vectors.words:
         if not is_writable(word, form):
-            raise ArgumentError(f"the format {form} cannot hold the word {word!r}")
+            raise ArgumentError(f"the word {word!r} cannot be written in the format {form}")
     rows = zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True)
     try:
         with gzip.open(path, "wb") if gzipped else Path(path).open("wb") as file:
@@ -207,7 +207,7 @@ def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gz
 def _blocks(
     path: Path | str, report: VectorsReport, vocabulary: Collection[str] | None = None
 ) -> Iterator[Iterator[Block]]:
-    """Open a file, gzipped or not, which its first bytes show, and parse it."""
+    """Open a file, detect from its first bytes whether it is gzipped, and parse it."""
     try:
         with io.BufferedReader(io.FileIO(path), BUFFER) as packed, _unpack(packed, path) as stream:
             parse = binary_blocks if is_binary(stream.peek()) else text_blocks
@@ -228,7 +228,7 @@ def _unpack(file: Any, path: Path | str) -> Any:
 def _new_rows(
     block: Block, rows: dict[str, int], vocabulary: Collection[str] | None, report: VectorsReport
 ) -> list[int]:
-    """Return the indices of a block's entries to keep, and give their words the next rows."""
+    """Return the indices of a block's entries to keep, and assign the next rows to their words."""
     indices: list[int] = []
     damaged = set(np.flatnonzero(~np.isfinite(block.vectors).all(1)).tolist())
     for index, (number, name) in enumerate(zip(block.numbers, block.words, strict=True)):
@@ -248,14 +248,14 @@ def _new_rows(
 
 
 class VocabularyMatch(NamedTuple):
-    """Ids of a vocabulary that have a vector.
+    """The ids of a vocabulary that have a vector.
 
     Args:
-        ids: the ids.
-        rows: of their vectors.
-        lowercased: how many of them use the vector of their lower-cased word, for want of one as they are written.
-        parts: how many ids are parts of words, which have no vector among those of words.
-        size: the number of ids without the special ones.
+        ids: the ids that have a vector.
+        rows: the rows of their vectors.
+        lowercased: the number of ids that use the vector of the lower-cased word because the original has none.
+        parts: the number of ids that are parts of words, which vectors of whole words do not cover.
+        size: the number of ids, without special ids.
     """
 
     ids: list[int]
@@ -265,7 +265,7 @@ class VocabularyMatch(NamedTuple):
     size: int
 
     def text_coverage(self, sequences: Sequences) -> float:
-        """Return the share of a text's tokens that have a vector, 0 to 1; unknown words count, BOS and EOS do not."""
+        """Return the share of a text's tokens with a vector, 0 to 1; unknown words count, BOS and EOS do not."""
         counts = np.zeros(SPECIALS + self.size, np.int64)
         for begin in range(0, len(sequences.lengths), BLOCK_SIZE):
             rows = np.arange(begin, min(begin + BLOCK_SIZE, len(sequences.lengths)))
@@ -277,17 +277,17 @@ class VocabularyMatch(NamedTuple):
 def vocabulary_vectors(
     tokenizer: Tokenizer, embeddings: Tensor, can_write: Callable[[str], bool]
 ) -> tuple[WordVectors, int]:
-    """Return the embedding of each word of a vocabulary, or of each piece of a vocabulary of subwords.
+    """Return the embedding of each word in a vocabulary, or of each piece in a subword vocabulary.
 
-    Of two ids of the same word, such as a sign with and without a space before it, the more frequent one counts.
+    If several ids have the same word, such as a sign with and without a space before it, the lowest id is used.
 
     Args:
-        tokenizer: of the vocabulary.
-        embeddings: by id, (V, E).
-        can_write: whether a word is kept, such as `attent.text.vector_formats.is_writable` of a format.
+        tokenizer: the tokenizer of the vocabulary.
+        embeddings: the embeddings by id, (V, E).
+        can_write: returns whether to keep a word, such as `attent.text.vector_formats.is_writable` for a format.
 
     Returns:
-        The vectors, and the number of ids without one, special ids not counted.
+        The vectors, and the number of ids that are left out, not counting special ids.
     """
     ids = range(SPECIALS, tokenizer.size)
     by_piece = any(tokenizer.piece(token).startswith(SPACE) for token in ids)
@@ -300,7 +300,7 @@ def vocabulary_vectors(
 
 
 def candidate_words(tokenizer: Tokenizer) -> set[str]:
-    """Return the words that may have a vector for a vocabulary: its pieces, its words, and these lower-cased."""
+    """Return the words whose vectors can match a vocabulary: its pieces, its words, and its words lower-cased."""
     candidates: set[str] = set()
     for token in range(SPECIALS, tokenizer.size):
         word = tokenizer.word(token)
@@ -309,10 +309,10 @@ def candidate_words(tokenizer: Tokenizer) -> set[str]:
 
 
 def match_vocabulary(tokenizer: Tokenizer, vectors: WordVectors) -> VocabularyMatch:
-    """Match ids with the vectors of their words, as they are written or else lower-cased.
+    """Match ids with the vectors of their words, as spelled or else lower-cased.
 
-    Vectors of subword pieces, which write "▁" for a space as a vocabulary of pieces does, are matched by piece; "▁"
-    alone may be a word of any file.
+    Vectors of subword pieces, which have "▁" for a space as subword vocabularies do, are matched by piece; a single
+    "▁" does not indicate them, since it can be a word in any file.
     """
     ids = range(SPECIALS, tokenizer.size)
     by_piece = any(

@@ -1,4 +1,4 @@
-"""Choice of the precision and the number of threads by timing a step on this machine; what the limits then allow."""
+"""Selection of precision and number of threads by timing steps on this machine, and estimates of training time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Precision = Literal["float32", "bfloat16"]
 # See `Processes.from_rank0`.
 FromRank0 = Callable[[Callable[[], Any]], Any]
 TRIALS = 5
-# The preferred candidate loses only to one that takes less than this share of its time, so that noise does not decide.
+# A candidate replaces the preferred one only if it takes less than this share of its time: noise must not decide.
 SWITCH_RATIO = 0.9
 # A candidate slower than the fastest by this factor is not timed again.
 DROP_RATIO = 1.5
-# A training whose rate stays below this share of its peak has a warm-up that is too long for it.
+# If the learning rate of a training stays below this share of its peak, the warm-up is too long.
 ENOUGH = 0.5
 
 
 class ComputeConfig(NamedTuple):
-    """The precision of matrix products, and the number of the processor's threads."""
+    """The precision of matrix products and the number of CPU threads."""
 
     precision: Precision
     threads: int
@@ -45,7 +45,7 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
 def candidates(settings: TrainingSettings, device: torch.device) -> list[ComputeConfig]:
     """Return the configurations that the settings leave open.
 
-    The preferred one, float32 on all of torch's threads, comes first. A single thread is a candidate too: where other
+    The preferred one, float32 on all of torch's threads, comes first. A single thread is also a candidate: if other
     programs use the cores, several threads wait for one another.
     """
     # On MPS autocast may be missing.
@@ -71,15 +71,15 @@ def benchmark(
 ) -> dict[ComputeConfig, float]:
     """Return the seconds that a step takes with each configuration.
 
-    This is the minimum of alternating trials after a warm-up; configurations that are clearly slower are dropped after
-    the first.
+    This is the minimum over interleaved trials after a warm-up; configurations that are clearly slower are dropped
+    after the first trial.
 
     Args:
         step: computes a loss and its gradients and has no other effect; the random generator is restored afterwards.
-        device: where it computes.
+        device: the device of the step.
         configs: the configurations to time.
-        from_rank0: see `Processes.from_rank0`; processes that compute a step together all follow the first one's clock.
-        trials: of each configuration.
+        from_rank0: see `Processes.from_rank0`; processes that compute a step together follow the clock of process 0.
+        trials: the number of trials of each configuration.
     """
     seconds = dict.fromkeys(configs, float("inf"))
     with limit_threads(), torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -111,12 +111,12 @@ def autotune(
     progress: Progress,
     from_rank0: FromRank0,
 ) -> ComputeConfig:
-    """Return the configuration in which a step takes the least time.
+    """Return the configuration with the shortest time per step, preferring earlier ones unless clearly slower.
 
     Args:
         step: see `benchmark`.
         configs: see `candidates`; a single one is returned without timing.
-        device: where the step computes.
+        device: the device of the step.
         log: receives the times.
         progress: shows the times.
         from_rank0: see `benchmark`.
@@ -133,14 +133,14 @@ def autotune(
 
 @dataclass(frozen=True)
 class Budget:
-    """The updates and the time that the limits of a training allow.
+    """The number of updates and the time that the limits of a training allow.
 
     Args:
-        settings: of training.
-        width: of the model.
-        epoch_updates: updates in an epoch.
-        epoch_seconds: the time that they take on this machine, by a few steps that were timed.
-        validation_seconds: about the time of a validation; 0 if unknown.
+        settings: the training settings.
+        width: the width of the model.
+        epoch_updates: the number of updates in an epoch.
+        epoch_seconds: the time of an epoch on this machine in seconds, estimated by timing a few steps.
+        validation_seconds: the approximate time of a validation in seconds; 0 if unknown.
     """
 
     settings: TrainingSettings
@@ -151,7 +151,7 @@ class Budget:
 
     @property
     def update_seconds(self) -> float:
-        """Seconds of an update, and of its share of validations."""
+        """The seconds per update, including its share of validations."""
         interval = self.settings.validate_every
         return max(self.epoch_seconds / self.epoch_updates, 1e-9) + (
             self.validation_seconds / interval if interval else 0.0
@@ -159,17 +159,17 @@ class Budget:
 
     @property
     def updates(self) -> float:
-        """The updates until training ends, unless patience ends it before."""
+        """The number of updates until training ends, unless patience ends it earlier."""
         limits = [self.settings.updates, self.settings.minutes and 60 * self.settings.minutes / self.update_seconds]
         return max(min(limit for limit in limits if limit is not None), 1.0)
 
     @property
     def epochs(self) -> float:
-        """Passes through the examples."""
+        """The number of passes through the examples."""
         return self.updates / self.epoch_updates
 
     def lines(self) -> list[str]:
-        """Return lines that say how long training takes, and whether its warm-up is too long."""
+        """Return lines with the estimated training time and, if the warm-up is too long, a warning."""
         updates, interval = round(self.updates), self.settings.validate_every
         has_last = not interval or updates % interval > 0
         validations = updates // (interval or updates + 1) + has_last
@@ -185,15 +185,15 @@ class Budget:
 
 
 def rate_fault(settings: TrainingSettings, updates: int, progress: float, width: int) -> str | None:
-    """Return a line if the learning rate of so many updates stays below half of its peak, else None.
+    """Return a warning if the learning rate stays below half of its peak in these updates, else None.
 
-    The line also says what to change.
+    The warning also says what to change.
 
     Args:
-        settings: of training.
+        settings: the training settings.
         updates: the number of updates.
-        progress: of training after them, 0 to 1.
-        width: of the model.
+        progress: the progress of training after these updates, 0 to 1.
+        width: the width of the model.
     """
     ratio = peak_ratio(settings, updates, progress, width) if updates else 1.0
     if ratio >= ENOUGH:
@@ -201,5 +201,5 @@ def rate_fault(settings: TrainingSettings, updates: int, progress: float, width:
     length = f"{settings.warmup:,} updates" if settings.warmup >= 1 else f"{settings.warmup:.0%} of the training"
     return (
         f"{updates:,} updates are too few for a warm-up of {length}: the learning rate reaches {ratio:.0%} of its "
-        "peak; --set training.warmup=0.1 warms up in a tenth of whatever --minutes or --updates allow"
+        "peak; --set training.warmup=0.1 warms up during the first tenth of --minutes or --updates"
     )

@@ -1,10 +1,10 @@
-"""Checkpoints, from which training resumes as if it had never been interrupted.
+"""Checkpoints, from which training resumes as if it had not been interrupted.
 
     RUN/checkpoints/00001500/
-        model.safetensors        the weights in training
+        model.safetensors        the current weights
         optimizer.safetensors    the optimizer's moments and steps
-        average.safetensors      the tensors of the weights' average, where weights are averaged
-        kept.safetensors         the averaged weights
+        average.safetensors      the tensors from which the average is computed, if weights are averaged
+        kept.safetensors         the averaged weights, if weights are averaged
         state.json               everything else: position in the data, random states, time, scores
 
 A checkpoint is renamed into place once all its files are synced; only then are older ones removed.
@@ -47,20 +47,20 @@ class TrainingState(BaseModel, extra="forbid"):
     """The state of training, apart from weights, moments and averages.
 
     Args:
-        update: updates done.
-        place: the epoch, and the index of its next batch.
-        seconds: training time so far, before and after resuming.
+        update: the number of completed updates.
+        place: the epoch and the index of its next batch.
+        seconds: the training time so far, before and after resuming.
         loss: the last recorded loss in nats per token.
         pace: the precision and the number of threads.
         verdict: the state of early stopping.
         log: the length of the log in bytes.
         random: the states of torch's random generators in hexadecimal, by device.
         device: the type of device.
-        torch: PyTorch's version.
+        torch: the version of PyTorch.
         processes: the number of processes.
-        sharded: whether they divide the weights among them.
-        machine: the thresholds by which attention is computed; the row of earlier versions if the checkpoint is one of
-            theirs.
+        sharded: whether the weights are divided among the processes.
+        machine: the thresholds that choose how attention is computed; for checkpoints of earlier versions the
+            thresholds that these used.
         processor: the class of the processor.
     """
 
@@ -81,11 +81,11 @@ class TrainingState(BaseModel, extra="forbid"):
 
 
 class Checkpoints:
-    """The checkpoints of one run, and the run's model, a copy of one checkpoint's weights.
+    """The checkpoints of a run, and the run's model, which is a copy of one checkpoint's weights.
 
     Args:
         run: the run folder.
-        settings: how many checkpoints to keep.
+        settings: the training settings, which say how many checkpoints to keep.
         sync_log: syncs the log to disk and returns its length in bytes.
     """
 
@@ -95,14 +95,14 @@ class Checkpoints:
         self._published: Path | None = None
 
     def save(self, state: TrainingState, files: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
-        """Write a checkpoint, remove outdated ones, and publish the best weights.
+        """Write a checkpoint, remove outdated ones and publish the best weights.
 
         Args:
-            state: of training.
-            files: see `checkpoint_files`; None if this update's checkpoint exists and only its state changes.
+            state: the state of training.
+            files: see `checkpoint_files`; None if this update's checkpoint exists and only its state has changed.
 
         Raises:
-            RunError: writing fails; earlier checkpoints stay.
+            RunError: writing failed; earlier checkpoints are preserved.
         """
         state.log, state.random = self.sync_log(), _rng_states(state.device)
         checkpoint, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
@@ -130,10 +130,10 @@ class Checkpoints:
         return read_state(checkpoint)
 
     def publish_best_weights(self, early_stopping: EarlyStoppingState) -> int:
-        """Copy the weights of the best checkpoint, or else of the last, to the run's model.
+        """Copy the weights of the best checkpoint, or of the last if none is kept, to the run's model.
 
         Returns:
-            The update of these weights.
+            The number of the update that these weights are from.
         """
         checkpoint = latest_checkpoint(self.run)
         if early_stopping.best and self.settings.keep_best:
@@ -150,7 +150,7 @@ class Checkpoints:
         best = {update for _, update in early_stopping.best[: self.settings.keep_best]}
         for path in list_checkpoints(self.run)[: -self.settings.keep_last]:
             if int(path.name) not in best and (path / STATE).is_file():
-                # Renamed first: a folder that is half removed would look like a checkpoint.
+                # Renamed first: a partly removed folder would look like a checkpoint.
                 draft = draft_of(path)
                 path.rename(draft / path.name)
                 shutil.rmtree(draft, ignore_errors=True)
@@ -161,7 +161,7 @@ def checkpoint_files(
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
     """Yield the names and tensors of a checkpoint's files.
 
-    With sharded weights every process must consume the iterator.
+    With sharded weights, every process must consume the iterator.
     """
     yield MODEL, processes.gather_tensors(tensors_of(model))
     yield OPTIMIZER, processes.gather_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
@@ -208,7 +208,7 @@ def restore(
 def _load_tensors(
     model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, checkpoint: Path | None
 ) -> None:
-    """Load this process' part of a checkpoint's tensors; only process 0 has the path."""
+    """Load this process's part of a checkpoint's tensors; only process 0 has the path."""
     targets, weights = tensors_of(model), dict(model.named_parameters())
     tensors = processes.broadcast_tensors(
         fitting(targets, checkpoint / MODEL) if checkpoint else {}, targets.__getitem__
@@ -230,15 +230,15 @@ def _load_tensors(
 
 
 def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
-    """Return messages for a resumed run, and take over into its state what has changed.
+    """Return messages for a resumed run, and update its state with what has changed.
 
-    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in
-    which case each process uses all its threads.
+    The run keeps its precision and threads, unless the settings specify threads or the number of processes has changed,
+    in which case each process uses all its threads.
 
     Args:
-        state: of the run; updated in place.
+        state: the state of the run; updated in place.
         fresh: the state that a new run would start with; its `pace` is overwritten.
-        settings: of training.
+        settings: the training settings.
     """
     threads = state.pace.threads if fresh.processes == state.processes else torch.get_num_threads()
     fresh.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
@@ -255,9 +255,11 @@ def resume_messages(state: TrainingState, fresh: TrainingState, settings: Traini
     digits = "" if fresh.processes != state.processes else " in their last digits"
     for name in ("pace", "torch", "device", "processes", "sharded", "processor"):
         setattr(state, name, getattr(fresh, name))
-    lines = [f"going on after update {state.update}"]
+    lines = [f"resuming after update {state.update}"]
     if changes:
-        lines.append(f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an unbroken run")
+        lines.append(
+            f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an uninterrupted run"
+        )
     return lines
 
 
@@ -286,7 +288,7 @@ def best_checkpoints(run: Path | str) -> list[Path]:
     """Return the best checkpoints of a run folder, best first.
 
     Raises:
-        RunError: the last checkpoint, which holds the scores, is damaged.
+        RunError: the last checkpoint, which contains the scores, is damaged.
     """
     paths = {int(path.name): path for path in list_checkpoints(run)}
     if not paths:
@@ -295,7 +297,7 @@ def best_checkpoints(run: Path | str) -> list[Path]:
 
 
 def weights_file(checkpoint: Path) -> Path:
-    """Return the file of the weights to evaluate, which are the averaged ones if there are any."""
+    """Return the file of the weights to evaluate: the averaged weights, if any, else the current ones."""
     return checkpoint / AVERAGED_MODEL if (checkpoint / AVERAGED_MODEL).is_file() else checkpoint / MODEL
 
 
@@ -315,7 +317,7 @@ def read_state(checkpoint: Path) -> TrainingState:
 
 
 def average_checkpoints(files: list[Path], model: nn.Module) -> None:
-    """Set a model's weights to the mean of those in several files.
+    """Set a model's weights to the mean of the weights in several files.
 
     Source: Vaswani et al. (2017), §6.1, arXiv 1706.03762.
 
@@ -340,7 +342,7 @@ def _rng_states(device: str) -> dict[str, str]:
 
 
 def _restore_rng(states: Mapping[str, str], device_type: str) -> None:
-    """Restore torch's generators of the CPU and of this type of device; states of other devices are ignored."""
+    """Restore torch's random generators of the CPU and this type of device; states of other devices are ignored."""
     for device, numbers in states.items():
         state = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
         if device == "cpu":

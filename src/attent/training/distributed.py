@@ -1,8 +1,9 @@
-"""Training on several processes: the operations that keep them in step.
+"""Training on several processes: operations that synchronize them.
 
-Every process holds the whole model, or a part of its weights, iterates over the same order of batches, and trains on
+Every process holds the whole model or a part of its weights, iterates over the batches in the same order, and trains on
 its own rows of each batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
-batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the others wait for it.
+batch, regardless of the number of processes. Process 0 makes decisions, validates, saves and prints; the others wait
+for it.
 """
 
 from __future__ import annotations
@@ -47,36 +48,36 @@ GLOO = "gloo"
 class Processes:
     """The processes of a training run.
 
-    This base class is the single process of an ordinary run, whose operations are trivial.
+    This base class represents the single process of an ordinary run, for which the operations are trivial.
 
     Attributes:
         rank: the number of this process, from 0.
         world_size: the number of processes.
         sharded: whether each process holds a part of the weights rather than all of them.
-        is_local_rank0: whether this is the first process of its machine, which prepares what all on the machine use.
+        is_local_rank0: whether this is the first process on its machine, which prepares shared files for the others.
     """
 
     rank, world_size, sharded, is_local_rank0 = 0, 1, False, True
 
     @property
     def is_rank0(self) -> bool:
-        """True in the process that decides, validates, saves and prints."""
+        """True in the process that makes decisions, validates, saves and prints."""
         return self.rank == 0
 
     def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
-        """Return this process' rows of the next batch, and the number of answers in the whole batch.
+        """Return this process's rows of the next batch, and the number of predictions in the whole batch.
 
-        Answers are, for example, target tokens.
+        Predictions are, for example, target tokens.
         """
         batch = next(batches)
         return batch, batch.tokens
 
     def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
-        """Return the loss of a batch as a function whose backward sums gradients over all processes."""
+        """Return a function that computes the loss of a batch; its backward pass sums gradients over all processes."""
         return partial(loss, model)
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
-        """Return a context without the sum over processes, for all batches of an update but the last."""
+        """Return a context that skips summing over processes, for all batches of an update but the last."""
         return nullcontext()
 
     def all_reduce(self, value: Tensor) -> Tensor:
@@ -84,50 +85,50 @@ class Processes:
         return value
 
     def sync_stop(self, is_stop_requested: bool, seconds: float) -> tuple[bool, float]:
-        """Return whether any process was asked to stop, and the time of process 0."""
+        """Return whether any process was asked to stop, and the elapsed seconds of process 0."""
         return is_stop_requested, seconds
 
     def from_rank0(self, work: Callable[[], T]) -> T:
-        """Run work in process 0 and return its result in all processes; the result must be JSON."""
+        """Run a function in process 0 and return its result, which must be JSON, in all processes."""
         return work()
 
     def from_local_rank0(self, work: Callable[[], T]) -> T:
-        """Run work in the first process of each machine and return its result in all on that machine.
+        """Run a function in the first process of each machine and return its result in all processes there.
 
-        It must be JSON.
+        The result must be JSON.
         """
         return work()
 
     def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
-        """Return the module whose weights this process trains: the model, unless weights are sharded."""
+        """Return the module whose weights this process trains: the model itself, unless weights are sharded."""
         return model
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        """Return this process' part of the tensors of process 0.
+        """Return this process's part of the tensors of process 0.
 
         Args:
-            tensors: full tensors by name; only those of process 0 are read.
-            weight_of: returns the weight that a tensor belongs to, given its name.
+            tensors: full tensors by name; only those of process 0 are used.
+            weight_of: returns the weight that a tensor belongs to, given the name of the tensor.
         """
         return dict(tensors)
 
     def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the full tensors in process 0 and nothing in the others; the inverse of `broadcast_tensors`."""
+        """Return the full tensors in process 0 and an empty mapping in the others; inverse of `broadcast_tensors`."""
         return tensors
 
     @contextmanager
     def full_parameters(self, model: Model) -> Iterator[None]:
-        """Hold the trained weights in the model of process 0 within the block."""
+        """Keep the trained weights in the model of process 0 within the block."""
         yield
 
     def gather_weights_into(self, model: Model) -> None:
-        """Put the trained weights into the model of process 0 for good."""
+        """Put the trained weights into the model of process 0 permanently."""
 
     def check_same_data(self, data: Examples[Any]) -> None:
         """Check that all processes have the same examples as process 0."""
 
     def seed_rank(self, seed: int, update: int) -> None:
-        """Give each process its own random numbers for an update, the same ones whenever the update is repeated."""
+        """Seed each process differently for an update; repeating the update yields the same random numbers."""
 
     def barrier(self) -> None:
         """Wait for all processes."""
@@ -139,7 +140,7 @@ class ProcessGroup(Processes):
     Args:
         rank: the number of this process, from 0.
         world_size: the number of processes.
-        local_rank0: the rank of the first process on this machine; this process' own by default.
+        local_rank0: the rank of the first process on this machine; by default the rank of this process.
     """
 
     def __init__(self, rank: int, world_size: int, local_rank0: int | None = None) -> None:
@@ -156,7 +157,7 @@ class ProcessGroup(Processes):
 
     def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
         parallel = DistributedDataParallel(LossModule(model, loss), gradient_as_bucket_view=True)
-        # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
+        # A process's loss is its share of the batch's mean, so gradients are summed; PyTorch would average them.
         parallel.register_comm_hook(None, _sum_hook)
         self._losses.append(parallel)
         return parallel
@@ -185,7 +186,7 @@ class ProcessGroup(Processes):
         length = torch.tensor(len(text))
         dist.all_reduce(length, dist.ReduceOp.MAX)
         texts = [torch.empty(int(length), dtype=torch.uint8) for _ in range(self.world_size)]
-        # JSON may end in blanks.
+        # JSON may end in spaces.
         dist.all_gather(texts, torch.tensor(list(text.ljust(len(texts[0]))), dtype=torch.uint8))
         return json.loads(bytes(texts[rank].tolist()))
 
@@ -212,12 +213,12 @@ class ProcessGroup(Processes):
         rows, *digest = data.digest()
         rows0, digest0 = self.from_rank0(lambda: (rows, digest))
         if rows != rows0:
-            raise RunError(f"process {self.rank} has {rows:,} {data.row_name}s to train on, process 0 has {rows0:,}")
+            raise RunError(f"process {self.rank} has {rows:,} training {data.row_name}s, but process 0 has {rows0:,}")
         if digest != digest0:
-            raise RunError(f"process {self.rank} has other {data.row_name}s to train on than process 0")
+            raise RunError(f"the training {data.row_name}s of process {self.rank} differ from those of process 0")
 
     def seed_rank(self, seed: int, update: int) -> None:
-        # Checkpoints hold the generator of process 0; this makes those of the others reproducible.
+        # Checkpoints store the generator state of process 0; seeding makes the other processes reproducible.
         if not self.is_rank0:
             torch.manual_seed(
                 int(np.random.SeedSequence((seed, self.rank, update)).generate_state(1, np.uint64)[0] >> 1)
@@ -228,9 +229,9 @@ class ProcessGroup(Processes):
 
     def destroy(self) -> None:
         """Close the connection to the other processes."""
-        # An error's traceback references losses, and these PyTorch's group. Freeing the group's last reference joins
-        # its threads, and a loss' reducer does so while holding Python's lock: a deadlock if such a thread is about to
-        # free a Python tensor.
+        # An error's traceback references losses, which reference PyTorch's group. Freeing the last reference to the
+        # group joins its threads, and a loss's reducer does so while holding Python's lock: a deadlock if such a thread
+        # is about to free a Python tensor.
         group = dist.group.WORLD
         while self._losses:
             loss = self._losses.pop()
@@ -240,11 +241,11 @@ class ProcessGroup(Processes):
 
 
 class Sharded(ProcessGroup):
-    """Several processes that divide weights, gradients, moments and averages among them, by PyTorch's `fully_shard`.
+    """Several processes that shard weights, gradients, moments and averages with PyTorch's `fully_shard`.
 
-    A layer's weights are gathered when the layer runs and freed afterwards (but not the 16-bit copies that autocast
-    makes of them, which live until gradients are computed). The original model is empty meanwhile: only process 0 has
-    its full weights, and only during validation and at the end.
+    A layer's weights are gathered when the layer runs and freed afterwards (except autocast's 16-bit copies, which live
+    until gradients are computed). The original model is empty meanwhile: only process 0 has its full weights, and only
+    during validation and at the end.
 
     Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
     """
@@ -252,8 +253,8 @@ class Sharded(ProcessGroup):
     sharded = True
 
     def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
-        """Return a sharded copy with the weights of process 0, and empty the model."""
-        # imported here, since it takes a second
+        """Return a sharded copy of the model with the weights of process 0, and empty the model."""
+        # imported here because importing takes a second
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
 
@@ -261,12 +262,12 @@ class Sharded(ProcessGroup):
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         weights = tensors_of(model)
         mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.world_size,))
-        # The memo keeps deepcopy from copying the weights, of which fully_shard takes its parts.
+        # The memo keeps deepcopy from copying the weights, which fully_shard then divides.
         sharded_model = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
         self._loss = LossModule(sharded_model, loss)
         for module in (*sharded_model.units, self._loss):
             unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
-            # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
+            # A process's loss is its share of the batch's mean, so gradients are summed; PyTorch would average them.
             unit.set_gradient_divide_factor(1.0)
             unit.set_force_sum_reduction_for_comms(True)
         self._sharded_weights = tensors_of(sharded_model)
@@ -280,7 +281,7 @@ class Sharded(ProcessGroup):
         return self._loss
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
-        # Gradients that are not reduced yet would need memory for the whole model.
+        # Unreduced gradients would need memory for the whole model.
         return nullcontext()
 
     def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -311,7 +312,7 @@ class Sharded(ProcessGroup):
     def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
-        # Tensors of another shape, such as an optimizer's step count, are replicated.
+        # Tensors of a different shape, such as an optimizer's step count, are replicated.
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
             return tensor
         # Cloned, since the part would keep the full tensor alive.
@@ -319,7 +320,7 @@ class Sharded(ProcessGroup):
 
 
 def _empty(weights: Mapping[str, Tensor]) -> None:
-    """Free the memory of weights; their shapes stay."""
+    """Free the memory of weights but keep their shapes."""
     for weight in weights.values():
         weight.data = weight.new_zeros(()).expand(weight.shape)
 
@@ -328,15 +329,15 @@ def _empty(weights: Mapping[str, Tensor]) -> None:
 def process_group(device: torch.device = CPU) -> Iterator[Processes]:
     """Connect the processes that a launcher such as torchrun has started, within the block.
 
-    Without a launcher this yields the single process. Otherwise each process gets its share of the machine's cores,
-    unless OMP_NUM_THREADS is more than one, or the GPU of its local rank. If one process fails it must exit: the others
-    then notice, and exit too.
+    Without a launcher this yields the single process. Otherwise each process gets the GPU of its local rank, or on CPUs
+    its share of the machine's cores, unless OMP_NUM_THREADS is more than one. A process that fails must exit: the
+    others then notice and exit too.
 
     Args:
         device: the type of device; processes communicate through gloo on CPUs and through NCCL on GPUs.
 
     Raises:
-        DeviceError: there are fewer GPUs than processes, or several processes are to share one.
+        DeviceError: there are fewer GPUs than processes, or the device names a single GPU for all processes.
         RunError: another process has exited.
     """
     world_size, on_gpu = _world_size(), device.type == "cuda"
@@ -354,7 +355,7 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
     group = None
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
-        # A launcher that sets no local rank may have started each process on a machine of its own.
+        # A launcher that sets no local rank may have started each process on a different machine.
         group = ProcessGroup(dist.get_rank(), world_size, dist.get_rank() - int(os.environ.get(LOCAL_RANK, "0")))
         yield group
         group.barrier()
@@ -362,7 +363,7 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
         if not is_peer_loss(error):
             raise
         raise RunError(
-            "another process of this training has ended, and this one with it; the reason is in its messages"
+            "another process of this training has exited, so this one stops too; see the messages of that process"
         ) from error
     finally:
         if group is not None:
@@ -375,17 +376,17 @@ def is_peer_loss(error: Exception) -> bool:
 
 
 def is_main_process() -> bool:
-    """Return whether this is the process that prints, also before and after `process_group`."""
+    """Return whether this is the process that prints; also works before and after `process_group`."""
     return _world_size() == 1 or os.environ[RANK] == "0"
 
 
 def is_local_main_process() -> bool:
-    """Return whether this is the process that prints messages about its machine."""
+    """Return whether this is the process that prints messages about the machine it runs on."""
     return _world_size() == 1 or os.environ.get(LOCAL_RANK, "0") == "0"
 
 
 class LossModule(nn.Module):
-    """A model and its loss as one module, as PyTorch's data parallelism needs it: forward returns the loss."""
+    """A model and its loss in one module whose forward returns the loss, as data parallelism in PyTorch requires."""
 
     def __init__(self, model: Model, loss: LossFunction) -> None:
         super().__init__()
@@ -395,7 +396,7 @@ class LossModule(nn.Module):
         return self.loss(self.model, batch, label_smoothing, precision)
 
 
-# Without annotations: PyTorch checks those of a hook and does not understand them as text.
+# Not annotated: PyTorch checks a hook's annotations and does not understand them as strings.
 def _sum_hook(state, bucket):
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
@@ -408,14 +409,14 @@ def _world_size() -> int:
 
 
 def _local_gpu_index(device: torch.device) -> int:
-    """Return the number of this process' GPU."""
+    """Return the index of this process's GPU."""
     rank, gpus = int(os.environ.get(LOCAL_RANK, os.environ[RANK])), torch.cuda.device_count()
     processes = int(os.environ.get(LOCAL_WORLD, rank + 1))
     if device.index is not None:
-        raise DeviceError(f"several processes train on a GPU each: device 'cuda', not {str(device)!r}")
+        raise DeviceError(f"several processes need a GPU each: set device 'cuda', not {str(device)!r}")
     if processes > gpus:
         raise DeviceError(
-            f"{processes} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on "
+            f"{processes} processes on this machine need a GPU each, but it has {gpus}: start {gpus}, or train on "
             "device 'cpu'"
         )
     return rank

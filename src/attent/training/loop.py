@@ -1,4 +1,4 @@
-"""The training loop, to be read from top to bottom."""
+"""The training loop, written to be read from top to bottom."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from attent.training.settings import TrainingSettings
 
 Validate = Callable[[], Mapping[str, float]]
 Announce = Callable[[Budget], Iterable[str]]
-# Ctrl-C, and the signal of a machine that shuts down or is reassigned.
+# Ctrl-C, and the signal sent when a machine shuts down or is reassigned.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# Batches that are timed before training.
+# Number of batches timed before training.
 TIMED = 2
 
 
@@ -55,13 +55,13 @@ class TrainingResult:
     Args:
         updates: the number of updates.
         kept: the update whose weights the model has.
-        seconds: the time, validation included.
-        loss: the mean training loss since the last record but one, in nats per token; None without an update.
-        precision: of matrix products.
+        seconds: the training time, including validation.
+        loss: the mean training loss since the second-to-last record, in nats per token; None without updates.
+        precision: the precision of matrix products.
         threads: the number of CPU threads.
-        device: such as "cpu".
+        device: the training device, such as "cpu".
         validation: the validation scores of these weights.
-        epochs: how often it went through the examples.
+        epochs: the number of passes through the examples, fractions included.
     """
 
     updates: int
@@ -88,36 +88,36 @@ def train(
     checkpoints: Checkpoints | None = None,
     processes: Processes = SINGLE_PROCESS,
 ) -> TrainingResult:
-    """Train a model in place; it ends in evaluation mode.
+    """Train a model in place and leave it in evaluation mode.
 
-    With checkpoints, training resumes from the last one if there is one, and the model ends with the weights of the
-    best one, unless the settings keep no best. Without, it ends with the last weights. Either are averaged as the
-    settings say.
+    With checkpoints, training resumes from the last one, if any, and the model ends up with the weights of the best
+    one, unless the settings keep no best checkpoints. Otherwise it ends up with the last weights. Weights are averaged
+    if the settings say so.
 
     Args:
         model: a model that the loss accepts.
         data: examples in batches that the loss accepts.
-        settings: of training.
-        loss: of a batch; that of a translator by default.
-        validate: is called with the model in evaluation mode and its averaged weights; returns scores by name.
-        announce: returns lines to show before a new run begins, given what its limits allow on this machine.
+        settings: the training settings.
+        loss: the loss of a batch; by default that of a translator.
+        validate: called while the model is in evaluation mode with averaged weights; returns scores by name.
+        announce: returns lines to show before a new run begins, given the updates and time that its limits allow.
         log: receives each record: about every second, after each validation, and at the end.
         progress: the status line; on standard error by default.
-        checkpoints: where to save; without, nothing is saved.
-        processes: of the training. Each process calls this function with the same model, data and settings; only
-            process 0 validates, logs, prints and saves. With sharded weights the models of the others end empty.
+        checkpoints: the checkpoints of the run; by default nothing is saved.
+        processes: the training processes. Each process calls this function with the same model, data and settings; only
+            process 0 validates, logs, prints and saves. With sharded weights, the models of the others are left empty.
 
     The process keeps the number of threads that training chooses.
 
     Raises:
         DataError: there are no examples.
-        RunError: a checkpoint cannot be written, or is damaged; processes have different data.
+        RunError: a checkpoint cannot be written or is damaged, or processes have different data.
         AttentError: the loss, a weight or a validation score is not finite.
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
     training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss, announce)
-    # attention is computed the same way on whatever machine the run goes on
+    # attention is computed in the same way on any machine on which the run resumes
     with using_row(training.state.machine), deferred_interrupt() as interruption:
         while training.should_continue(interruption.is_set()):
             training.train_step()
@@ -133,7 +133,7 @@ def train(
 
 
 class Training:
-    """The state and the steps of a training run; for the arguments see `train`."""
+    """The state and steps of a training run; see `train` for the arguments."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Training:
         announce: Announce = Budget.lines,
     ) -> None:
         if settings.sharded and processes.world_size == 1:
-            progress.say("sharded has no effect on a single process, which holds all weights")
+            progress.say("sharded has no effect with a single process, which holds all weights")
         elif settings.sharded:
             processes = Sharded(processes.rank, processes.world_size)
         if not processes.is_rank0:
@@ -174,9 +174,9 @@ class Training:
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
         processes.check_same_data(data)
         state = restore(checkpoints, self.module, self.optimizer, self.average, processes)
-        # Whether there is anything that the last checkpoint lacks, and the update whose weights it has.
+        # Whether anything has changed since the last checkpoint, and the update of its weights.
         self.has_unsaved, self.saved_update = state is None, None if state is None else state.update
-        # Gathering sharded weights for a checkpoint takes every process.
+        # Gathering sharded weights for a checkpoint requires every process.
         self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (
             processes.is_rank0 or processes.sharded
         )
@@ -191,7 +191,7 @@ class Training:
     def _begin(
         self, state: TrainingState | None, data: Examples[Any], size: BatchSize, announce: Announce
     ) -> TrainingState:
-        """Return the state of a new run, or of a resumed one on this machine, and show how it begins."""
+        """Return the state of a new run or of a run resumed on this machine, and show its first messages."""
         processes = self.processes
         initial = TrainingState(
             pace=ComputeConfig("float32", 1),
@@ -211,7 +211,7 @@ class Training:
         return initial if state is None else state
 
     def _autotune(self, data: Examples[Any], size: BatchSize) -> tuple[ComputeConfig, Budget]:
-        """Return the fastest precision and threads for the first batch of a new run, and what its limits then allow."""
+        """Return the fastest precision and threads for the first batch of a new run, and the resulting budget."""
         processes, settings = self.processes, self.settings
         batches = data.stream(size, settings.seed)
         parts = [processes.next_part(batches) for _ in range(TIMED)]
@@ -238,16 +238,16 @@ class Training:
         return fraction_done(self.settings, self.state.update, self.seconds)
 
     def should_continue(self, is_stop_requested: bool) -> bool:
-        """Return whether there is another update; all processes agree."""
+        """Return whether to do another update; the answer is the same in all processes."""
         self.is_stop_requested, self.seconds = self.processes.sync_stop(is_stop_requested, self.meter.seconds)
         return not (self.is_stop_requested or self.early_stopping.should_stop) and self.fraction_done < 1
 
     def every(self, interval: int | None) -> bool:
-        """Return whether the number of updates is a multiple of the interval."""
+        """Return whether the number of updates is a multiple of the interval; False without an interval."""
         return interval is not None and self.state.update % interval == 0
 
     def train_step(self) -> None:
-        """Update the weights once."""
+        """Perform one update of the weights."""
         settings, done = self.settings, self.fraction_done
         self.state.update += 1
         self.has_unsaved = True
@@ -319,7 +319,7 @@ class Training:
         self.has_unsaved, self.saved_update = False, self.state.update
 
     def _check_weights_finite(self) -> None:
-        """Check the weights before a checkpoint of them replaces an older one."""
+        """Check that all weights are finite, before a new checkpoint replaces an older one."""
         for parameter in self.parameters:
             # A sharded parameter has a local part.
             to_local = getattr(parameter, "to_local", None)
@@ -335,20 +335,20 @@ class Training:
         self._progress.close()
         if self.checkpoints:
             self._progress.say(
-                f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}"
+                f"saved after update {self.state.update}; to resume: attent train --resume {self.checkpoints.run}"
             )
         # A launcher kills all processes when the first one exits.
         self.processes.barrier()
         raise KeyboardInterrupt
 
     def finish(self) -> TrainingResult:
-        """Validate the last weights, save, and leave the best weights in the model."""
+        """Validate the last weights, save them, and leave the best weights in the model."""
         self.log_progress(1.0)
         if self.early_stopping.should_stop:
-            self._progress.say(f"nothing better in {self.early_stopping.state.waiting} validations: training ends")
+            self._progress.say(f"no improvement in {self.early_stopping.state.waiting} validations: training ends")
         state, best_update = self.state, self.state.update
         if self.early_stopping.state.validated != state.update:
-            # Saved first, since validation may take long.
+            # Saved first, since validation may take a long time.
             self.save(1.0)
             self.validate()
         self.save(1.0)
@@ -370,9 +370,9 @@ class Training:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[threading.Event]:
-    """Have the first Ctrl-C within the block set an event, a request to stop; a second one acts as usual.
+    """Yield an event that the first Ctrl-C within the block sets as a request to stop; a second one acts as usual.
 
-    Only a process' main thread receives signals; in other threads this has no effect.
+    Only the main thread of a process receives signals; in other threads this has no effect.
     """
     interruption = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""The interface of losses; the loss of encoder–decoders, and its mean over a set of pairs."""
+"""The interface of losses, and the loss of encoder–decoders for a batch and for a set of pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def translation_cross_entropy(
 ) -> Tensor:
     """Return the mean cross entropy of a batch's target tokens in nats. PAD does not count.
 
-    With `r_drop` = α the model reads each pair twice, with different dropout, and the loss is
+    With `r_drop` = α, the model reads each pair twice with different dropout, and the loss is
 
         ½ (CE(p) + CE(q)) + α/4 (KL(p‖q) + KL(q‖p))
 
@@ -35,11 +35,11 @@ def translation_cross_entropy(
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(source, lengths), target_in)
         target, layer = batch.target_out.flatten(), model.to_logits
-        # The batch knows how many tokens are no padding, so that an accelerator need not be waited for.
+        # The batch knows how many tokens are not padding, which avoids waiting for an accelerator.
         token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
         row_index = token_index
         if r_drop:
-            # The two of a token in turn.
+            # The two readings of each token are adjacent.
             row_index = torch.stack([token_index, token_index + len(target)], 1).flatten()
             token_index = token_index.repeat_interleave(2)
         features = features.flatten(0, 1)[row_index]
@@ -51,9 +51,9 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
     """Return the mean cross entropy of all target tokens in nats per token, without smoothing and in float32.
 
     Args:
-        model: in evaluation mode.
-        data: at least one pair.
-        size: of the batches.
+        model: the model, in evaluation mode.
+        data: the pairs, at least one.
+        size: the batch size.
     """
     device = next(model.parameters()).device
     batches = [batch.trim_padding(model.longest) for _, batch in data.sorted_batches(size)]

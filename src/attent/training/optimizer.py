@@ -1,11 +1,11 @@
-"""The optimizer, schedules of the learning rate, averages of the weights, and what validation scores decide.
+"""The optimizer, learning-rate schedules, weight averaging and early stopping.
 
-Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1),
-the warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates. A
-warm-up that is a share of training is converted to updates at the pace of training so far.
+Each schedule returns a factor for the maximum learning rate, given the update u (from 1), the progress p of training
+(0 to 1), the warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w
+updates. A warm-up given as a share of training is converted to updates at the pace of training so far.
 
-Averages of the weights during training translate better than the last weights. Scores of validations decide the best
-weights, the learning rate's plateau, and the end after validations without an improvement.
+Averages of the weights during training translate better than the last weights. Validation scores determine the best
+weights, the learning rate of the schedule "plateau", and the end of training after validations without improvement.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from attent.errors import check_known
 from attent.training.settings import TrainingSettings
 
-# Points of a training at which `peak_ratio` asks for the rate.
+# Number of points during training at which `peak_ratio` computes the learning rate.
 SAMPLES = 100
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
@@ -31,7 +31,7 @@ Schedule = Callable[[float, float, float, int], float]
 
 
 def build_optimizer(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.Adam:
-    """Build a fused Adam or AdamW that decays matrices but not vectors.
+    """Build a fused Adam or AdamW optimizer that decays matrices but not vectors.
 
     Source: Kingma & Ba (2015), algorithm 1, arXiv 1412.6980; Loshchilov & Hutter (2019), algorithm 2, arXiv 1711.05101.
     """
@@ -43,7 +43,7 @@ def build_optimizer(parameters: list[nn.Parameter], settings: TrainingSettings) 
 
 
 def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    """Return moments and step counts by the name `parameter/moment`; empty before the first update."""
+    """Return moments and step counts by name, `parameter/moment`; empty before the first update."""
     return {
         f"{name}/{key}": value
         for name, parameter in parameters.items()
@@ -55,7 +55,7 @@ def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Par
 def restore_optimizer(
     optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]
 ) -> None:
-    """Restore what `optimizer_state` returned.
+    """Restore an optimizer from the result of `optimizer_state`.
 
     Raises:
         KeyError: the model lacks a parameter of the state.
@@ -67,15 +67,15 @@ def restore_optimizer(
 
 
 def noam(update: float, progress: float, warmup: float, width: int) -> float:
-    """E^(−1/2) · min(u^(−1/2), u · w^(−3/2)).
+    """Return E^(−1/2) · min(u^(−1/2), u · w^(−3/2)).
 
-    Source: Vaswani et al. (2017), §5.3, equation 3, arXiv 1706.03762, which has a learning rate of 1.
+    Source: Vaswani et al. (2017), §5.3, equation 3, arXiv 1706.03762, where the maximum learning rate is 1.
     """
     return width**-0.5 * min(update**-0.5, update * max(warmup, 1) ** -1.5)
 
 
 def inverse_sqrt(update: float, progress: float, warmup: float, width: int) -> float:
-    """√(w / u) after the warm-up, as `noam`, but with an explicit maximum.
+    """Return √(w / u) after the warm-up, like `noam` but with an explicit maximum.
 
     Source: Ott et al. (2019), fairseq's `inverse_sqrt`, arXiv 1904.01038.
     """
@@ -83,7 +83,7 @@ def inverse_sqrt(update: float, progress: float, warmup: float, width: int) -> f
 
 
 def cosine(update: float, progress: float, warmup: float, width: int) -> float:
-    """½ (1 + cos π p), reaching 0 at the end.
+    """Return ½ (1 + cos π p) after the warm-up, which reaches 0 at the end.
 
     Source: Loshchilov & Hutter (2017), SGDR, equation 5 without restarts, arXiv 1608.03983.
     """
@@ -91,7 +91,7 @@ def cosine(update: float, progress: float, warmup: float, width: int) -> float:
 
 
 def linear(update: float, progress: float, warmup: float, width: int) -> float:
-    """1 − p, reaching 0 at the end.
+    """Return 1 − p after the warm-up, which reaches 0 at the end.
 
     Source: Devlin et al. (2018), appendix A.2, arXiv 1810.04805.
     """
@@ -99,7 +99,7 @@ def linear(update: float, progress: float, warmup: float, width: int) -> float:
 
 
 def constant(update: float, progress: float, warmup: float, width: int) -> float:
-    """1."""
+    """Return 1 after the warm-up."""
     return _warmup_factor(update, warmup)
 
 
@@ -113,37 +113,37 @@ SCHEDULES: dict[str, Schedule] = {
     "cosine": cosine,
     "linear": linear,
     "constant": constant,
-    # `EarlyStopping` lowers it after validations without an improvement
+    # `EarlyStopping` lowers the rate after validations without improvement
     "plateau": constant,
 }
 
 
 def fraction_done(settings: TrainingSettings, updates_done: int, seconds_spent: float) -> float:
-    """Return the progress of training, 0 to 1: updates or minutes spent, by whichever limit is nearer."""
+    """Return the progress of training, 0 to 1, by updates or minutes, whichever limit is nearer."""
     by_updates = updates_done / settings.updates if settings.updates else 0.0
     by_time = seconds_spent / (60 * settings.minutes) if settings.minutes else 0.0
     return max(by_updates, by_time)
 
 
 def warmup_updates(warmup: int | float, update: float, progress: float) -> float:
-    """Return the updates of a warm-up; of a share, at the pace of the updates so far.
+    """Return the number of warm-up updates; a share of training is converted at the pace of the updates so far.
 
     Args:
-        warmup: as in the settings.
-        update: from 1.
-        progress: of training after this update, 0 to 1.
+        warmup: the warm-up from the settings.
+        update: the number of the update, from 1.
+        progress: the progress of training after this update, 0 to 1.
     """
     return warmup * update / max(progress, 1e-9) if 0 < warmup < 1 else warmup
 
 
 def peak_ratio(settings: TrainingSettings, updates: float, progress: float, width: int) -> float:
-    """Return the largest learning rate of updates at an even pace, as a share of the rate after the warm-up.
+    """Return the largest learning rate in some updates at a constant pace, as a share of the rate after the warm-up.
 
     Args:
-        settings: of training.
+        settings: the training settings.
         updates: the number of updates.
-        progress: of training after them, 0 to 1.
-        width: of the model.
+        progress: the progress of training after these updates, 0 to 1.
+        width: the width of the model.
     """
     schedule, warmup = SCHEDULES[settings.schedule], warmup_updates(settings.warmup, updates, progress)
     steps = range(1, SAMPLES + 1)
@@ -152,7 +152,7 @@ def peak_ratio(settings: TrainingSettings, updates: float, progress: float, widt
 
 
 class WeightAverage:
-    """The average of the weights that a training run ends with.
+    """The average of weights with which a training run ends.
 
         ema:   w̄ ← d w̄ + (1 − d) w,  d = min(decay, (1 + u) / (10 + u)) at update u
         last:  the mean of the last n snapshots of the weights
@@ -161,7 +161,7 @@ class WeightAverage:
 
     Args:
         parameters: the weights that training changes in place.
-        settings: the kind of average, its decay or its snapshots.
+        settings: the training settings: the kind of average, its decay or its snapshots.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], settings: TrainingSettings) -> None:
@@ -201,7 +201,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state` returned.
+        """Restore the average from the result of `state`.
 
         Raises:
             KeyError: a tensor is missing.
@@ -217,7 +217,7 @@ class WeightAverage:
 
     @contextmanager
     def average_parameters(self) -> Iterator[None]:
-        """Replace the weights by their average within the block."""
+        """Replace the weights with their average within the block."""
         if self.settings.averaging == "none":
             yield
             return
@@ -235,12 +235,12 @@ class EarlyStoppingState(BaseModel, extra="forbid"):
 
     Args:
         best: the best scores with their updates, best first.
-        waiting: validations in a row without an improvement.
-        waited: the same, but since the rate was last lowered.
-        scale: the factor on the learning rate that the schedule "plateau" has left, 0 to 1.
-        validated: the update of the last validation, -1 before the first.
-        scores: the last validation's scores.
-        best_scores: the best validation's scores.
+        waiting: the number of consecutive validations without improvement.
+        waited: the same, but counted since the rate was last lowered.
+        scale: the current learning-rate factor of the schedule "plateau", 0 to 1.
+        validated: the update of the last validation; -1 before the first.
+        scores: the scores of the last validation.
+        best_scores: the scores of the best validation.
     """
 
     best: list[tuple[float, int]] = []
@@ -252,16 +252,16 @@ class EarlyStoppingState(BaseModel, extra="forbid"):
     best_scores: dict[str, float] = {}
 
     def scores_of(self, update: int) -> dict[str, float]:
-        """Return the best validation's scores if they belong to this update, else the last one's."""
+        """Return the scores of the best validation if they belong to this update, else those of the last."""
         return self.best_scores if self.best_scores and self.best[0][1] == update else self.scores
 
 
 class EarlyStopping:
-    """Ranks validations and counts those without an improvement.
+    """Ranks validations and counts those without improvement.
 
     Args:
-        settings: the score to compare, and the patience.
-        state: of earlier validations, where training is resumed.
+        settings: the training settings, which name the score to compare and the patience.
+        state: the state after earlier validations, if training is resumed.
     """
 
     def __init__(self, settings: TrainingSettings, state: EarlyStoppingState | None = None) -> None:
@@ -270,11 +270,11 @@ class EarlyStopping:
 
     @property
     def should_stop(self) -> bool:
-        """True after as many validations without an improvement as patience allows."""
+        """True if the number of validations without improvement has reached the patience."""
         return self.settings.patience is not None and self.state.waiting >= self.settings.patience
 
     def step(self, update: int, scores: Mapping[str, float]) -> None:
-        """Take the scores of a validation into account; of two equal scores the later one ranks first.
+        """Record the scores of a validation; if two scores are equal, the later one ranks first.
 
         Raises:
             UnknownNameError: the scores lack `judge_by`.

@@ -1,6 +1,6 @@
-"""Training progress: loss and speed of the last updates, the line that shows them, and the loggers that record them.
+"""Training progress: loss and speed of recent updates, the status line that shows them, and loggers.
 
-TensorBoard, Weights & Biases and MLflow stand behind one small interface; each is an optional dependency.
+TensorBoard, Weights & Biases and MLflow share one small interface; each is an optional dependency.
 """
 
 from __future__ import annotations
@@ -23,40 +23,39 @@ from attent import bounded
 from attent.errors import ArgumentError, AttentError, DataError, needs, printable
 from attent.runs import durable
 
-# Seconds between records; reading the loss for a record synchronizes with an accelerator.
+# Seconds between records; reading the loss for a record waits for an accelerator.
 RECORD_INTERVAL = 1.0
 # Seconds between lines written to a file; on a terminal each record rewrites the line.
 LINE_INTERVAL = 5.0
-# The time that is left is shown after this share of training, or after so many updates and seconds: before, it is no
-# estimate.
+# The remaining time is shown after this share of training, or after this number of updates and seconds; before that it
+# cannot be estimated.
 ESTIMATE_SHARE, ESTIMATE_UPDATES, ESTIMATE_SECONDS = 0.01, 10, 5.0
 
 # A consumer of log records.
 Log = Callable[[Mapping[str, Any]], None]
 FOLDER = "tensorboard"
-# The file of the run folder that holds the ids of runs elsewhere, by logger, so that a resumed training goes on writing
-# to them.
+# The file in the run folder with the ids of the loggers' runs, so that a resumed training continues to write to them.
 IDS = "loggers.json"
-# Bytes that it may have, and what an id may be.
+# Maximum size of that file in bytes, and the pattern of a valid id.
 LARGEST, ID = 2**12, re.compile(r"[\w-]{1,128}", re.ASCII)
 PROJECT = "attent"
-# What is imported for each logger, and what it is called.
+# The module to import for each logger, and its display name.
 MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 TITLES = {"tensorboard": "TensorBoard", "wandb": "Weights & Biases", "mlflow": "MLflow"}
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds as m:ss, or h:mm:ss from an hour on."""
+    """Format seconds as m:ss, or as h:mm:ss from one hour."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 class Progress:
-    """A status line, rewritten on a terminal and repeated every few seconds elsewhere.
+    """A status line, which is rewritten in place on a terminal and repeated every few seconds elsewhere.
 
     Args:
-        stream: where to write; standard error by default, since standard output is for results.
+        stream: the output stream; standard error by default, since standard output is for results.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -70,7 +69,7 @@ class Progress:
         Args:
             record: see `Meter.pop_record`.
             fraction_done: the progress of training, 0 to 1, from which the remaining time is extrapolated.
-            unit: what the loss is averaged over.
+            unit: the unit over which the loss is averaged, such as "token".
         """
         now = time.monotonic()
         if not self.is_terminal and fraction_done < 1 and now - self.last_shown < LINE_INTERVAL:
@@ -85,11 +84,11 @@ class Progress:
             f"update {update}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
             f"rate {record['learning_rate']:.2e}  {format_duration(seconds)} elapsed{remaining}"
         )
-        # The escape clears the rest of a longer previous line.
+        # The escape sequence clears the rest of a longer previous line.
         self._write(f"\r{line}\x1b[K" if self.is_terminal else f"{line}\n")
 
     def say(self, line: str) -> None:
-        """Write a permanent line."""
+        """Write a line that is not overwritten."""
         line = printable(line)
         self._write(f"\r{line}\x1b[K\n" if self.is_terminal else f"{line}\n")
 
@@ -99,7 +98,7 @@ class Progress:
             self.say(f"update {update}  " + "  ".join(f"{name} {score:.4g}" for name, score in scores.items()))
 
     def close(self) -> None:
-        """End the line that was being rewritten."""
+        """End the status line."""
         if self.is_terminal and self.last_shown > float("-inf"):
             self._write("\n")
 
@@ -119,8 +118,8 @@ class Meter:
     """Accumulates loss and tokens between two records.
 
     Args:
-        device: of the losses.
-        seconds: already spent, where training is resumed.
+        device: the device of the losses.
+        seconds: the time already spent, if training is resumed.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
@@ -142,7 +141,7 @@ class Meter:
         """Add an update.
 
         Args:
-            loss: a scalar in nats per token; it stays on its device, so that the update need not wait.
+            loss: a scalar in nats per token; it stays on its device so that the update need not wait.
             tokens: the number of target tokens.
         """
         self.losses, self.updates, self.tokens = self.losses + loss.detach(), self.updates + 1, self.tokens + tokens
@@ -169,14 +168,14 @@ class Meter:
 
 
 class Logger(Protocol):
-    """Writes the scalars of a training somewhere."""
+    """Interface of loggers, which record the scalars of a training."""
 
     def log(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Write numbers by name, such as "training/loss", after an update."""
+        """Record scalars by name, such as "training/loss", after an update."""
         ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write remaining records and close the logger."""
         ...
 
 
@@ -185,7 +184,7 @@ class TensorBoard:
 
     Args:
         run: the run folder.
-        update: the update that training resumes from; later events are purged.
+        update: the update from which training resumes; later events are purged.
     """
 
     def __init__(self, run: Path, update: int = 0) -> None:
@@ -202,13 +201,13 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Writes a run of the project "attent", called as the run folder.
+    """Writes a run of the project "attent", named after the run folder.
 
-    wandb's own environment variables say where to and how.
+    The destination is configured with wandb's own environment variables.
 
     Args:
         run: the run folder.
-        update: the update that training resumes from; what was written after it stays as it is.
+        update: the update from which training resumes; later records are left as they are.
     """
 
     def __init__(self, run: Path, update: int = 0) -> None:
@@ -226,11 +225,11 @@ class WeightsAndBiases:
 
 
 class MLflow:
-    """Writes a run called as the run folder; MLflow's own environment variables say where to and in which experiment.
+    """Writes a run named after the run folder; MLflow's own environment variables set the destination and experiment.
 
     Args:
         run: the run folder.
-        update: the update that training resumes from; what is written again stands there twice, under the same update.
+        update: the update from which training resumes; records that are written again appear twice for an update.
     """
 
     def __init__(self, run: Path, update: int = 0) -> None:
@@ -256,7 +255,7 @@ LOGGERS: dict[str, Callable[[Path, int], Logger]] = {
 
 
 def read_id(run: Path, name: str) -> str | None:
-    """Return the id of the run that a logger wrote for a run folder; None if there is none, or the file was spoilt."""
+    """Return the id of a logger's run for a run folder; None if there is none or the file is damaged."""
     try:
         ids = bounded.read_json(run / IDS, LARGEST)
     except (OSError, DataError):
@@ -266,7 +265,7 @@ def read_id(run: Path, name: str) -> str | None:
 
 
 def write_id(run: Path, name: str, run_id: str) -> None:
-    """Keep the id of a logger's run in the run folder, beside those of other loggers."""
+    """Store the id of a logger's run in the run folder, along with those of other loggers."""
     ids = {logger: value for logger in LOGGERS if (value := read_id(run, logger))}
     durable.write_text(run / IDS, json.dumps(ids | {name: run_id}) + "\n")
 
@@ -275,7 +274,7 @@ def check_installed(names: Sequence[str]) -> None:
     """Check that the libraries of loggers are installed.
 
     Raises:
-        ArgumentError: one is missing.
+        ArgumentError: a library is missing.
     """
     for name in names:
         with needs(f"--log {name} needs {TITLES[name]}", name, ArgumentError):
@@ -286,17 +285,15 @@ def check_installed(names: Sequence[str]) -> None:
 def open_loggers(
     names: Sequence[str], run: Path | str, update: int = 0
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Open loggers, and close them when the block ends.
-
-    The value is the function that writes a record of training to all of them.
+    """Open loggers, yield a function that writes a training record to all of them, and close them after the block.
 
     Args:
-        names: of the loggers.
+        names: the names of the loggers.
         run: the run folder.
-        update: the update that training resumes from.
+        update: the update from which training resumes.
 
     Raises:
-        ArgumentError: a library is missing, or refuses to begin.
+        ArgumentError: a library is missing or cannot start.
     """
     check_installed(names)
     with ExitStack() as stack:
@@ -304,9 +301,9 @@ def open_loggers(
         for name in names:
             try:
                 loggers.append(LOGGERS[name](Path(run), update))
-            # each library has errors of its own, such as one about a missing login
+            # each library has its own errors, such as one about a missing login
             except Exception as error:
-                raise ArgumentError(f"--log {name}: {TITLES[name]} cannot begin: {error}") from error
+                raise ArgumentError(f"--log {name}: {TITLES[name]} cannot start: {error}") from error
             stack.callback(loggers[-1].close)
 
         def write(record: Mapping[str, Any]) -> None:
@@ -318,7 +315,7 @@ def open_loggers(
 
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a record of training, by name."""
+    """Return the scalars of a training record by name."""
     training = {
         f"training/{name}": value for name, value in record.items() if name not in ("update", "validation", "samples")
     }

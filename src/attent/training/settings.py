@@ -14,10 +14,10 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 def check_warmup(warmup: int | float) -> int | float:
-    """Return a warm-up: a whole number of updates as an integer, or a share of training below 1.
+    """Return a warm-up: a number of updates as an integer, or a share of training below 1 as a float.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: the warm-up is neither.
     """
     if not (0 < warmup < 1 or (warmup >= 0 and float(warmup).is_integer())):
         raise ArgumentError(f"a warm-up is a whole number of updates or a share of training below 1, got {warmup}")
@@ -27,7 +27,7 @@ def check_warmup(warmup: int | float) -> int | float:
 ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "plateau"]
 
 
-# Settings that may change when a run is resumed; changing any other would make it a different run.
+# Settings that may be changed when a run is resumed; changing any other would make it a different run.
 CHANGEABLE_ON_RESUME = frozenset(
     {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "sharded", "device"}
 )
@@ -42,16 +42,16 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     """
 
     updates: Annotated[int | None, Flag("--updates", "--steps")] = Field(
-        default=None, ge=1, description="Number of updates; no limit unless given."
+        default=None, ge=1, description="Number of updates; no limit by default."
     )
     minutes: float | None = Field(
-        default=None, gt=0, description="Training time in minutes, validation included; no limit unless given."
+        default=None, gt=0, description="Training time in minutes, including validation; no limit by default."
     )
     batch_pairs: int | None = Field(
         default=None, ge=1, description="Pairs in a batch; either this or batch_tokens is required."
     )
     batch_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens in a batch, padding included, counted on the longer side of the pairs."
+        default=None, ge=1, description="Tokens in a batch, including padding, counted on the longer side of pairs."
     )
     accumulate: int = Field(
         default=1,
@@ -63,39 +63,41 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         default="adamw", description='"adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).'
     )
     learning_rate: float = Field(
-        default=1e-3, gt=0, description='Maximum learning rate; for "noam" the factor on the formula of the paper.'
+        default=1e-3, gt=0, description='Maximum learning rate; for "noam", a factor applied to the paper\'s formula.'
     )
     schedule: ScheduleName = Field(
-        default="inverse_sqrt", description="Name of a learning-rate schedule, see attent.training.optimizer."
+        default="inverse_sqrt", description="Learning-rate schedule, see attent.training.optimizer."
     )
     warmup: Annotated[int | float, AfterValidator(check_warmup)] = Field(
         default=400,
-        description="Updates during which the rate rises from zero; or, below 1, the share of training, by "
-        "whichever of updates and minutes is nearer its limit.",
+        description="Number of updates during which the learning rate rises from zero; or, if below 1, a share of "
+        "training (of updates or minutes, whichever limit is nearer).",
     )
     plateau_patience: int = Field(
         default=2,
         ge=0,
-        description='With "plateau", the validations in a row without an improvement before the rate is lowered.',
+        description='With "plateau", consecutive validations without improvement before the learning rate is lowered.',
     )
-    plateau_factor: float = Field(default=0.5, gt=0, lt=1, description="Factor that lowers the rate.")
+    plateau_factor: float = Field(
+        default=0.5, gt=0, lt=1, description='With "plateau", factor by which the learning rate is multiplied.'
+    )
     betas: tuple[Momentum, Momentum] = Field(
-        default=(0.9, 0.98), description="Decay rates of Adam's first and second moment."
+        default=(0.9, 0.98), description="Decay rates of Adam's first and second moments."
     )
-    epsilon: float = Field(default=1e-9, gt=0, description="Adam's term against division by zero.")
+    epsilon: float = Field(default=1e-9, gt=0, description="Adam's epsilon, which prevents division by zero.")
     weight_decay: float = Field(
-        default=0.0, ge=0, description="Decay of matrices; biases and layer normalization are not decayed."
+        default=0.0, ge=0, description="Weight decay of matrices; biases and layer normalization are not decayed."
     )
     label_smoothing: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of probability spread evenly over all tokens, 0 to 1."
+        default=0.1, ge=0, lt=1, description="Share of probability distributed evenly over all tokens, 0 to 1."
     )
     r_drop: float = Field(
         default=0.0,
         ge=0,
-        description="Weight of the divergence between two predictions with different dropout, which the loss "
-        "of a translator adds (R-Drop); an update takes twice as long. 0 for one prediction.",
+        description="Weight of R-Drop in the loss of translators, the divergence between two predictions with "
+        "different dropout; updates take twice as long. 0 turns it off.",
     )
-    clip: float | None = Field(default=1.0, gt=0, description="Maximum norm of the gradient; None for no clipping.")
+    clip: float | None = Field(default=1.0, gt=0, description="Maximum gradient norm; None for no clipping.")
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description='"float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the '
@@ -103,85 +105,84 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     )
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         default="auto",
-        description='CPU threads of each process, or "auto": all that torch has, or one where that is faster.',
+        description='CPU threads of each process, or "auto": all of torch\'s threads, or one if that is faster.',
     )
     device: Annotated[str, AfterValidator(check_name), Help(metavar="auto|cpu|cuda|cuda:N|mps")] = Field(
         default=AUTO,
-        description="Device to train on; run folders do not store it, so that a run can be resumed on another.",
+        description="Training device; not stored in the run folder, so that a run can be resumed on another device.",
     )
     sharded: Annotated[bool, Flag("--sharded/--whole")] = Field(
         default=False,
-        description="Divide weights, gradients, moments and averages among the processes of torchrun, so that "
-        "a model may exceed the memory of one; each layer's weights are gathered when it is used.",
+        description="Shard weights, gradients, moments and averages across the processes of torchrun, so that a model "
+        "may exceed the memory of one process; each layer's weights are gathered when it is used.",
     )
     averaging: Literal["none", "ema", "last"] = Field(
         default="none",
-        description='Weights that training ends with: the last ("none"), their exponential moving average '
-        '("ema"), or the mean of the last few snapshots ("last").',
+        description='Final weights: the last ("none"), their exponential moving average ("ema"), or the mean of the '
+        'last few snapshots ("last").',
     )
-    ema_decay: float = Field(default=0.999, gt=0, lt=1, description="Decay of the moving average.")
-    last: int = Field(default=5, ge=1, description='Snapshots that "last" averages.')
-    last_every: int = Field(default=100, ge=1, description="Updates between snapshots.")
+    ema_decay: float = Field(default=0.999, gt=0, lt=1, description='Decay of the moving average of "ema".')
+    last: int = Field(default=5, ge=1, description='Number of snapshots that "last" averages.')
+    last_every: int = Field(default=100, ge=1, description='Updates between snapshots of "last".')
     validate_every: int | None = Field(
-        default=None, ge=1, description="Updates between validations; None validates only at the end."
+        default=None, ge=1, description="Updates between validations; None to validate only at the end."
     )
     judge_by: str | None = Field(
         default=None,
-        description='Validation score that ranks weights: lower is better for "loss" and "perplexity", higher '
-        "for all others; None for the first score that validation returns.",
+        description='Validation score that ranks checkpoints: lower is better for "loss" and "perplexity", higher for '
+        "all others; None for the first score that validation returns.",
     )
     patience: int | None = Field(
         default=None,
         ge=1,
-        description="Validations in a row without an improvement before training ends; no limit unless given.",
+        description="Consecutive validations without improvement before training ends; no limit by default.",
     )
     keep_best: int = Field(
         default=1,
         ge=0,
-        description="Number of best checkpoints to keep; the best one's weights become the run's, or with 0 "
-        "the last one's.",
+        description="Number of best checkpoints to keep; the run gets the weights of the best one, or of the last "
+        "checkpoint if 0.",
     )
-    keep_last: int = Field(default=1, ge=1, description="Number of last checkpoints to keep.")
+    keep_last: int = Field(default=1, ge=1, description="Number of latest checkpoints to keep.")
     save_every: int | None = Field(
-        default=None, ge=1, description="Updates between checkpoints, besides those at validations."
+        default=None, ge=1, description="Updates between checkpoints, in addition to those after validations."
     )
     log: Literal["tensorboard", "wandb", "mlflow"] | None = Field(
         default=None, description="Also write losses, scores and speed to this logger; wandb is Weights & Biases."
     )
     freeze: tuple[str, ...] = Field(
         default=(),
-        description="Parts of the model whose weights stay as they are: embeddings, encoder, decoder, output.",
+        description="Parts of the model whose weights are not trained: embeddings, encoder, decoder, output.",
     )
     seed: int = Field(
         default=1,
         ge=0,
         lt=2**63,
-        description="Seed of the weights, of the order of the data and of dropout; on one machine it "
-        "determines the result.",
+        description="Seed of the initial weights, data order and dropout; on one machine it determines the result.",
     )
 
     @property
     def loggers(self) -> tuple[str, ...]:
-        """Return the names of the loggers, see `attent.training.progress`."""
+        """The names of the loggers, see `attent.training.progress`."""
         return () if self.log is None else (self.log,)
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave log, freeze and r_drop out where they are not set: the settings are then those of earlier versions."""
+        """Omit log, freeze and r_drop if not set, so that the settings equal those of earlier versions."""
         return {
             name: value for name, value in serialize(self).items() if name not in ("log", "freeze", "r_drop") or value
         }
 
     @property
     def table(self) -> dict[str, Any]:
-        """Return the table that the run folder stores."""
+        """The settings as a table for the run folder, without the device."""
         return self.model_dump(mode="json", exclude={"device"})
 
     @model_validator(mode="after")
     def _check_required(self) -> TrainingSettings:
         uses_validation = self.patience is not None or self.schedule == "plateau"
         refuse(
-            (self.updates is None and self.minutes is None, "set updates or minutes, after which training ends"),
+            (self.updates is None and self.minutes is None, "set updates or minutes to limit training"),
             (
                 (self.batch_pairs is None) == (self.batch_tokens is None),
                 "set either batch_pairs or batch_tokens, the size of a batch",

@@ -242,7 +242,7 @@ Options = list[object]
         (["--best", "--gold", "x", "--reverse", "."], "--best chooses by --gold or by --reverse, not by both"),
         (["--best", "--threshold", 0.5], "--best without --gold chooses by the largest weights: give no --threshold"),
         (["--one-based"], "give it by --gold"),
-        (["--gold", "nowhere"], "nowhere is no file"),
+        (["--gold", "nowhere"], "nowhere is not a file"),
         (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),
         (["--source", "x"], "go together: --source FILE --target FILE"),
         (["--source", "-", "--target", "-"], "not from both"),
@@ -250,7 +250,7 @@ Options = list[object]
 )
 def test_options_that_cannot_be_followed(refused, run_folder: Path, file: Path, options: Options, says: str) -> None:
     assert says in refused("align", run_folder, file, *options)
-    assert refused("align", run_folder, "nowhere.tsv") == "nowhere.tsv is no file"
+    assert refused("align", run_folder, "nowhere.tsv") == "nowhere.tsv is not a file"
 
 
 def test_a_run_without_attention_to_the_source(refused, settings_file: Path, tmp_path: Path, file: Path) -> None:

@@ -45,5 +45,5 @@ def test_a_pair_that_is_too_long_is_named_by_its_line(
 
 
 def test_a_file_must_be_there(attent, run_folder: Path) -> None:
-    assert attent("score", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is no file"]
-    assert attent("score", run_folder, "").err == ["attent: '' is no file"]
+    assert attent("score", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is not a file"]
+    assert attent("score", run_folder, "").err == ["attent: '' is not a file"]

@@ -72,7 +72,7 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
         patched.setattr(Training, "train_step", interrupted)
         done = attent("train", "--config", settings_file, "--out", out)
     assert done.code == 130
-    assert done.err[-2:] == [f"saved after update 1; to go on: attent train --resume {out}", "attent: interrupted"]
+    assert done.err[-2:] == [f"saved after update 1; to resume: attent train --resume {out}", "attent: interrupted"]
     assert attent("train", "--resume", out).code == 0
 
 
@@ -128,7 +128,7 @@ def test_a_name_that_no_file_of_pairs_has_is_refused_before_anything_is_suggeste
     monkeypatch.chdir(tmp_path)
     for name in ("train.zh", "pairs.tsv", "valid.de.gz"):
         Path(name).write_text("a\tb\n", encoding="utf-8")
-    says = f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {options[-1]}"
+    says = f"the name of a file of pairs must end in .tsv or .jsonl (optionally with .gz), got {options[-1]}"
     assert refused("train", *options) == says
 
 

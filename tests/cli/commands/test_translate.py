@@ -79,7 +79,7 @@ def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor a text")],
+    [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor text")],
 )
 def test_a_file_that_is_not_there_is_no_text(refused, run_folder: Path, name: str, says: str) -> None:
     assert refused("translate", run_folder, name).startswith(f"{says}")

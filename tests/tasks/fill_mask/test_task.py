@@ -104,7 +104,7 @@ LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
         ('[model]\nkind = "encoder"\n', r"model: a model of kind 'encoder' does not suit task = 'translate'"),
         ('task = "fill-mask"\n[lines]\ntrain = "a"\n[model]\ncls = true\n', r"model: task = 'fill-mask' needs cls ="),
         ('task = "fil-mask"\n', r"unknown task in some\.toml, 'fil-mask'; did you mean 'fill-mask'"),
-        ('task = "fill-mask"\n[lines]\ntrain = "-"\nvalid = "-"\n', r"standard input \(-\) can be read once only"),
+        ('task = "fill-mask"\n[lines]\ntrain = "-"\nvalid = "-"\n', r"standard input \(-\) can be read only once"),
     ],
 )
 def test_settings_that_do_not_go_together_are_said(text: str, message: str) -> None:

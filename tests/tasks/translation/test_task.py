@@ -138,5 +138,5 @@ def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> N
 
 def test_a_file_without_pairs_is_said(tmp_path: Path) -> None:
     (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no line holds a pair"):
+    with pytest.raises(DataError, match="no line contains a pair"):
         TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))
