@@ -52,5 +52,5 @@ def test_the_folder_lasts_as_long_as_the_pairs(tmp_path: Path) -> None:
 def test_a_file_is_written_once() -> None:
     folder = TemporaryFolder()
     write_pairs(enumerate(PAIRS), folder, "pairs")
-    with pytest.raises(ArgumentError, match="there already"):
+    with pytest.raises(ArgumentError, match="already exists"):
         write_pairs(enumerate(PAIRS), folder, "pairs")

@@ -144,7 +144,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl .* got a\.csv"):
+    with pytest.raises(ArgumentError, match=r"must end in \.tsv or \.jsonl .* got a\.csv"):
         read("a.csv")
 
 

@@ -15,7 +15,7 @@ ONE = {"train": "a.tsv"}
         ({"train_source": "a"}, "train takes one file"),
         (ONE | {"train_source": "a", "train_target": "b"}, "train takes one file"),
         (ONE | {"valid_target": "b"}, "valid takes one file"),
-        ({"train": "-", "valid": "-"}, "once only"),
+        ({"train": "-", "valid": "-"}, "only once"),
         (ONE | {"shared": True, "source_vocabulary": 300}, "shared tokenizer is set by"),
         (ONE | {"tokeniser": "bpe"}, "tokeniser"),
         (ONE | {"vocabulary": "many"}, "vocabulary"),

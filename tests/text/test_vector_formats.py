@@ -136,7 +136,7 @@ def test_a_binary_header_that_lies_is_said() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 13, 15])
 def test_a_file_that_is_cut_off_is_an_error(cut: int) -> None:
-    with pytest.raises(DataError, match="cut off or damaged: it holds 2 of 3 words"):
+    with pytest.raises(DataError, match="cut off or damaged: it contains 2 of 3 words"):
         read_binary(encode(WORDS, end=b"")[:-cut])
 
 

@@ -265,7 +265,7 @@ def test_words_with_spaces_are_written_where_they_can_be_read(tmp_path: Path) ->
 
 
 def test_the_name_must_say_the_format(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"is named \.txt \(glove\), \.vec"):
+    with pytest.raises(ArgumentError, match=r"must end in \.txt \(glove\), \.vec"):
         write(tmp_path / "a.csv", WORDS)
     with pytest.raises(UnknownNameError):
         write(tmp_path / "a.bin", WORDS, "bin")

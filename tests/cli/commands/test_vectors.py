@@ -33,7 +33,7 @@ def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -
 
 def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tmp_path: Path) -> None:
     for arguments, message in (
-        (["--out", tmp_path / "a.csv"], "attent: a file of word vectors is named .txt (glove), "),
+        (["--out", tmp_path / "a.csv"], "attent: the name of a file of word vectors must end in .txt (glove), "),
         (["--out", tmp_path / "a.txt", "--side", "middle"], "attent: unknown side 'middle' (known: source, target)"),
         (
             ["--out", tmp_path / "nowhere" / "a.txt"],
