@@ -75,7 +75,7 @@ def test_a_document_of_too_many_parts_is_refused_before_it_is_parsed(
     monkeypatch: pytest.MonkeyPatch, ending: str, content: str
 ) -> None:
     monkeypatch.setattr(documents, "MAX_PARTS", 8)
-    with pytest.raises(DataError, match="at most 8 lines, tags and other marks: cut it into several"):
+    with pytest.raises(DataError, match="at most 8 lines, tags and other marks: split it into several"):
         read_document(content.encode(), ending)
     read_document(b"a\n" * 8, ending)
 

@@ -1,8 +1,8 @@
-"""Documents: the lines to translate of a file, and the file with their translations.
+"""Translation of documents: find the lines to translate in a file, and write the file with their translations.
 
-Documents are read in memory only: no file that they name is opened, and nothing is unpacked to the disk. Of plain text
-each line is translated. Of subtitles (SubRip, .srt) each cue is a line; numbers, times and blank lines stay as they
-are. Line breaks within a cue are put back between the same words; a line break before a dash, where the speaker
+Documents are only read in memory: no file that they refer to is opened, and nothing is unpacked to disk. In plain text,
+each line is translated. In subtitles (SubRip, .srt), each cue is a line; numbers, times and blank lines are left
+unchanged. Line breaks within a cue are put back between the same words; a line break before a dash, where the speaker
 changes, ends the line.
 """
 
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from attent.tasks.translation.translator import Translator
 
 EXTRA = "documents"
-# Bytes of a file; as many as an archive may unpack to.
+# Maximum bytes of a file; an archive may unpack to the same size.
 MAX_FILE = 2**27
-# Lines, tags, marks, table cells, entities and placeholders of a document, counted by one character of each. Each takes
-# up to two kilobytes of memory.
+# Maximum lines, tags, marks, table cells, entities and placeholders of a document, counted by one character of each.
+# Each takes up to two kilobytes of memory.
 MAX_PARTS = 125_000
 PART = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|[<{%@&*_`~\\[|]|://")
 # Byte order marks.
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 TIME = r"\d{1,4}:\d{1,2}:\d{1,2}[,.]\d{1,4}"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}")
-# A change of speaker; a tag of HTML; a position or an override such as {\an8}; the end of a line.
+# A change of speaker; an HTML tag; a position or an override such as {\an8}; the end of a line.
 SPEAKER = re.compile(r"((?:\r\n|\n|\r)(?=[ \t]*[-\N{EN DASH}\N{EM DASH}]))")
 TAG = re.compile(r"(</?(?:b|i|u|s|font|span)(?=[\s>])[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|\r\n|\n|\r)", re.IGNORECASE)
 
 
 class TextDocument:
-    """A file in UTF-8, or in UTF-16 with a byte order mark; it is written in the same encoding.
+    """A text file in UTF-8, or in UTF-16 with a byte order mark; it is written in the same encoding.
 
     Args:
-        content: of the file.
+        content: the bytes of the file.
         parse: splits its text into lines to translate and the rest.
 
     Raises:
-        DataError: it has another encoding or too many lines or tags, or cannot be parsed.
+        DataError: the file has another encoding, has too many lines or tags, or cannot be parsed.
     """
 
     def __init__(self, content: bytes, parse: Callable[[str], MarkedText]) -> None:
@@ -66,7 +66,7 @@ class TextDocument:
             raise DataError("the file is not text: it contains zero bytes")
         if next(islice(PART.finditer(text), MAX_PARTS, None), None) is not None:
             raise DataError(
-                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: cut it into several"
+                f"a document may have at most {MAX_PARTS:,} lines, tags and other marks: split it into several"
             )
         self._marked = parse(text)
         check_size(self._marked.lines)
@@ -77,7 +77,7 @@ class TextDocument:
         return self._marked.lines
 
     def render(self, translations: Iterable[AlignedText]) -> bytes:
-        """Return the file with the translation of each line in its place."""
+        """Return the bytes of the file with each line replaced by its translation."""
         return self._mark + self._marked.render(translations).encode(self._encoding, "replace")
 
 
@@ -99,7 +99,7 @@ def parse_subtitles(text: str) -> MarkedText:
     marked, cue, is_cue = MarkedText(escape=str), list[str](), False
     for line in text.splitlines(keepends=True):
         if TIMES.match(line):
-            # the number of this cue, where no blank line ends the one before
+            # the number of this cue, if no blank line ends the previous one
             number = cue.pop() if cue and cue[-1].strip().isdecimal() else ""
             _add_cue(marked, cue)
             marked.parts.append(number + line)
@@ -115,7 +115,7 @@ def parse_subtitles(text: str) -> MarkedText:
 
 
 def _add_cue(marked: MarkedText, lines: list[str]) -> None:
-    """Add the text of a cue."""
+    """Add the lines of a cue to a document, one line to translate for each speaker."""
     text = "".join(lines)
     body = text.rstrip("\r\n")
     for piece in SPEAKER.split(body):
@@ -138,7 +138,7 @@ def _name(part: str) -> str:
 
 
 def _read_word_processor(content: bytes, ending: str) -> Document[bytes]:
-    with needs("documents of word processors need lxml", EXTRA):
+    with needs("word-processor documents need lxml", EXTRA):
         from attent.documents.word_processors import read_open_document, read_word
     return read_word(content) if ending == ".docx" else read_open_document(content)
 
@@ -154,10 +154,10 @@ FORMATS: dict[str, Callable[[bytes], Document[bytes]]] = {
 
 
 def read_file(path: Path | str) -> bytes:
-    """Read the content of a document file of at most 128 MiB.
+    """Read the bytes of a document file of at most 128 MiB.
 
     Raises:
-        DataError: it is larger, is not a regular file, or cannot be read.
+        DataError: the file is larger, is not a regular file, or cannot be read.
     """
     try:
         with open_regular(path) as file:
@@ -172,13 +172,13 @@ def read_document(content: bytes, ending: str) -> Document[bytes]:
     """Read a document.
 
     Args:
-        content: of the file.
-        ending: of its name, such as .docx.
+        content: the bytes of the file.
+        ending: the ending of its name, such as .docx.
 
     Raises:
         AttentError: a library is missing.
-        DataError: it cannot be read, or exceeds a limit.
-        UnknownNameError: the ending is not known.
+        DataError: the document cannot be read, or exceeds a limit.
+        UnknownNameError: the ending is unknown.
     """
     check_known("document", ending, FORMATS)
     return FORMATS[ending](content)
@@ -194,29 +194,30 @@ def translate(
     search: Search | None = None,
     refuse: Refuse | None = None,
 ) -> bytes:
-    """Return the translation of a document, in its own format.
+    """Return the translation of a document, in the same format.
 
-    Formatting and links are put around the words that attention aligns with the original ones. A sentence longer than
-    500 characters, or than the model can read, is cut between words.
+    Formatting and links are put around the words that attention aligns with the original ones. A sentence that is
+    longer than 500 characters, or too long for the model, is cut between words.
 
     Args:
         document: the path of a file, or its content.
-        translator: with attention to the source, such as `attent.load` returns.
-        settings: of the search; greedy unless given.
-        ending: of the file's name, such as .docx; that of the path unless given.
-        language: the code by whose rules lines are cut into sentences; that of the run unless given. Whole lines are
-            translated where neither is known.
-        search: translates texts; the translator's own, by the settings, unless given.
-        refuse: called with 0, a sentence that the translator refuses, and the reason; the sentence stays as it is.
+        translator: a translator with attention to the source, as returned by `attent.load`.
+        settings: the settings of the search; greedy by default.
+        ending: the ending of the file's name, such as .docx; by default that of the path.
+        language: the code of the language whose rules split lines into sentences; by default that of the run. If
+            neither is known, whole lines are translated.
+        search: translates texts; by default the translator's own search with these settings.
+        refuse: called with 0, a sentence that the translator refuses, and the reason; the sentence is left
+            untranslated.
 
     Raises:
-        ArgumentError: the ending is not known, or the model has no attention to the source.
+        ArgumentError: the ending is unknown, or the model has no attention to the source.
         AttentError: a library is missing.
         DataError: the document cannot be read, or exceeds a limit.
     """
     if isinstance(document, bytes):
         if ending is None:
-            raise ArgumentError("the content of a document comes with the ending of its name: ending='.docx'")
+            raise ArgumentError("bytes need the ending of the document's name, such as ending='.docx'")
         content = document
     else:
         path = Path(document)

@@ -1,6 +1,6 @@
-"""Zip archives of XML, as word processors write them.
+"""Zip archives of XML, as written by word processors.
 
-Read and written in memory, within limits that are checked before unpacking.
+They are read and written in memory, within limits that are checked before unpacking.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from attent.errors import DataError
 
 MAX_ENTRIES = 2_000
-# Unpacked bytes of all entries, and of those read as XML, including formats that are written more than once.
+# Maximum unpacked bytes of all entries, and of those read as XML, including formats that are written more than once.
 MAX_UNPACKED, MAX_XML = 128 * 2**20, 16 * 2**20
-# Tags and attributes of the XML; each takes up to 450 bytes of memory.
+# Maximum tags and attributes of the XML; each takes up to 450 bytes of memory.
 MAX_TAGS = 250_000
-# Namespace declarations in an entry: those of one tag take quadratic time.
+# Maximum namespace declarations in an entry: those of a single tag take quadratic time.
 MAX_DECLARATIONS = 20_000
-# An entry's size over its packed size, from this size on: text and tables pack to a tenth or a thirtieth.
+# Maximum ratio of an entry's size to its packed size, for entries of at least this size: text and tables shrink 10- to
+# 30-fold.
 MAX_RATIO, RATIO_FROM = 200, 2**20
 # zlib's level for changed entries: higher levels take ten times as long for adversarial text.
 COMPRESSION = 3
@@ -30,10 +31,10 @@ METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def parse_xml(content: bytes) -> etree._Element:
-    """Parse XML without a document type: no entity is expanded, and nothing is fetched.
+    """Parse XML without a document type: no entities are expanded, and nothing is fetched.
 
     Raises:
-        DataError: it is not well-formed, too deep, or has a document type.
+        DataError: the XML is not well-formed, too deep, or has a document type.
     """
     # another encoding could hide tags from the count
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
@@ -50,13 +51,13 @@ def parse_xml(content: bytes) -> etree._Element:
 
 
 class Archive:
-    """An archive in memory.
+    """A zip archive in memory.
 
     Args:
-        content: of the file.
+        content: the bytes of the file.
 
     Raises:
-        DataError: it is not an archive, or exceeds a limit.
+        DataError: the file is not an archive, or exceeds a limit.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -74,14 +75,14 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """The names of its entries."""
+        """The names of the entries."""
         return [*self._entries]
 
     def read(self, name: str) -> bytes:
-        """Return an entry's content.
+        """Return the unpacked bytes of an entry.
 
         Raises:
-            DataError: it is damaged.
+            DataError: the entry is damaged.
         """
         try:
             return self._zip.read(self._entries[name])
@@ -90,7 +91,7 @@ class Archive:
             raise DataError(f"the archive is damaged: {error}") from error
 
     def read_xml(self, name: str) -> etree._Element:
-        """Return an entry's XML.
+        """Parse an entry as XML, and return its root.
 
         Raises:
             DataError: there is no such entry, or it is too large, has too many tags, or is not XML.
@@ -105,11 +106,11 @@ class Archive:
         return parse_xml(content)
 
     def add_xml(self, size: int, tags: int) -> None:
-        """Count XML that is read or written again.
+        """Add to the amount of XML that has been read or written.
 
         Args:
-            size: its bytes.
-            tags: its tags and attributes.
+            size: the number of bytes.
+            tags: the number of tags and attributes.
 
         Raises:
             DataError: the total exceeds a limit.
@@ -122,7 +123,7 @@ class Archive:
             raise DataError(f"its XML has more than {MAX_TAGS:,} tags and attributes")
 
     def write(self, changed: dict[str, etree._Element]) -> bytes:
-        """Return the archive with the XML of some entries replaced; the others and the order stay.
+        """Return the archive with the XML of some entries replaced; the others and the order are unchanged.
 
         Raises:
             DataError: an entry is damaged.
@@ -141,10 +142,10 @@ class Archive:
         return result.getvalue()
 
     def _copy(self, entry: zipfile.ZipInfo, copy: zipfile.ZipInfo, file: zipfile.ZipFile, stream: io.BytesIO) -> None:
-        """Copy an entry without unpacking it, which takes seconds for highly compressible content.
+        """Copy an entry without unpacking it, since unpacking highly compressible content takes seconds.
 
         Raises:
-            DataError: it is damaged.
+            DataError: the entry is damaged.
         """
         view = memoryview(self._content)
         names = view[entry.header_offset + 26 : entry.header_offset + 30]
@@ -174,6 +175,6 @@ class Archive:
             if entry.file_size > max(MAX_RATIO * entry.compress_size, RATIO_FROM):
                 raise DataError(f"the archive's entries unpack to more than {MAX_RATIO} times their size")
             if entry.compress_type not in METHODS or entry.flag_bits & 1:
-                raise DataError("the archive is encrypted, or packed by a method that word processors do not use")
+                raise DataError("the archive is encrypted, or compressed by a method that word processors do not use")
             if entry.filename.startswith("/") or "\\" in entry.filename or ".." in entry.filename.split("/"):
                 raise DataError("the archive has an entry name that points outside it")

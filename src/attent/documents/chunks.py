@@ -1,6 +1,6 @@
-"""Documents translated a chunk at a time: texts with markup, or a file as a whole.
+"""Translators that process documents in chunks: texts with markup, or a file as a whole.
 
-Texts are numbered from 0, and a translator says of each chunk whether every sentence of it was translated.
+Texts are numbered from 0. For each chunk, a translator reports whether every sentence was translated.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from attent.errors import DataError
 from attent.tasks.translation.translator import Translator
 
 Content = TypeVar("Content")
-# The index of a document, a sentence of it that stays as it is, and the reason.
+# The index of a document, a sentence that is left untranslated, and the reason.
 Refusals = list[tuple[int, str, str]]
 MARKUP = {"html": parse_html, "markdown": parse_markdown, "subtitles": parse_subtitles}
-# Characters of a sentence that is named in a message.
+# Maximum characters of a sentence shown in a message.
 NAMED = 60
 
 
 class MarkupTranslator:
-    """Translates texts with markup, each as a document of its own; markup that cannot be read stays as it is.
+    """Translates texts with markup, each as a separate document; a text with unreadable markup is left as it is.
 
     Args:
-        translator: has attention to the source.
+        translator: a translator with attention to the source.
         search: translates sentences.
         say: reports sentences that the run refuses.
         markup: "html", "markdown" or "subtitles".
-        each_line: whether each text is a line, which messages name by its number.
+        each_line: True if each text is a line; messages then include line numbers.
 
     Attributes:
-        is_empty: whether there was nothing to translate.
+        is_empty: True if there was nothing to translate.
         end: the text that follows each translation.
     """
 
@@ -68,18 +68,18 @@ class MarkupTranslator:
 
 
 class FileTranslator:
-    """Translates a file that is a document, as a whole.
+    """Translates a document file as a whole.
 
     Args:
-        translator: has attention to the source.
+        translator: a translator with attention to the source.
         search: translates sentences.
         say: reports sentences that the run refuses.
         source: the name of the file.
-        ending: of its format, such as ".docx".
+        ending: the ending of its format, such as ".docx".
 
     Attributes:
-        digest: SHA-256 of the file.
-        is_empty: whether there is nothing to translate.
+        digest: the SHA-256 of the file.
+        is_empty: True if there is nothing to translate.
 
     Raises:
         AttentError: a library is missing.

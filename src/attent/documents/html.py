@@ -1,4 +1,4 @@
-"""HTML: lines to translate, with everything around them unchanged.
+"""HTML documents: split them into lines to translate, and keep everything else unchanged.
 
 Tags are kept character by character. Inline elements (b, a, span and the like) are nested in a line; every other tag
 ends it. The content of `code`, `pre`, `script`, `style` and of elements with `translate="no"` is not translated.
@@ -49,15 +49,15 @@ VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"]
 )
 
-# A line break with the white space around it. Each white space is searched once, or long ones would take quadratic
-# time.
+# A line break with the white space around it. Each stretch of white space is searched once, since long ones would
+# otherwise take quadratic time.
 BREAK = re.compile(r"(?<![ \t\f])[ \t\f]*+[\r\n][ \t\f\r\n]*+")
-# White space in HTML, which excludes the no-break space.
+# White space in HTML, without the no-break space.
 SPACES = " \t\f\r\n"
 # Elements whose text contains no tags except their own closing tag.
 SCRIPTS = frozenset(("script", "style"))
 NAME = rf"<(?P<slash>/?)(?P<name>[A-Za-z][^{SPACES}/>]*+)"
-# A tag, in which a > between quotation marks after an equals sign is no end; and a tag regardless of quotation marks.
+# A tag, which does not end at a > between quotation marks after an equals sign; and one regardless of quotation marks.
 TAG = re.compile(rf"{NAME}(?:[^=>]++|=[{SPACES}]*+(?:\"[^\"]*+\"|'[^']*+'|[^{SPACES}>\"'][^{SPACES}>]*+)?+)*+>")
 UNQUOTED_TAG = re.compile(rf"{NAME}[^>]*+>")
 ATTRIBUTE = re.compile(
@@ -66,7 +66,7 @@ ATTRIBUTE = re.compile(
 )
 COMMENT_END = re.compile(r"--!?>")
 DOCTYPE = re.compile(r"<!doctype", re.IGNORECASE)
-# Marked sections: those of SGML and those that Office writes.
+# Marked sections of SGML and of Office.
 SECTION = re.compile(
     rf"<!\[[{SPACES}]*+(?:(?:temp|cdata|ignore|include|rcdata)|(?P<office>if|else|endif))\b", re.IGNORECASE
 )
@@ -78,9 +78,9 @@ class Token:
 
     Args:
         kind: "text", "open", "close", "point" (a tag without content), or "block", which ends a line.
-        raw: the characters of the document.
-        name: of the tag.
-        is_verbatim: whether its content is not translated.
+        raw: its characters in the document.
+        name: the name of the tag.
+        is_verbatim: True if its content is not translated.
     """
 
     kind: str
@@ -91,11 +91,11 @@ class Token:
 
 @dataclass
 class MarkedText:
-    """A document as lines to translate and the text between them.
+    """A document, split into lines to translate and the text between them.
 
     Args:
-        parts: unchanged strings, and lines.
-        escape: escapes text; as HTML unless given.
+        parts: lines to translate, and strings that stay unchanged, in order.
+        escape: escapes text; for HTML by default.
     """
 
     parts: list[str | Element] = field(default_factory=list)
@@ -128,7 +128,7 @@ def parse_html(text: str) -> MarkedText:
     """Split HTML into lines to translate and the rest.
 
     An unpaired tag keeps its position between words, like an empty element. A line break within a sentence becomes a
-    space, as browsers show it.
+    space, as in browsers.
 
     Raises:
         DataError: a line has too many tags, or they are nested too deeply; or a marked section is unknown.
@@ -147,7 +147,7 @@ def parse_html(text: str) -> MarkedText:
 
 
 def _tokens(text: str) -> list[Token]:
-    """Return the tokens of a document, which joined are the document.
+    """Return the tokens of a document, which add up to the document.
 
     Raises:
         DataError: a marked section has an unknown name.
@@ -171,10 +171,10 @@ def _tokens(text: str) -> list[Token]:
 class _Reader:
     """Reads tags, comments and declarations, as browsers do (HTML Standard, section 13.2.5).
 
-    Each kind of end is searched once: where none is left, it is not searched again.
+    Once a kind of closing mark has not been found, it is not searched again.
 
     Args:
-        text: a document.
+        text: the document.
     """
 
     def __init__(self, text: str) -> None:
@@ -183,7 +183,7 @@ class _Reader:
         self._tag = TAG
 
     def read(self, begin: int) -> Token | None:
-        """Return the token that begins with this <; None if it is text."""
+        """Return the token that begins with the "<" at this position; None if it is text."""
         text = self._text
         if self._last[">"] < begin:
             return None
@@ -195,7 +195,7 @@ class _Reader:
         if text.startswith("<![", begin):
             name = SECTION.match(text, begin)
             if name is None:
-                raise DataError(f"no HTML: unknown marked section {text[begin : begin + 20]!r}")
+                raise DataError(f"not HTML: unknown marked section {text[begin : begin + 20]!r}")
             return Token(
                 "block", text[begin : self._end("]>" if name["office"] else "]]>", begin) or self._end(">", begin)]
             )
@@ -205,13 +205,13 @@ class _Reader:
         return Token("point", text[begin : self._end(">", begin)]) if text.startswith(("<!", "</"), begin) else None
 
     def _end(self, mark: str, begin: int) -> int:
-        """Return the end of the next such mark; 0 if there is none."""
+        """Return the end of the next occurrence of a mark; 0 if there is none."""
         return 0 if self._last[mark] < begin else self._text.index(mark, begin) + len(mark)
 
     def _unquoted(self, begin: int) -> re.Match[str] | None:
         """Return a tag with an unclosed quotation mark.
 
-        From here on, quotation marks are ignored, or each such tag would take long to read.
+        From here on, quotation marks are ignored; otherwise each such tag would take long to read.
         """
         match = UNQUOTED_TAG.match(self._text, begin)
         self._tag = UNQUOTED_TAG if match else self._tag
@@ -246,7 +246,7 @@ def _is_empty(tag: str) -> bool:
 
 
 def _is_untranslated(tag: str) -> bool:
-    """Return whether a tag has translate="no"."""
+    """Return whether a tag has the attribute translate="no"."""
     if "translate" not in tag.lower():
         return False
     values = (match["value"] for match in ATTRIBUTE.finditer(tag) if match["name"].lower() == "translate")
@@ -254,7 +254,7 @@ def _is_untranslated(tag: str) -> bool:
 
 
 def _join_verbatim(tokens: Sequence[Token]) -> list[Token]:
-    """Join each untranslated element into one token; if it is unclosed, the token is its tag alone."""
+    """Join each untranslated element into one token; an unclosed one becomes a token of its tag only."""
     result, number, ends = list[Token](), 0, _element_ends(tokens)
     while number < len(tokens):
         token = tokens[number]
@@ -284,7 +284,7 @@ def _element_ends(tokens: Sequence[Token]) -> dict[int, int]:
 
 
 class TagPairs:
-    """Pairs of opening and closing tags or marks, without pairs that cross."""
+    """Matches opening with closing tags or marks; pairs never cross."""
 
     def __init__(self) -> None:
         self.closed: dict[int, int] = {}
@@ -311,15 +311,15 @@ class TagPairs:
 def build_lines(
     tokens: Sequence[Token], unescape: Callable[[str], str] = html.unescape, escape: Callable[[str], str] = escape
 ) -> list[Element]:
-    """Return the line that the tokens form, or several lines if it has many elements.
+    """Return a line made of tokens, or several lines if it has many elements.
 
     Args:
-        tokens: of kinds other than "block".
+        tokens: tokens of any kind but "block".
         unescape: decodes text between tags.
-        escape: encodes it.
+        escape: encodes text between tags.
 
     Raises:
-        DataError: it has too many tags, or they are nested too deep.
+        DataError: the line has too many tags, or they are nested too deeply.
     """
     line, open_elements = Element(), list[tuple[Element, str]]()
     current = line
@@ -346,7 +346,7 @@ def build_lines(
 
 
 def _add_line(marked: MarkedText, tokens: Sequence[Token]) -> None:
-    """Add a line; as an unchanged string if it has no words."""
+    """Add a line to a document; if it has no words, as an unchanged string."""
     before, tokens, after = _trimmed(tokens)
     marked.parts.append(before)
     lines = build_lines(tokens, lambda raw: html.unescape(BREAK.sub(" ", raw)))
@@ -358,7 +358,7 @@ def _add_line(marked: MarkedText, tokens: Sequence[Token]) -> None:
 
 
 def _trimmed(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
-    """Return the white space before a line, the line without it, and the white space after it."""
+    """Split a line into leading white space, the tokens between, and trailing white space."""
     result, before, after = list(tokens), "", ""
     if result and result[0].kind == "text":
         before = result[0].raw[: len(result[0].raw) - len(result[0].raw.lstrip(SPACES))]

@@ -1,4 +1,4 @@
-"""A line of text with tags in it, within limits: its words, the tags between them, and the white space there."""
+"""Lines of text with tags, within limits: words, the tags between them, and the white space around the tags."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import NamedTuple
 from attent.errors import DataError
 from attent.text.units import UNIT, Span, units
 
-# Nesting depth and number of the elements of a line.
+# Maximum nesting depth and number of elements in a line.
 MAX_DEPTH, MAX_ELEMENTS = 50, 2_000
-# Characters of a line with elements: the link of each takes a hundred bytes of memory.
+# Maximum characters of a line with elements: the link of each takes a hundred bytes of memory.
 MAX_CHARACTERS = 100_000
-# Texts and elements after which a line is split, such as a list of links without block tags between them.
+# The number of texts and elements after which a line is split, such as a list of links without block tags between them.
 MAX_CHILDREN = 256
-# Words and signs of a document in lines with elements, counted again for each element around them: placing one takes
-# some microseconds.
+# Maximum words and signs in a document's lines with elements, counted again for each element around them: placing one
+# takes some microseconds.
 MAX_PLACED = 300_000
-# What a line and an element count among these.
+# The number of words that a line and an element count as.
 LINE_SIZE, ELEMENT_SIZE = 25, 5
 OPENING, CLOSING, POINT = range(3)
 # The text of a gap between words, and the elements and kinds of the tags in it.
 Gap = tuple[str, frozenset[tuple[int, int]]]
-# A letter or a digit, as str.isalnum has it.
+# A letter or a digit, as in str.isalnum.
 ALPHANUMERIC = re.compile(r"[^\W_]")
-# {name}, {{name}}, ${name}, %s, %(name)s, %1$s, :name: of messages; URLs; addresses of mail.
+# {name}, {{name}}, ${name}, %s, %(name)s, %1$s and :name: in messages; URLs; e-mail addresses.
 PLACEHOLDER = re.compile(
     r"\$?\{\{?[\w.:!%$ -]{0,64}\}?\}"
     r"|%(?:\(\w{1,64}\))?(?:\d{1,3}\$)?[-+#0]{0,4}\d{0,4}(?:\.\d{1,3})?[sdfgxi@](?!\w)"
@@ -40,11 +40,11 @@ PLACEHOLDER_MARK = re.compile(r"[{%@]|://")
 
 
 class AlignedText(NamedTuple):
-    """A translation and its links to the characters of the source.
+    """A translation, and its links to the characters of the source.
 
     Args:
         text: the translation.
-        links: pairs of a span of the source and a span of the translation.
+        links: pairs of linked spans, one of the source and one of the translation.
     """
 
     text: str
@@ -52,7 +52,7 @@ class AlignedText(NamedTuple):
 
 
 def untranslated(text: str) -> AlignedText:
-    """Return a text as its own translation, each unit linked to itself."""
+    """Return a text as its own translation, with each unit linked to itself."""
     return AlignedText(text, [(span, span) for span in units(text)])
 
 
@@ -61,13 +61,13 @@ class Element:
     """A piece of a line.
 
     Args:
-        opening: the tag before its content; the whole of an untranslated element.
+        opening: the tag before its content; for an untranslated element, the whole element.
         closing: the tag after its content, if any.
         children: texts and elements, in order.
-        spaces: of an element without content, whether white space precedes and follows it.
-        is_tight: of an element without content, whether it is between words without white space.
-        can_vanish: whether its tags are dropped if its words have no counterpart.
-        removed: of an element without content, the white space removed from the text after it.
+        spaces: for an element without content, whether white space precedes it, and whether it follows.
+        is_tight: for an element without content, True if it is between words without white space.
+        can_vanish: True if its tags are dropped when its words have no counterpart.
+        removed: for an element without content, the white space removed from the text after it.
     """
 
     opening: str = ""
@@ -80,12 +80,12 @@ class Element:
 
     @property
     def text(self) -> str:
-        """The text in it, without tags."""
+        """The text in the element, without tags."""
         return "".join(_texts(self))
 
     @property
     def elements(self) -> list[Element]:
-        """The elements in it, in order."""
+        """The child elements, in order."""
         return [child for child in self.children if isinstance(child, Element)]
 
 
@@ -99,15 +99,15 @@ def _texts(element: Element) -> Iterator[str]:
 
 
 def has_words(text: str) -> bool:
-    """Return whether there is anything to translate: a letter or a digit."""
+    """Return whether a text contains anything to translate: a letter or a digit."""
     return ALPHANUMERIC.search(text) is not None
 
 
 def cut_placeholders(text: str, escape: Callable[[str], str] = str) -> list[Element | str]:
-    """Return a text with its placeholders as elements without text.
+    """Split a text into plain text and its placeholders, which become elements without text.
 
     Args:
-        text: to translate.
+        text: the text to translate.
         escape: escapes a placeholder.
     """
     if PLACEHOLDER_MARK.search(text) is None:
@@ -124,7 +124,7 @@ def cut_line(line: Element) -> list[Element]:
     """Split a complete line into lines short enough to align, and record the spaces in each.
 
     Raises:
-        DataError: it has too many elements, they are nested too deeply, or their text is too long.
+        DataError: the line has too many elements, they are nested too deeply, or the text is too long.
     """
     pieces = [
         Element(children=line.children[begin : begin + MAX_CHILDREN])
@@ -164,23 +164,20 @@ def check_size(lines: Sequence[Element]) -> None:
         total += LINE_SIZE + size(line)[1] if line.elements else 0
         if total > MAX_PLACED:
             raise DataError(
-                f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: cut it into "
-                "several"
+                f"a document may have at most {MAX_PLACED:,} words, signs and tags in lines with tags: split it "
+                "into several"
             )
 
 
 def _note_spaces(line: Element) -> None:
-    """Record the white space around each element without content, and leave one space in its place.
-
-    The space separates the words.
-    """
+    """Record the white space around each element without content, and leave one space to separate the words."""
     leaves = [*_leaves(line)]
     for number, (parent, index) in enumerate(leaves):
         point = parent.children[index]
         if isinstance(point, str):
             continue
         before, after = (_neighbor(leaves, number, step) for step in (-1, 1))
-        # a text that is empty by now was the space between two elements
+        # a text that is now empty was the space between two elements
         has_before = before is not None and (str(before[0].children[before[1]]) or " ")[-1].isspace()
         following = "" if after is None else str(after[0].children[after[1]])
         has_after = following[:1].isspace()
@@ -217,7 +214,7 @@ class Mark(NamedTuple):
     """A tag in a gap between two words.
 
     Args:
-        element: the tag's.
+        element: the element that the tag belongs to.
         kind: OPENING, CLOSING, or POINT for an element without content.
     """
 
@@ -231,16 +228,16 @@ class Mark(NamedTuple):
 
 
 class SourceLine:
-    """A line before its translation.
+    """A line to translate.
 
-    Words and signs are split at the tags within them, so that each piece is inside or outside an element.
+    Words and signs are split at the tags within them, so that each piece is either inside or outside an element.
 
     Args:
-        line: the line.
+        line: the line, with its tags.
     """
 
     def __init__(self, line: Element) -> None:
-        # tags with their positions in the text, and the points that changed the text after them, by index of their tags
+        # tags with their positions in the text; points that changed the text after them, by the index of their tags
         self._marks: list[tuple[int, Mark]] = []
         self._changes: dict[int, Element] = {}
         self._spans: dict[int, tuple[int, int]] = {}
@@ -253,7 +250,7 @@ class SourceLine:
         self._read(line)
         self.text = "".join(self._texts)
         tags = sorted({position for position, _ in self._marks})
-        # the pieces of each word with tags in it, by the first piece
+        # the pieces of each word that contains tags, by the first piece
         self.cut: dict[int, range] = {}
         self.begins: list[int] = []
         self.ends: list[int] = []
@@ -276,27 +273,27 @@ class SourceLine:
         return range(bisect_left(self.begins, begin), bisect_left(self.begins, end))
 
     def begin(self, element: Element) -> int:
-        """Return the position of an element in the text."""
+        """Return the position in the text at which an element begins."""
         return self._spans[id(element)][0]
 
     def is_outer(self, element: Element) -> bool:
-        """Return whether an element contains others with some of its text."""
+        """Return whether some, but not all, of an element's text belongs to elements within it."""
         return id(element) in self._outer
 
     def share(self, pieces: set[int], own: range) -> float:
-        """Return the share of some pieces that is within a range, 0 to 1."""
+        """Return the share of the characters of some pieces that is within a range, 0 to 1."""
         if len(pieces) == 1:
             return float(next(iter(pieces)) in own)
         sizes = [(self.ends[piece] - self.begins[piece], piece in own) for piece in pieces]
         return sum(size for size, is_own in sizes if is_own) / sum(size for size, _ in sizes)
 
     def has_word(self, pieces: range, word: str) -> bool:
-        """Return whether consecutive pieces form this word."""
+        """Return whether consecutive pieces form a word."""
         begin, end = self.begins[pieces.start], self.ends[pieces.stop - 1]
         return end - begin == len(word) and self.text.startswith(word, begin)
 
     def _read(self, element: Element) -> int:
-        """Read the content of an element, and return the number of its characters in innermost elements."""
+        """Read the content of an element, and return the number of its characters that are in innermost elements."""
         covered = 0
         for child in element.children:
             if isinstance(child, str):
@@ -325,7 +322,7 @@ class SourceLine:
         return covered
 
     def _gaps(self) -> dict[Gap, list[str | Mark]]:
-        """Return the white space and tags of each gap between words that has tags."""
+        """Return the white space and tags of each gap between words that contains tags."""
         gaps: dict[Gap, list[str | Mark]] = {}
         for number, indices in groupby(
             range(len(self._marks)), lambda index: bisect_right(self.ends, self._marks[index][0])
@@ -343,7 +340,7 @@ class SourceLine:
 
 
 def _unchanged(text: str, point: Element | None) -> str:
-    """Return the white space after a point before it was recorded."""
+    """Return the original white space after an element without content."""
     return text if point is None else text[1:] if point.is_tight else point.removed + text
 
 

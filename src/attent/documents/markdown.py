@@ -1,7 +1,7 @@
-"""Markdown: lines to translate, with everything around them unchanged.
+"""Markdown documents: split them into lines to translate, and keep everything else unchanged.
 
-markdown-it-py tells text from code, blocks of HTML and link definitions. Within a line, emphasis and links are
-elements; code, pictures, HTML tags and addresses are not translated. Source: CommonMark 0.31, as far as lines go.
+markdown-it-py separates text from code, HTML blocks and link definitions. Within a line, emphasis and links are
+elements; code, images, HTML tags and addresses are not translated. Source: CommonMark 0.31, applied line by line.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ MAX_NESTING = 20
 BLOCKS = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).disable("inline")
 FRONT_MATTER = re.compile(r"---\r?\n(?:[^\n]*\n)*?(?:---|\.\.\.)\r?(?:\n|\Z)")
 LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]++")
-# The prefix of a line's text: spaces, quote marks, bullets and numbers, a task box or a footnote mark, heading signs, a
+# The prefix of a line's text: spaces, quote marks, bullets and numbers, a checkbox or a footnote mark, heading signs, a
 # table bar.
 PREFIX = re.compile(
     r"\s*(?:>\s*|(?:[-*+]|\d{1,9}[.)])\s+)*(?:\[[ xX]\]\s+|\[\^[^\]\s]{1,64}\]:\s+)?(?:#{1,6}\s+)?(?:\|\s*)?"
 )
-# Lines of a document, and the marks of quotes, lists and headings that begin or surround them; each takes some 20
-# microseconds.
+# Maximum lines of a document, plus the marks of quotes, lists and headings that begin or surround them; each takes
+# about 20 microseconds.
 MAX_BLOCKS = 100_000
 BLOCK_MARK = re.compile(r"[ \t]*+(?:>|[-*+#]|\d{1,9}[.)])")
-# Characters of a line that is searched for marks, and of a link's text, a tag or code in it.
+# Maximum characters of a line that is searched for marks, and of a link's text, a tag or code in it.
 MAX_LINE, MAX_SPAN = 20_000, 1_000
 INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
@@ -44,12 +44,12 @@ INLINE = re.compile(
     r"|(?P<mark>\*\*|__|~~|\*|(?<!\w)_|_(?!\w))"
     r"|(?P<bar>\|)"
 )
-# Characters that an entity keeps from being a mark.
+# Characters that are marks unless they are written as entities.
 MARKS = frozenset(string.punctuation) - frozenset("\"'")
 
 
 def parse_markdown(text: str) -> MarkedText:
-    """Split Markdown into lines to translate and the rest. Unclosed marks are text.
+    """Split Markdown into lines to translate and the rest; unclosed marks are treated as text.
 
     Raises:
         DataError: a line is too long or has too many marks, or they are nested too deeply.
@@ -79,7 +79,7 @@ def _check_blocks(lines: Sequence[str]) -> None:
     """Check that the blocks of a document can be parsed quickly.
 
     Raises:
-        DataError: there are too many.
+        DataError: there are too many blocks.
     """
     total = depth = 0
     for line in lines:
@@ -90,11 +90,11 @@ def _check_blocks(lines: Sequence[str]) -> None:
         depth = marks or (depth if line.strip() else 0)
         total += 1 + depth
     if total > MAX_BLOCKS:
-        raise DataError(f"Markdown may have at most {MAX_BLOCKS:,} lines, lists and quotes: cut it into several")
+        raise DataError(f"Markdown may have at most {MAX_BLOCKS:,} lines, lists and quotes: split it into several")
 
 
 def _add_line(marked: MarkedText, body: str, ending: str) -> None:
-    """Add a line, or the cells of a table row with the text around them."""
+    """Add a line, or the cells of a table row, with the text around them."""
     prefix = PREFIX.match(body)
     assert prefix is not None
     begin = prefix.end()
@@ -111,9 +111,9 @@ def _add_line(marked: MarkedText, body: str, ending: str) -> None:
 
 
 def _text_end(body: str) -> int:
-    """Return the end of the text of a line.
+    """Return the position at which the text of a line ends.
 
-    Heading signs, a table bar, and the backslash or spaces of a line break follow it.
+    It may be followed by heading signs, a table bar, and the backslash or spaces of a line break.
     """
     text = body.rstrip()
     text = text.removesuffix("\\").rstrip()
@@ -123,7 +123,7 @@ def _text_end(body: str) -> int:
 
 
 def _cells(text: str) -> list[str]:
-    """Return the cells of a table's row and the bars between them."""
+    """Return the cells of a table row, and the bars between them."""
     cells, begin = list[str](), 0
     for match in INLINE.finditer(text):
         if match["bar"]:
@@ -169,9 +169,9 @@ def _lines_of(text: str) -> list[Element]:
 
 
 def _character(entity: str, following: str) -> str:
-    """Return the character of an entity.
+    """Return the character of an entity, or "" if the entity must stay.
 
-    Empty if the entity must stay: a mark, white space, or the beginning of a tag or an entity.
+    It must stay if its character is a mark, white space, or the beginning of a tag or an entity.
     """
     if entity[1] != "#" and entity[1:] not in html5:
         return entity
@@ -181,7 +181,7 @@ def _character(entity: str, following: str) -> str:
 
 
 def _pairs(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
-    """Return the index of the closing mark of each opening mark that has one; marks that cross have none."""
+    """Return the index of each opening mark's closing mark; unclosed and crossing marks are omitted."""
     pairs = TagPairs()
     for number, match in enumerate(matches):
         if match["link"]:

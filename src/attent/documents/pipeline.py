@@ -1,7 +1,7 @@
-"""From document to document: lines are cut into sentences, a function translates them, and the document is rendered.
+"""Document translation: split lines into sentences, translate these by a function, and render the document.
 
-The function is the search of a run (`by_run`), the queue of the server, or the dictionary of a test. PyTorch is only
-imported to translate by a run, since other processes only read and write documents.
+The function is the search of a run (`by_run`), the server's queue, or a test's dictionary. PyTorch is only imported to
+translate with a run, since other processes only read and write documents.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from attent.tasks.translation.translator import Translator
 
 Content = TypeVar("Content", covariant=True)
-# Characters of a sentence, which is cut between words if it has more.
+# Maximum characters of a sentence; a longer one is cut between words.
 MAX_SENTENCE = 500
-# Sentences translated together by a run, whose attention is in memory at the same time.
+# The number of sentences that a run translates together, whose attention is in memory at the same time.
 SENTENCES = 512
 SPACE = re.compile(r"\s+")
 
 
 class Document(Protocol[Content]):
-    """A file, or a text with markup, as lines to translate and everything around them."""
+    """A file or a text with markup, split into lines to translate and everything around them."""
 
     @property
     def lines(self) -> Sequence[Element]:
@@ -37,9 +37,9 @@ class Document(Protocol[Content]):
         ...
 
     def render(self, translations: Iterable[AlignedText]) -> Content:
-        """Return the document with the translation of each line in its place.
+        """Return the document with each line replaced by its translation.
 
-        Call it once, since some documents are changed by it.
+        Call this only once, since it changes some documents.
         """
         ...
 
@@ -49,7 +49,7 @@ class DocumentSentence(NamedTuple):
 
     Args:
         text: the sentence.
-        has_tags: whether its line has tags, so that its words have to be linked to those of the translation.
+        has_tags: True if its line has tags, so that its words must be linked to those of the translation.
     """
 
     text: str
@@ -64,22 +64,22 @@ class Refusal(NamedTuple):
 
 # Translates sentences, in order.
 Translate = Callable[[Sequence[DocumentSentence]], Iterable[AlignedText | Refusal]]
-# Translations of texts, the best first.
+# Returns the translations of each text, the best first.
 Search = Callable[[Sequence["SourceText"]], list[list["Translation"]]]
-# Takes the index of a document, a sentence of it that stays as it is, and the reason.
+# Receives the index of a document, a sentence that is left untranslated, and the reason.
 Refuse = Callable[[int, str, str], None]
 
 
 def translate_documents(
     documents: Sequence[Document[Content]], language: str | None, translate: Translate, refuse: Refuse | None = None
 ) -> list[Content]:
-    """Translate documents, the sentences of all of them together.
+    """Translate documents, with the sentences of all of them in one sequence.
 
     Args:
-        documents: none of them rendered yet.
-        language: the code by whose rules lines are cut into sentences; None to translate whole lines.
+        documents: documents that have not been rendered.
+        language: the code of the language whose rules split lines into sentences; None to translate whole lines.
         translate: translates the sentences.
-        refuse: called for each sentence without a translation, which stays as it is.
+        refuse: called for each sentence without a translation, which is left as it is.
     """
     splits = [[*split_lines(document, language)] for document in documents]
     sentences = [
@@ -104,7 +104,7 @@ def translate_documents(
 
 
 def split_lines(document: Document[object], language: str | None) -> Iterator[SplitText]:
-    """Yield the sentences of each line; arguments as for `translate_documents`."""
+    """Yield the sentences of each line; for `language`, see `translate_documents`."""
     return (split_sentences(line.text, language or "en", whole=language is None) for line in document.lines)
 
 
@@ -116,12 +116,12 @@ def sentences_of(document: Document[object], splits: Iterable[SplitText]) -> Ite
 
 
 def render(document: Document[Content], splits: Iterable[SplitText], translations: Iterator[AlignedText]) -> Content:
-    """Return a document with the translation of each of its sentences in its place.
+    """Return a document with each sentence replaced by its translation.
 
     Args:
-        document: not rendered yet.
+        document: a document that has not been rendered.
         splits: the sentences of its lines.
-        translations: of the sentences, which are taken as they are needed.
+        translations: the translations of the sentences, consumed as they are needed.
     """
     return document.render(join_aligned(split, [next(translations) for _ in split.sentences]) for split in splits)
 
@@ -141,16 +141,16 @@ def _shifted(span: Span, offset: int) -> Span:
 
 
 def cut_sentence(sentence: str, check: Callable[[str], object]) -> SplitText:
-    """Cut a sentence that is too long between words, into pieces and the white space between them.
+    """Cut an overlong sentence between words, into pieces and the white space between them.
 
-    A word that is too long, such as a sentence of a language without spaces, is cut too.
+    An overlong word, such as a sentence in a language without spaces, is cut too.
 
     Args:
         sentence: the sentence.
-        check: raises an AttentError for a text that is not translated, such as one that is too long.
+        check: raises an AttentError for a text that cannot be translated, such as one that is too long.
 
     Raises:
-        AttentError: the first one of `check`, if it refuses a single character too.
+        AttentError: the first error of `check`, if it refuses even a single character.
     """
     pieces, waiting, first = list[tuple[str, str]](), [(sentence, "")], None
     while waiting:
@@ -173,11 +173,11 @@ def cut_sentence(sentence: str, check: Callable[[str], object]) -> SplitText:
 
 
 def by_run(translator: Translator, search: Search | None = None) -> Translate:
-    """Return a function that translates sentences of documents by a run.
+    """Return a function that translates sentences of documents with a run.
 
     Args:
-        translator: with attention to the source.
-        search: translates texts; greedily by the translator unless given.
+        translator: a translator with attention to the source.
+        search: translates texts; by default the translator's greedy search.
 
     Raises (the function):
         ArgumentError: the model has no attention to the source.
@@ -219,7 +219,7 @@ def by_run(translator: Translator, search: Search | None = None) -> Translate:
 
 
 def language_of(translator: Translator) -> str | None:
-    """Return the code of the language that a run reads, by whose rules lines are cut; None if it is not known."""
+    """Return the code of a run's source language, whose rules split lines into sentences; None if it is unknown."""
     return None if translator.config is None else translator.config.source_language
 
 
@@ -229,7 +229,7 @@ def _translated(
     sources: Mapping[str, SourceText],
     search: Search,
 ) -> dict[DocumentSentence, AlignedText]:
-    """Return the translation of each sentence; sentences that the model reads alike are translated once."""
+    """Return the translation of each sentence; sentences that are equal to the model are translated once."""
     from attent.tasks.translation.alignment import Alignment
 
     read = {sentence: sources[sentence.text] for sentence in sentences}

@@ -1,11 +1,11 @@
-"""The tags of a line in its translation: each once, nested as they were.
+"""Placement of a line's tags in its translation: each occurs once, with the original nesting.
 
-An element is put around the words of the translation that are linked to its own. These need not be adjacent: of all
-spans of words, the element takes the one with the largest excess of its own words over others. A word that is partly in
-an element is split at the tag if the translation copies it, as in H<sub>2</sub>O. An element whose words have no
-counterpart stays, empty, after the preceding words; emphasis of Markdown, which would be read as text, is dropped.
-Untranslated content (code, a placeholder, an address) is moved like an empty tag. Where the same tags are between two
-words as in the source, the white space around them is copied from the source.
+An element is put around the words of the translation that are linked to its own. These may be scattered: of all spans
+of words, the element gets the one with the largest excess of its own words over others. A word that is partly in an
+element is split at the tag if the translation copies it, as in H<sub>2</sub>O. An element whose words have no
+counterpart is kept, empty, after the preceding words; Markdown emphasis, which would then be read as text, is dropped.
+Untranslated content (code, a placeholder, an address) is moved like an empty tag. If the tags between two words are the
+same as in the source, the white space around them is copied from the source.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from itertools import accumulate
 from attent.documents.inline import CLOSING, OPENING, POINT, AlignedText, Element, Mark, SourceLine, gap_key
 from attent.text.units import Span, units
 
-# Weight of a word of an innermost element for outer elements: they include up to 5 foreign words to keep it.
+# Weight of an innermost element's word for outer elements: they include up to 5 foreign words to keep it.
 INNERMOST = 6
 # Weights of a word and of a sign: attention to signs says little, so an element may include a sign rather than lose a
 # word.
 WORD, SIGN = 10, 1
-# Links searched on either side of an element without words for the nearest one to its parent's words.
+# Maximum links searched on either side of an element without words for the nearest one to its parent's words.
 REACH = 64
 
 
 @dataclass(slots=True)
 class Placed:
-    """An element and the units of the translation that it is put around.
+    """An element, and the units of the translation that it encloses.
 
     Args:
         element: the element.
@@ -47,12 +47,12 @@ class Placed:
 
 
 def place_tags(line: Element, translation: AlignedText, escape: Callable[[str], str] = str) -> str:
-    """Return a translation with the tags of the line that it translates.
+    """Return a translation with the tags of its source line.
 
     Args:
-        line: its `text` was translated.
-        translation: with links to that text.
-        escape: writes text between tags.
+        line: the source line.
+        translation: the translation of its text, with links to that text.
+        escape: escapes the text between tags.
     """
     if not line.elements:
         return escape(translation.text)
@@ -77,9 +77,9 @@ def _linked_pieces(source: SourceLine, spans: Sequence[Span], links: Sequence[tu
 def _cut_copies(
     source: SourceLine, text: str, spans: Sequence[Span], linked: Sequence[set[int]]
 ) -> tuple[list[Span], list[set[int]]]:
-    """Cut the units of a translation whose source tags cut, if they came out as they were.
+    """Split units of the translation that copy source words with tags inside.
 
-    Return all units with their pieces.
+    Returns all units, and the pieces that each is linked to.
     """
     cut, results = dict(source.cut), list[tuple[Span, set[int]]]()
     for span, pieces in zip(spans, linked, strict=True):
@@ -105,9 +105,9 @@ class _Placer:
     """Places the elements of a line.
 
     Args:
-        source: the line.
+        source: the source line.
         linked: the pieces of the source that each unit of the translation is linked to.
-        weights: of the units.
+        weights: the weight of each unit.
     """
 
     def __init__(self, source: SourceLine, linked: Sequence[set[int]], weights: Sequence[int]) -> None:
@@ -125,10 +125,10 @@ class _Placer:
         )
 
     def place(self, element: Element, begin: int, end: int) -> Placed:
-        """Place the elements within one.
+        """Place the child elements of an element.
 
         Args:
-            element: its elements are placed.
+            element: the element that contains them.
             begin: its first unit.
             end: the unit after its last one.
         """
@@ -140,18 +140,18 @@ class _Placer:
         for number, child in enumerate(children):
             low, high = stretches.get(number) or 2 * (self._point(self._source.begin(child), begin, end, neighbors),)
             placed.inner.append(self.place(child, low, high))
-        # where elements meet, an empty one stands before the words that follow it; sorting keeps the source's order
-        # otherwise
+        # where elements meet, an empty one comes before the words that follow it; otherwise sorting keeps the source's
+        # order
         placed.inner.sort(key=lambda item: (item.begin, item.end))
         return placed
 
     def _stretches(self, elements: Sequence[Element], begin: int, end: int) -> dict[int, tuple[int, int]]:
-        """Return the span of units of each element that has one, by its index.
+        """Return the span of units of each element that has one, by the element's index.
 
         The element with the best span chooses first.
 
         Args:
-            elements: side by side.
+            elements: sibling elements.
             begin: the first unit to choose from.
             end: the unit after the last one.
         """
@@ -174,13 +174,14 @@ class _Placer:
         return stretches
 
     def _best_stretch(self, is_free: bytearray, element: Element, number: int) -> tuple[float, int, tuple[int, int]]:
-        """Return the negative score of the best span of an element, its index, and the span.
+        """Return the negative score of an element's best span, the element's index, and the span.
 
-        The score is the weight of its own units minus that of others. A unit without a link has no weight; one linked
-        to a word that is partly in the element counts like a sign. For outer elements, words of innermost elements
+        The score is the weight of the element's own units minus that of others. A unit without links has no weight; one
+        linked to a word that is partly in the element counts as a sign. For outer elements, words of innermost elements
         count several times: the element may include a foreign word rather than lose one of theirs.
 
-        The maximum subarray: Kadane (Bentley 1984), from own unit to own unit, since what is between them only costs.
+        This is the maximum subarray (Kadane's algorithm, Bentley 1984); it only visits the element's own units, since
+        units between them can only lower the score.
         """
         own, is_outer = self._source.pieces(element), self._source.is_outer(element)
         weights, costs = (self._outer_weights, self._outer_costs) if is_outer else (self._weights, self._costs)
@@ -201,9 +202,9 @@ class _Placer:
         return -best, number, stretch
 
     def _point(self, start: int, begin: int, end: int, stretches: Sequence[tuple[int, int]]) -> int:
-        """Return the unit before which an element without words is put.
+        """Return the unit before which an element without words is placed.
 
-        This is after the preceding word of the source, or before the following one.
+        The place is after the preceding word of the source, or before the following one.
         """
         begins, ends = self._source.begins, self._source.ends
         index = bisect_left(self._link_pieces, bisect_left(begins, start))
@@ -213,12 +214,12 @@ class _Placer:
             (begins[piece] - start + 1, unit) for piece, unit in after
         ]
         point = min(points, default=(0, begin))[1]
-        # not within a neighbor, which stays whole
+        # not inside a neighbor, which must not be split
         low, high = stretches[bisect_left(stretches, (point,)) - 1] if stretches else (0, 0)
         return high if low < point < high else point
 
     def _nearest(self, indices: range, begin: int, end: int) -> list[tuple[int, int]]:
-        """Return the first link in this order to units from `begin` to before `end`, and those of the same piece."""
+        """Return the first link, in this order, to a unit from `begin` to `end` - 1, and others of the same piece."""
         nearest = list[tuple[int, int]]()
         for index in indices:
             piece, unit = self._link_pieces[index], self._link_units[index]
@@ -230,13 +231,13 @@ class _Placer:
 
 
 def _write(line: Placed, text: str, spans: Sequence[Span], source: SourceLine, escape: Callable[[str], str]) -> str:
-    """Write a translation with its elements; spaces stay outside of those that have words."""
+    """Return a translation with its elements as text; spaces are outside elements that have words."""
     opened, closed = (defaultdict[int, list[Mark]](list) for _ in range(2))
 
     def add(placed: Placed) -> None:
         for inner in placed.inner:
             if inner.begin == inner.end:
-                # at the end of its parent it stands before the parent's closing tag
+                # at the end of its parent, it comes before the parent's closing tag
                 is_last = inner.begin == placed.end and placed is not line
                 (closed if is_last else opened)[inner.begin] += _flat(inner)
                 continue
@@ -262,7 +263,7 @@ def _write(line: Placed, text: str, spans: Sequence[Span], source: SourceLine, e
 
 
 def _flat(placed: Placed) -> list[Mark]:
-    """Return an element without words as its tags, with those within it."""
+    """Return the tags of an element without words and of the elements within it."""
     if not placed.element.children:
         return [Mark(placed.element, POINT)]
     inner = [piece for inner in placed.inner for piece in _flat(inner)]
@@ -272,7 +273,7 @@ def _flat(placed: Placed) -> list[Mark]:
 
 
 class _Joiner:
-    """Joins texts and tags, with white space around elements without content where it stood around them."""
+    """Joins texts and tags, and restores the white space around elements without content."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -280,17 +281,17 @@ class _Joiner:
 
     @property
     def text(self) -> str:
-        """All that was added."""
+        """The joined text."""
         return "".join(self._pieces)
 
     def add(self, piece: str | Mark) -> None:
-        """Add a text as it is written, or a tag."""
+        """Add an escaped text, or a tag."""
         point = piece.element if isinstance(piece, Mark) and piece.kind == POINT else None
         content = piece.text if isinstance(piece, Mark) else piece
         content = content.lstrip() if point is None and self._is_tight else content
         if not content:
             return
-        # what stood directly after a word stays at one
+        # an element directly after a word stays directly after one
         if point is not None and (point.is_tight or point.spaces == (False, True)):
             self._strip()
         self._needs_space |= point is not None and point.spaces[0]
@@ -301,13 +302,13 @@ class _Joiner:
         self._is_tight = point is not None and point.is_tight
 
     def add_unchanged(self, content: str) -> None:
-        """Add what has its own white space."""
+        """Add text and tags that already have their white space."""
         if content:
             self._pieces.append(content)
         self._needs_space = self._is_tight = False
 
     def _strip(self) -> None:
-        """Take white space off the end."""
+        """Remove white space from the end."""
         while self._pieces:
             last = self._pieces.pop().rstrip()
             if last:

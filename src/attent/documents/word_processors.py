@@ -1,4 +1,4 @@
-"""Documents of word processors: Word (.docx), text in runs that each have a format, and OpenDocument (.odt), spans.
+"""Word-processor documents: Word (.docx), where each run of text has a format, and OpenDocument (.odt), with spans.
 
 Sources: ECMA-376, part 1, section 17; OpenDocument 1.3, part 3, sections 5 and 6.
 """
@@ -35,11 +35,11 @@ OVERRIDE = "{http://schemas.openxmlformats.org/package/2006/content-types}Overri
 MAIN = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
 # Other parts of a document that contain text.
 PARTS = ("header", "footer", "footnotes", "endnotes", "comments")
-# Elements with runs of their own; those that describe their parent; those that Word generates again.
+# Elements that contain runs; elements that describe their parent; elements that Word regenerates.
 CONTAINERS = frozenset(("hyperlink", "ins", "moveTo", "smartTag", "sdt", "customXml", "dir", "bdo"))
 PROPERTIES = frozenset(("pPr", "rPr", "smartTagPr", "customXmlPr", "sdtPr", "sdtEndPr"))
 PASSING = frozenset(("proofErr", "lastRenderedPageBreak", "softHyphen"))
-# Formatting that is invisible.
+# Invisible formatting.
 UNSEEN = frozenset(("lang", "noProof"))
 FIELD_TEXT = frozenset(("instrText", "delInstrText"))
 TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -47,7 +47,7 @@ CONTENT, STYLES, KIND = "content.xml", "styles.xml", "mimetype"
 MIME_TYPE = b"application/vnd.oasis.opendocument.text"
 # The most spaces that one element may represent.
 MAX_SPACES = 200
-# White space that counts as one space, except single spaces: replacing each would take eight times their memory.
+# White space that counts as one space, except for single spaces: replacing each would take eight times its memory.
 WHITE_SPACE = re.compile(r"[\t\r\n][ \t\r\n]*+| [ \t\r\n]++")
 SPACES = re.compile(r"( {2,})")
 
@@ -74,11 +74,11 @@ def read_word(content: bytes) -> XmlDocument:
 
 
 class WordDialect:
-    """Paragraphs of runs.
+    """Reads and writes the paragraphs of Word, which consist of runs.
 
     Args:
-        word: the namespace of their tags, `WORD` or `STRICT`.
-        formats: of the document.
+        word: the namespace of the tags, `WORD` or `STRICT`.
+        formats: the formats of the document.
     """
 
     def __init__(self, word: str, formats: Formats) -> None:
@@ -120,7 +120,7 @@ class WordDialect:
         put(element, [*properties, *(node for node in nodes if not isinstance(node, str))])
 
     def _new_run(self, text_format: TextFormat, parent: etree._Element) -> etree._Element:
-        """Return an empty run of a format, the last one of a paragraph."""
+        """Append an empty run with a format to a paragraph, and return it."""
         run = etree.SubElement(parent, f"{self._word}r")
         if text_format.element is not None:
             self._formats.add_copy(text_format)
@@ -132,7 +132,7 @@ class WordDialect:
         return str(element.tag).removeprefix(self._word)
 
     def _read_run(self, run: etree._Element) -> list[FormattedText | FixedNodes]:
-        """Return the texts of a run, and its other content, each item in its own run."""
+        """Return the texts of a run and its other content, with each item of the latter in a separate run."""
         properties, parent = run.find(f"{self._word}rPr"), run.getparent()
         text_format = TextFormat() if properties is None else self._formats.read(properties, unseen=self._unseen)
         children = [child for child in run.iterchildren(etree.Element) if self._name(child) not in PROPERTIES | PASSING]  # pyright: ignore[reportArgumentType]
@@ -157,9 +157,9 @@ class WordDialect:
     def _fold_fields(
         self, items: Sequence[FormattedText | FixedNodes | LinkedContent], parent: etree._Element
     ) -> list[FormattedText | FixedNodes | LinkedContent]:
-        """Join each field (a page number, a reference) with the text that it shows.
+        """Join each field (such as a page number or a reference) with the text that it displays.
 
-        Marks of a field that continues elsewhere separate sentences.
+        Marks of a field that extends beyond these items separate sentences.
         """
         begins, ends = list[int](), dict[int, int]()
         for number, item in enumerate(items):
@@ -173,7 +173,7 @@ class WordDialect:
         while number < len(items):
             item, end = items[number], ends.get(number)
             if end is not None:
-                # with those within it
+                # including the fields within it
                 item = FixedNodes(
                     tuple(node for part in items[number : end + 1] for node in self._nodes_of(part, parent))
                 )
@@ -212,10 +212,10 @@ def read_open_document(content: bytes) -> XmlDocument:
 
 
 class OpenDocumentDialect:
-    """Paragraphs of text and spans.
+    """Reads and writes the paragraphs of OpenDocument, which consist of text and spans.
 
     Args:
-        formats: of the document.
+        formats: the formats of the document.
     """
 
     def __init__(self, formats: Formats) -> None:
@@ -228,7 +228,7 @@ class OpenDocumentDialect:
 
     def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
         nodes: list[Node] = []
-        # two spaces and more are an element
+        # two or more spaces are an element
         for piece in SPACES.split(text):
             if SPACES.fullmatch(piece):
                 nodes.append(etree.SubElement(parent, f"{TEXT}s", {f"{TEXT}c": str(len(piece))}))
@@ -238,7 +238,7 @@ class OpenDocumentDialect:
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
         put(element, [node for node in nodes if not isinstance(node, str)])
-        # texts by the number of the element before them
+        # texts by the number of elements before them
         texts: list[list[str]] = [[]]
         for node in nodes:
             if isinstance(node, str):
@@ -285,7 +285,7 @@ class OpenDocumentDialect:
             add_text(tail)
 
     def _in_spans(self, nodes: Sequence[Node], text_format: TextFormat, parent: etree._Element) -> list[Node]:
-        """Return nodes within spans of a format."""
+        """Return nodes wrapped in the spans of a format."""
         spans, outer = list[etree._Element](), text_format
         while outer is not None and outer.element is not None:
             self._formats.add_copy(outer)

@@ -1,7 +1,7 @@
-"""Paragraphs of XML as lines to translate, and back.
+"""Conversion of XML paragraphs into lines to translate, and back.
 
 Formatted text, links and other content become elements of a line. Word processors split text into runs without a
-visible reason. Runs of equal format are joined, and the most frequent format of a paragraph is that of its plain text;
+visible reason. Runs with equal formats are joined, and the most frequent format of a paragraph counts as plain text;
 every other run is an element, which is put around the corresponding words of the translation.
 """
 
@@ -34,9 +34,10 @@ from attent.errors import DataError
 
 # Approximate bytes of a tag or an attribute without its value.
 TAG_SIZE = 10
-# Elements of content that is moved as a whole, beside text in the same run or span: moving it takes quadratic time.
+# Maximum elements of content that is moved as a whole, next to text in the same run or span: moving it takes quadratic
+# time.
 MAX_MOVED = 10_000
-# Nesting of paragraphs (text boxes, notes), and namespaces in scope of an element.
+# Maximum nesting of paragraphs (text boxes, notes), and number of namespaces in scope of an element.
 MAX_NESTED, MAX_NAMESPACES = 5, 256
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 Node = etree._Element | str
@@ -46,11 +47,11 @@ class TextFormat(NamedTuple):
     """The format of some text.
 
     Args:
-        key: a number, equal for equal formats of a document; 0 for none.
-        element: a copy of the XML element that expresses it.
-        outer: the format around it, if formats are nested.
-        size: approximate bytes of its XML.
-        tags: its tags and attributes.
+        key: a number, equal for equal formats of a document; 0 for no format.
+        element: a copy of the XML element that expresses the format.
+        outer: the enclosing format, if formats are nested.
+        size: the approximate number of bytes of its XML.
+        tags: the number of its tags and attributes.
     """
 
     key: int = 0
@@ -61,10 +62,10 @@ class TextFormat(NamedTuple):
 
 
 class Formats:
-    """The formats of a document: their numbers, one copy of each, and how often they are written.
+    """The formats of a document: their numbers, one copy of each, and the number of times that each may be written.
 
     Args:
-        archive: counts formats that are written more often than read.
+        archive: counts the XML of formats that are written more often than they were read.
     """
 
     def __init__(self, archive: Archive) -> None:
@@ -79,9 +80,9 @@ class Formats:
         """Return the format that an element expresses by its attributes and content.
 
         Args:
-            element: of XML.
-            outer: the format around it.
-            unseen: tags of invisible content, which does not count as format. By default, no content counts.
+            element: the XML element.
+            outer: the enclosing format.
+            unseen: tags of invisible content, which is not part of the format. By default, no content is.
         """
         # tags and names of attributes; texts and values
         names: list[str | None] = []
@@ -109,7 +110,7 @@ class Formats:
         text_format = self._formats.get(digest := _digest((around, names, texts)))
         if text_format is None:
             size = TAG_SIZE * (len(names) + 1) + sum(map(len, filter(None, (*texts, *element.attrib.values()))))
-            # a copy, so that nothing keeps what was read in memory
+            # a copy, so that the document that was read can be freed
             copied = etree.Element(element.tag, dict(element.attrib)) if unseen is None else copy.deepcopy(element)
             text_format = self._formats[digest] = TextFormat(
                 key, copied, outer, size, len(names) + 1 + len(element.attrib)
@@ -118,7 +119,7 @@ class Formats:
         return text_format
 
     def add_copy(self, text_format: TextFormat) -> None:
-        """Count one more written copy of a format.
+        """Count one more written copy of a format against the archive's limits.
 
         Raises:
             DataError: the total exceeds a limit.
@@ -134,10 +135,10 @@ def _digest(content: object) -> bytes:
 
 
 def check_movable(element: etree._Element) -> None:
-    """Check that an element to be moved out of its parent is small.
+    """Check that an element is small enough to be moved out of its parent.
 
     Raises:
-        DataError: it is not.
+        DataError: the element contains too many others.
     """
     if next(islice(element.iter(), MAX_MOVED, None), None) is not None:
         raise DataError(f"content within text may have at most {MAX_MOVED:,} elements")
@@ -146,7 +147,7 @@ def check_movable(element: etree._Element) -> None:
 def put(element: etree._Element, nodes: Sequence[etree._Element]) -> None:
     """Make these nodes the content of an element, in this order.
 
-    They must be in it already, or in the same namespace scope: lxml takes quadratic time to move nodes out of one.
+    They must already be in it, or in the same namespace scope: lxml takes quadratic time to move nodes out of a scope.
     """
     for node in nodes:
         element.append(node)
@@ -154,7 +155,7 @@ def put(element: etree._Element, nodes: Sequence[etree._Element]) -> None:
 
 
 class FormattedText(NamedTuple):
-    """Text of one format."""
+    """A text in a single format."""
 
     text: str
     format: TextFormat
@@ -164,9 +165,9 @@ class FixedNodes(NamedTuple):
     """Content that is moved as a whole: a picture, a note reference, a field.
 
     Args:
-        nodes: of XML.
-        format: of the surrounding text.
-        is_separator: whether it separates sentences, as a tab does.
+        nodes: the XML nodes.
+        format: the format of the surrounding text.
+        is_separator: True if it separates sentences, as a tab does.
         field: "begin", "end" or another mark of a field; otherwise empty.
     """
 
@@ -192,7 +193,7 @@ class ParagraphContent:
 
     @property
     def base(self) -> TextFormat:
-        """The format that most of its text has."""
+        """The format of most of the text."""
         sizes, formats = Counter[int](), dict[int, TextFormat]()
         for item in self.items:
             if isinstance(item, FormattedText):
@@ -202,12 +203,12 @@ class ParagraphContent:
 
 
 class LinkedContent(NamedTuple):
-    """An element with text of its own, such as a link.
+    """An element that contains text, such as a link.
 
     Args:
         element: the element.
-        inner: the element within it that has the text; often itself.
-        content: what is in it.
+        inner: the element within it that contains the text; often the same element.
+        content: the content of `inner`.
     """
 
     element: etree._Element
@@ -219,11 +220,11 @@ class Dialect(Protocol):
     """Reader and writer of the paragraphs of a file format."""
 
     def read(self, element: etree._Element) -> ParagraphContent:
-        """Return the content of a paragraph, which may be removed from it."""
+        """Return the content of a paragraph; it may be removed from the paragraph."""
         ...
 
     def write(self, text: str, text_format: TextFormat, parent: etree._Element) -> list[Node]:
-        """Return text of a format, with its elements as the last ones of a paragraph, or of a link."""
+        """Return text in a format as nodes; new elements are appended to `parent`, a paragraph or a link."""
         ...
 
     def fill(self, element: etree._Element, nodes: Sequence[Node]) -> None:
@@ -232,14 +233,14 @@ class Dialect(Protocol):
 
 
 class XmlParagraph:
-    """A paragraph.
+    """A paragraph of an XML document.
 
     Args:
-        element: of XML.
-        dialect: reads and writes it.
+        element: the XML element.
+        dialect: reads and writes the paragraph.
 
     Raises:
-        DataError: it has too many elements, or they are nested too deeply.
+        DataError: the paragraph has too many elements, or they are nested too deeply.
     """
 
     def __init__(self, element: etree._Element, dialect: Dialect) -> None:
@@ -259,7 +260,7 @@ class XmlParagraph:
 
     @property
     def placed(self) -> list[Element]:
-        """All lines with tags to place: those to translate and those without words."""
+        """All lines, including those without words."""
         return [part for part in self._parts if isinstance(part, Element)]
 
     @property
@@ -268,7 +269,7 @@ class XmlParagraph:
         return [line for line in self.placed if has_words(line.text)]
 
     def render(self, translations: Iterator[AlignedText]) -> None:
-        """Put the translation of each line in its place."""
+        """Replace each line in the paragraph by its translation."""
         nodes: list[Node] = [*self._content.before]
         for part in self._parts:
             if isinstance(part, FixedNodes):
@@ -307,13 +308,13 @@ class XmlParagraph:
         return children
 
     def _tag(self, item: object, *, is_pair: bool = False) -> Element:
-        """Return an element that represents an item by its number."""
+        """Return an element that refers to an item by its number."""
         self._items.append(item)
         number = len(self._items) - 1
         return Element(f'<g n="{number}">', "</g>") if is_pair else Element(f'<x n="{number}"/>')
 
     def _nodes(self, line: etree._Element, text_format: TextFormat, parent: etree._Element) -> list[Node]:
-        """Return the nodes of a rendered line."""
+        """Convert a rendered line back into nodes of the document."""
         nodes = self._dialect.write(line.text or "", text_format, parent)
         for child in line:
             item = self._items[int(child.get("n", ""))]
@@ -330,13 +331,13 @@ class XmlParagraph:
 
 
 class XmlDocument:
-    """A word processor's document.
+    """A word-processor document.
 
     Args:
         archive: the file.
-        roots: of its entries that have text, by their names.
-        dialect: reads and writes their paragraphs.
-        paragraphs: the tags of these.
+        roots: the root elements of its entries that contain text, by entry name.
+        dialect: reads and writes the paragraphs.
+        paragraphs: the tags of paragraphs.
         untranslated: the tags of elements whose paragraphs are not translated, such as deleted passages.
 
     Raises:
@@ -364,9 +365,9 @@ class XmlDocument:
         return [line for paragraph in self._paragraphs for line in paragraph.lines]
 
     def render(self, translations: Iterable[AlignedText]) -> bytes:
-        """Return the file with the translation of each line in its place."""
+        """Return the bytes of the file with each line replaced by its translation."""
         remaining = iter(translations)
-        # free each paragraph as it is written
+        # free each paragraph when it has been written
         self._paragraphs.reverse()
         while self._paragraphs:
             self._paragraphs.pop().render(remaining)
@@ -395,5 +396,5 @@ def _find_paragraphs(
 
 
 def escape(text: str) -> str:
-    """Escape text for XML, without characters that XML forbids."""
+    """Escape text for XML, and remove characters that XML forbids."""
     return html.escape(ILLEGAL.sub("", text), quote=False)
