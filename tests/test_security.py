@@ -176,7 +176,7 @@ LAYERS = {"encoder_layers": 9_000}
     [
         ("load", LAYERS, r"config\.json is damaged: model: encoder_layers = 9,000, and model"),
         ("load", {"width": 8192}, r"model\.safetensors is damaged: \S+ must be \(\d+, 8192\), got \(\d+, 8\)"),
-        ("load", {"width": 10**30}, r"config\.json is damaged: model: sizes that no memory holds"),
+        ("load", {"width": 10**30}, r"config\.json is damaged: model: sizes too large for memory"),
         ("resume", LAYERS, "encoder_layers = 9,000"),
         ("init_from", LAYERS, "encoder_layers = 9,000"),
     ],
@@ -261,10 +261,10 @@ def test_only_checkpoints_are_evicted(run: Path) -> None:
 def test_no_name_of_a_run_leaves_its_folder(run: Path, name: str) -> None:
     for changes in ({"files": [name]}, {"task": "classify", "tokenizers": {name: "char"}, "sizes": [5, 2]}):
         change(run, **changes)
-        with pytest.raises(RunError, match=r"config\.json is damaged: .* must lie in the run folder") as caught:
+        with pytest.raises(RunError, match=r"config\.json is damaged: .* must be in the run folder") as caught:
             attent.load(run)
         assert repr(name) in str(caught.value)
-        with pytest.raises(RunError, match="must lie in the run folder"):
+        with pytest.raises(RunError, match="must be in the run folder"):
             tokenizers_as_text(run)
         change(run, files=[], task="translate", tokenizers={"source": "char", "target": "char"}, sizes=None)
 
@@ -346,7 +346,7 @@ def test_weights_that_are_not_finite_or_no_floats_are_refused(run: Path, loader:
     weights = read_tensors(run / "model.safetensors")
     name = sorted(weights)[3]
     for spoilt, says in (
-        (weights[name].index_fill(0, torch.tensor([0]), torch.nan), "holds values that are not finite"),
+        (weights[name].index_fill(0, torch.tensor([0]), torch.nan), "contains values that are not finite"),
         (weights[name].int(), "float32"),
     ):
         write_tensors(weights | {name: spoilt}, run / "model.safetensors")

@@ -181,7 +181,7 @@ def test_a_document_with_refused_sentences_is_complete_but_for_them(attent, run_
         (None, ["--out", "brief.docx", "--n-best", 1], ".docx gives documents back: none of"),
         (None, ["--out", "brief.docx", "--engine", "onnx"], "documents look at attention"),
         (None, ["--out", "nowhere/brief.docx"], "brief.docx.part"),
-        (None, ["--out", "letter.docx"], "letter.docx is there already"),
+        (None, ["--out", "letter.docx"], "letter.docx already exists"),
     ],
 )
 def test_what_is_no_document_is_said_in_a_line(
@@ -216,7 +216,7 @@ def test_a_document_is_done_as_a_whole_or_not_at_all(
         attent("translate", RUN, file, "--out", out)
     assert draft.read_bytes() == b"" and not out.exists()
     again = attent("translate", RUN, file, "--out", out)
-    assert again.code == 2 and "--resume goes on with it" in again.err[0]
+    assert again.code == 2 and "--resume continues it" in again.err[0]
     assert attent("translate", RUN, file, "--out", out, "--resume").code == 0
     whole = out.read_bytes()
     assert attent("translate", RUN, file, "--out", out, "--resume").err == [

@@ -82,7 +82,7 @@ def test_code_is_imported_only_where_it_is_trusted(
     names = {"RUN": stranger, "PAIRS": stranger.parent / "pairs.tsv", "OUT": tmp_path / "out"}
     names |= {"TABLE": tmp_path / "out.txt", "DATES": _settings(tmp_path)}
     named = [names.get(word, word) for word in words]
-    says = "would import and run the module stranger_code; trust_code=True (--trust-code) allows it"
+    says = "would import and run the module stranger_code; if you trust this code, allow it with trust_code=True"
     assert says in attent(*named).err[-1]
     assert not mark.exists()
     if words[0] not in ("serve", "quantize"):

@@ -46,6 +46,6 @@ run({[str(option) for option in (*options, "--out", killed)]!r})
         [f"{killed} is there already: nothing is left to do"],
     )
     assert attent(*options, "--out", killed).err == [
-        f"attent: {killed} is there already: name another file, or remove it"
+        f"attent: {killed} already exists: name another file, or remove it"
     ]
     assert attent(*options, "--resume").err == ["attent: --resume goes on with the file of --out"]

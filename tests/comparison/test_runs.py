@@ -49,7 +49,7 @@ def test_what_cannot_be_compared(run_folder: Path, files: tuple[Path, Path], tmp
     for runs in ([copy], [copy, tmp_path / "x" / ".." / "copy"]):
         with pytest.raises(ArgumentError, match="two or more different runs, got "):
             compare(runs, *files, out)
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         compare([copy, tmp_path], *files, out)
     with pytest.raises(UnknownNameError, match="tokenizer"):
         compare([copy, run_folder], *files, out, tokenize="some")

@@ -127,7 +127,7 @@ def test_validation_is_split_off_again_unless_its_files_have_changed(tmp_path: P
     (tmp_path / "pairs.tsv").write_text("ab\tc\nb\ta\n")
     sample = sample_of(run, SIDES)
     assert (
-        "the run's validation cannot be had (its files have changed, and what would be split off now may have"
+        "the run's validation pairs are not available (its files have changed, and the pairs split off now may be"
         in sample.origin
     )
     assert sample.references is None
@@ -147,4 +147,4 @@ def test_where_there_is_no_text_tokens_are_made_up_and_that_is_said(corpus: dict
     assert set("".join(sample.lines)) == set("abc")
     assert sample.lines == lines_of(config())
     assert reason in sample.origin
-    assert sample.origin.startswith("random tokens, which are no text")
+    assert sample.origin.startswith("random tokens: the run")

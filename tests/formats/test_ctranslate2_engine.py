@@ -135,7 +135,7 @@ def test_a_text_longer_than_the_positions_is_left_untranslated(make_run, tmp_pat
 
 
 def test_a_model_that_it_cannot_express_is_refused(make_run, tmp_path: Path) -> None:
-    expected = "no recurrent models; attent export RUN --to onnx supports every translator"
+    expected = "it does not support recurrent models; attent export RUN --to onnx supports every translator"
     with pytest.raises(ArgumentError, match=expected):
         write(read(make_run(kind="rnn")), "RUN", tmp_path, None)
 

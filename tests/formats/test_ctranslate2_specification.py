@@ -16,7 +16,7 @@ from attent.text.tokenizers import BpeTokenizer
         ({"normalizer": "sparsemax"}, "it has no normalizer 'sparsemax', only softmax"),
         ({"position": "alibi"}, "it has position 'alibi' only in decoders, not in encoders"),
         ({"position": "relative_bias"}, "one table for all layers, and in this model each layer has its own"),
-        ({"kind": "rnn"}, "it has no recurrent models"),
+        ({"kind": "rnn"}, "it does not support recurrent models"),
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(make_run, settings: dict[str, str], reason: str | None) -> None:

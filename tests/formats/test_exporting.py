@@ -63,9 +63,9 @@ def test_the_former_spelling_of_quantization_is_accepted(engine: Engine, copied:
 def test_an_export_may_lie_elsewhere_but_takes_no_others_place(engine: Engine, copied: Path, tmp_path: Path) -> None:
     assert export(copied, "onnx", tmp_path / "there")[0] == tmp_path / "there"
     assert load(copied, "onnx", tmp_path / "there") is engine
-    with pytest.raises(ArgumentError, match="holds no export"):
+    with pytest.raises(ArgumentError, match="contains no export"):
         load(copied, "onnx")
-    with pytest.raises(RunError, match="run exists already and is not an export"):
+    with pytest.raises(RunError, match="run already exists and is not an export"):
         export(copied, "onnx", copied)
 
 

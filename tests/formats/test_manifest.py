@@ -30,14 +30,14 @@ def test_an_export_of_other_weights_is_refused(exported: Path) -> None:
     weights = exported / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     expected = (
-        rf"another state of .*run \(model.safetensors changed\); attent export {exported} --to onnx makes it anew"
+        rf"another state of .*run \(model.safetensors changed\); recreate it with attent export {exported} --to onnx"
     )
     with pytest.raises(ArgumentError, match=expected):
         read(exported / "export" / "onnx", "onnx", exported)
 
 
 def test_an_export_elsewhere_is_made_anew_there(exported: Path) -> None:
-    with pytest.raises(ArgumentError, match=r"holds no export; attent export .* --out .*nowhere makes one"):
+    with pytest.raises(ArgumentError, match=r"contains no export; create one with attent export .* --out .*nowhere"):
         read(exported / "nowhere", "onnx", exported)
 
 

@@ -123,4 +123,4 @@ def test_what_marian_cannot_express(make_run: Any, tmp_path: Path, settings: dic
 
 
 def test_a_recurrent_model_is_not_expressed(make_run: Any) -> None:
-    assert unsupported(read(make_run("rnn"))) == "it has no recurrent models"
+    assert unsupported(read(make_run("rnn"))) == "it does not support recurrent models"

@@ -124,7 +124,7 @@ def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str
 
 
 def test_its_weights_stay_as_they_are(exported, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="in float32 alone; quantization is for --to ctranslate2"):
+    with pytest.raises(ArgumentError, match="in float32 only; quantization needs --to ctranslate2"):
         write(exported.run, "RUN", tmp_path, "int8")
 
 

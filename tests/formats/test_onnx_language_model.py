@@ -54,7 +54,7 @@ def test_what_is_no_export_is_left_alone(tmp_path: Path) -> None:
     saved(tmp_path / "run", position="learned", maximum_length=5)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(RunError, match="exists already and is not an export"):
+    with pytest.raises(RunError, match="already exists and is not an export"):
         export(tmp_path / "run", tmp_path / "notes")
     (tmp_path / "long.txt").write_text(LINES[1] + "\n", encoding="utf-8")
     with pytest.raises(ArgumentError, match="has 9 tokens, more than the 4 that this model can read"):

@@ -34,8 +34,8 @@ def test_a_config_before_there_were_tasks_is_a_translators(tmp_path: Path, form:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"task": "classify", "tokenizers": {}}, "a run without tokenizers must say its sizes"),
-        ({"files": ("../labels.json",)}, "files must lie in the run folder"),
+        ({"task": "classify", "tokenizers": {}}, "a run without tokenizers must have sizes"),
+        ({"files": ("../labels.json",)}, "files must be in the run folder"),
         ({"sizes": (10**30, 5)}, "sizes.0"),
         ({"sizes": (7, 0)}, "sizes.1"),
         ({"alignment": {"layer": 4}}, "alignment.layer must be from 0 to 3, got 4"),

@@ -121,7 +121,7 @@ def test_no_link_is_followed_to_write_or_to_sweep(tmp_path: Path) -> None:
 def test_links_are_named(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     check_links(tmp_path)
-    with pytest.raises(RunError, match="link is a symbolic link, and a run is not written through one"):
+    with pytest.raises(RunError, match="link is a symbolic link, and runs are not written through links"):
         check_links(tmp_path, tmp_path / "link")
 
 

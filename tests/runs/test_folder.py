@@ -81,7 +81,7 @@ def test_nothing_is_left_where_a_run_fails(tmp_path: Path) -> None:
 
 def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     write(tmp_path / "run")
-    with pytest.raises(RunError, match="run is there already"):
+    with pytest.raises(RunError, match="run already exists"):
         RunWriter(tmp_path / "run")
     second = write(tmp_path / "run", replace=True)
     assert torch.equal(read(tmp_path / "run").model.to_logits.weight, second.to_logits.weight)
@@ -91,7 +91,7 @@ def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
 def test_only_a_run_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "letters.txt").write_text("dear")
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         RunWriter(tmp_path / "run", replace=True)
     assert (tmp_path / "run" / "letters.txt").read_text() == "dear"
 
@@ -144,12 +144,12 @@ def damaged(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("no folder", "run is no run folder: there is no such folder"),
+        ("no folder", "run is not a run folder: there is no such folder"),
         ("bad JSON", r"config\.json is damaged: "),
         ("newer", r"config\.json has format 5, written by attent 9\.9; this attent reads up to 4"),
         ("newer of nobody", r"config\.json has format 5, written by attent of a newer version"),
-        ("no format", r"config\.json is damaged: it names no format"),
-        ("format of truth", r"config\.json is damaged: it names no format"),
+        ("no format", r"config\.json is damaged: it has no valid format number"),
+        ("format of truth", r"config\.json is damaged: it has no valid format number"),
         ("uneven heads", r"config\.json is damaged: model\S*: heads must divide width = 8, got 3"),
         ("unknown score", r"config\.json is damaged: model: unknown score 'dott'; did you mean 'dot'"),
         ("larger than memory", r"config\.json is damaged: model: "),
@@ -163,7 +163,7 @@ def damaged(folder: Path, kind: str) -> None:
         ),
         ("more layers", r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),
         ("no output bias", r"model\.safetensors is damaged: to_logits\.weight is missing"),
-        ("unknown tokenizer", r"config\.json is damaged: the target tokenizer is of unknown kind 'rune'"),
+        ("unknown tokenizer", r"config\.json is damaged: the target tokenizer has the unknown kind 'rune'"),
         ("truncated", r"model\.safetensors is missing or damaged: "),
         ("no weights", r"model\.safetensors is missing or damaged: "),
         ("no tokenizer", r"source\.tokenizer\.json cannot be read"),
@@ -255,7 +255,7 @@ def test_a_draft_that_is_moved_while_it_is_looked_at_is_left(tmp_path: Path, mon
 
 def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path) -> None:
     trained = RunConfig(model=SETTINGS)
-    for replace, says in ((False, "run is there already"), (True, "run is being trained by another process")):
+    for replace, says in ((False, "run already exists"), (True, "run is being trained by another process")):
         path = tmp_path / str(replace) / "run"
         with RunWriter(path, replace=replace) as first, RunWriter(path, replace=replace) as second:
             first.begin(trained, SOURCE, TARGET)
@@ -267,7 +267,7 @@ def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path)
 
 
 def test_only_a_run_is_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         RunWriter.again(tmp_path)
     assert tree(tmp_path) == set()
 

@@ -65,9 +65,9 @@ def test_other_settings_and_other_lines_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "out"
     fill(path, LINES, stop=7)
     draft = path.with_name("out.part").read_bytes()
-    with pytest.raises(ArgumentError, match=r"out\.part is of a command that did not end: --resume goes on with it"):
+    with pytest.raises(ArgumentError, match=r"out\.part is from an unfinished command: --resume continues it"):
         fill(path, LINES, resume=False)
-    with pytest.raises(ArgumentError, match="is of another run or of other options"):
+    with pytest.raises(ArgumentError, match="is from another run or from other options"):
         fill(path, LINES, settings={"beam": "2"})
     for lines in (["another", *LINES[1:]], LINES[:5]):
         with pytest.raises(ArgumentError, match="was made from other lines"):
@@ -75,7 +75,7 @@ def test_other_settings_and_other_lines_are_refused(tmp_path: Path) -> None:
     # only what no note counts is cut off
     assert draft.startswith(path.with_name("out.part").read_bytes())
     fill(path, LINES)
-    with pytest.raises(ArgumentError, match="out is there already"):
+    with pytest.raises(ArgumentError, match="out already exists"):
         fill(path, LINES)
 
 

@@ -129,4 +129,4 @@ def test_errors_name_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(RunError, match=rf"{run}/model\.int8"), snapshot(run, stamp_of(run)) as copy:
         (copy / "model.int8.safetensors").stat()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    check_refused(run, rf"^{run} cannot be copied to be served: No such file")
+    check_refused(run, rf"^{run} cannot be copied for serving: No such file")

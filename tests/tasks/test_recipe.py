@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_results(tmp_path: Path, tiny_run: Path) ->
 def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     stream = io.StringIO()
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="already exists"):
         follow(TINY, tmp_path / "run", progress=Progress(stream))
     assert stream.getvalue() == ""
 
@@ -270,7 +270,7 @@ def test_a_damaged_setting_and_missing_checkpoints_are_named(tmp_path: Path, tin
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(RunError, match="has no checkpoint to resume from; --init-from starts"):
         resume(tmp_path / "run", {"updates": 5})
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         resume(tmp_path / "elsewhere")
     config = tmp_path / "run" / "config.json"
     content = json.loads(config.read_text())

@@ -52,7 +52,7 @@ def test_a_recipe_is_followed_together(run_processes, settings_file: Path, tmp_p
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(latest_checkpoint(tmp_path / "run")).update == 9
     first, second = run_processes(2, followed, tmp_path / "run", settings_file)
-    assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
+    assert (str(first), type(second)) == (f"{tmp_path / 'run'} already exists", RunError)
     first, _ = run_processes(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
     assert not (tmp_path / "other").exists()
@@ -123,4 +123,4 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     assert read_config(tmp_path / "run").training["sharded"]
     process_result = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert process_result.returncode != 0
-    assert "attent: run is there already" in process_result.stderr
+    assert "attent: run already exists" in process_result.stderr

@@ -1,4 +1,4 @@
-"""A run's model in the form of other engines, and those engines in the place of our own."""
+"""Export of models to other inference engines, and translation with those engines instead of attent's own."""
 
 from __future__ import annotations
 

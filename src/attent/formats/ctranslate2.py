@@ -1,4 +1,4 @@
-"""CTranslate2: Transformers in its format, and its search instead of ours."""
+"""CTranslate2: export of Transformers to its format, and translation with its search instead of ours."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from attent.text.batches import BatchSize, Sequences
 from attent.text.tokenizer import SPECIALS, Tokenizer, prompt_of
 
 NAME = "ctranslate2"
-# Length of the table of sinusoidal positions for CTranslate2; ours are computed on demand.
+# The number of sinusoidal positions stored for CTranslate2; ours are computed on demand.
 POSITIONS = 2048
 ADDED = ("sinusoidal", "learned", "none")
 UNK_TOKEN, BOS_TOKEN, EOS_TOKEN = "<unk>", "<s>", "</s>"
 SPECIAL: tuple[str, ...] = ("<pad>", UNK_TOKEN, BOS_TOKEN, EOS_TOKEN)
-# Factors of queries in CTranslate2; None for 1/√D.
+# CTranslate2's factors of queries; None for 1/√D.
 SCALES: dict[type[nn.Module], float | None] = {ScaledDot: None, Dot: 1.0}
 # Forbidden at every step, as in our own search.
 FORBIDDEN = [[SPECIAL[0]], [BOS_TOKEN]]
 
 
 def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manifest:
-    """Write a run's model into a folder in CTranslate2's format, and return the manifest to be written.
+    """Write a run's model into a folder in CTranslate2's format, and return the manifest, not yet written.
 
     Args:
-        run: a Transformer.
-        name: of the run, for messages.
+        run: the run of a Transformer.
+        name: the name of the run, for messages.
         folder: an empty folder.
-        quantization: the type of stored weights, in CTranslate2's spelling; unchanged by default.
+        quantization: the type of the stored weights, in CTranslate2's spelling; by default they are not quantized.
 
     Raises:
         ArgumentError: CTranslate2 cannot express the model, or has no such quantization.
@@ -79,16 +79,15 @@ class CTranslate2Engine(Engine):
     """Translates like `Translator`, with CTranslate2's search.
 
     Its beam search ends when K hypotheses have ended, which are ranked by our length penalty; our own search continues
-    until no hypothesis can improve. Log-probabilities are normalized without PAD and BOS; a translation that
-    reaches its limit is cut off there, and its score does not include EOS. Each of torch's threads translates batches
-    of its own.
+    until no hypothesis can improve. Log-probabilities are normalized without PAD and BOS; a translation that reaches
+    its limit is truncated, and its score does not include EOS. Each of torch's threads translates separate batches.
 
     Args:
-        folder: an export.
+        folder: the folder of an export.
         manifest: its manifest.
-        source_tokenizer: for the text to translate.
-        target_tokenizer: for the translation.
-        input_check: as of a `Translator`.
+        source_tokenizer: the tokenizer for the text to translate.
+        target_tokenizer: the tokenizer for the translation.
+        input_check: see `Translator`.
 
     Raises:
         AttentError: CTranslate2 is not installed.
@@ -115,7 +114,7 @@ class CTranslate2Engine(Engine):
             self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
             threads = torch.get_num_threads()
             self._translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
-            # the constructor sets the number of threads of the process to that of a batch
+            # the constructor sets the number of threads of the process to that for a batch
             torch.set_num_threads(threads)
         except (OSError, ValueError, RuntimeError) as error:
             raise RunError(f"{folder} is damaged: {error}") from error
@@ -132,7 +131,7 @@ class CTranslate2Engine(Engine):
         """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
 
         Raises:
-            ArgumentError: `settings` ask for samples, or there are prefixes.
+            ArgumentError: `settings` requests sampling, or there are prefixes.
         """
         if settings.sample:
             raise ArgumentError("the engine ctranslate2 does not sample like attent; omit --engine, or use onnx")
@@ -142,7 +141,8 @@ class CTranslate2Engine(Engine):
         lengths = Sequences(sources).lengths
         limits = settings.limits(lengths, self.longest)
         translations = [[Hypothesis((), 0.0, 1.0)]] * len(sources)
-        # a batch has a single limit: sources whose translations exceed their own are translated again, grouped by limit
+        # a batch has a single limit: sources whose translations exceed their individual limits are translated again,
+        # grouped by limit
         over_limit: dict[int, list[int]] = {}
         # start all batches before waiting for the first, so that every thread has work
         batches = [
@@ -163,13 +163,13 @@ class CTranslate2Engine(Engine):
     def _translate_batch(
         self, encoded: Sequence[Sequence[int]], rows: list[int], limit: int, settings: SearchSettings
     ) -> Iterator[tuple[int, Any]]:
-        """Start a batch; the iterator waits for each row's result."""
+        """Start to translate a batch; the returned iterator waits for each row's result."""
         results = self._translator.translate_batch(
             [[self._sources[token] for token in encoded[row]] for row in rows],
             max_input_length=0,
             beam_size=settings.beam,
             num_hypotheses=settings.beam,
-            # we rank by our own penalty
+            # hypotheses are ranked by our own penalty
             length_penalty=0,
             min_decoding_length=settings.minimum_length,
             max_decoding_length=min(limit, np.iinfo(np.int32).max),
@@ -182,7 +182,7 @@ class CTranslate2Engine(Engine):
         return ((row, result.result()) for row, result in zip(rows, results, strict=True))
 
     def _rank(self, result: Any, settings: SearchSettings) -> list[Hypothesis]:
-        """Return the hypotheses by our score, the best first."""
+        """Return the hypotheses ranked by our score, the best first."""
         best = []
         for names, log_probability in zip(result.hypotheses, result.scores, strict=True):
             tokens = tuple(self._targets[name] for name in names)
@@ -198,7 +198,7 @@ load = CTranslate2Engine
 def unsupported(run: Run) -> str | None:
     """Return the reason why CTranslate2 cannot express a run's model; None if it can."""
     if run.config.model.kind != "transformer":
-        return "it has no recurrent models"
+        return "it does not support recurrent models"
     model = cast(Transformer, run.model)
     settings, attention = model.settings, model.decoder.layers[0].self_attention
     if type(attention.score) not in SCALES:
@@ -221,7 +221,7 @@ def max_length(run: Run) -> int | None:
 
 
 def specification(run: Run) -> Any:
-    """Return the model as a `ctranslate2.specs.TransformerSpec` with its vocabularies; it must not be `unsupported`."""
+    """Return a model that CTranslate2 can express as a `ctranslate2.specs.TransformerSpec`, with its vocabularies."""
     from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
@@ -264,7 +264,7 @@ def specification(run: Run) -> Any:
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """Return a unique name for each id: the text that it adds if no lower id adds the same, else its number."""
+    """Return a unique name for each id: the text that it adds, or its number if a lower id adds the same text."""
     names = dict.fromkeys(SPECIAL)
     for token, text in enumerate(token_texts(range(SPECIALS, tokenizer.size), tokenizer), start=SPECIALS):
         name = text if text and text not in names else f"<{token}>"
@@ -275,7 +275,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 
 def _embed(stack: Any, spec: Any, embedding: Embedding, settings: TransformerSettings) -> None:
-    """Set √E · W[token] or W[token], and the table of added positions."""
+    """Set the embedding, √E · W[token] or W[token], and the table of added positions."""
     spec.weight = _array(embedding.tokens.weight)
     stack.scale_embeddings = settings.scale_embeddings
     if settings.position not in ADDED:
@@ -312,7 +312,7 @@ def _feed_forward(spec: Any, layer: FeedForward, norm: nn.LayerNorm) -> None:
 
 
 def _linear(spec: Any, layers: Sequence[nn.Linear]) -> None:
-    """Set one matrix product for all layers that read the same features."""
+    """Set a single matrix product for layers that read the same features."""
     spec.weight = _array(torch.cat([layer.weight for layer in layers]))
     if layers[0].bias is not None:
         spec.bias = _array(torch.cat([layer.bias for layer in layers]))

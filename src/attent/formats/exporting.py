@@ -1,4 +1,4 @@
-"""Export of a run to another inference engine, loading of the engine, and its comparison with our own on some lines."""
+"""Export a run to another inference engine, load that engine, and compare it with our own on a sample of lines."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from attent.text.settings import FILES, TextSettings, limit_length
 from attent.text.text import Pair, ReadReport
 from attent.text.tokenizer import SPECIALS, Tokenizer
 
-# Lines to compare: enough to show differences, and translated in seconds.
+# The number of lines to compare: enough to show differences, and translated within seconds.
 LINES = 64
-# Pairs to compare, also by BLEU.
+# The number of pairs to compare, also by BLEU.
 PAIRS = 200
 SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
 # Maximum tokens of a random line, for runs whose own text is not available.
 MAX_RANDOM_TOKENS = 12
-# Modules with `write` and `load`.
+# The modules of engines, which have `write` and `load`.
 ENGINES = {"ctranslate2": "attent.formats.ctranslate2", "onnx": "attent.formats.onnx"}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Lines to compare two engines on.
+    """Lines on which two engines are compared.
 
     Args:
         lines: the sources.
-        references: of the lines; None if there are none.
-        origin: of the lines, for the report.
+        references: reference translations of the lines, or None.
+        origin: the origin of the lines, for the report.
     """
 
     lines: Sequence[str]
@@ -62,17 +62,17 @@ class Sample:
         """Return the first pairs as a sample.
 
         Raises:
-            DataError: there are none.
+            DataError: there are no pairs.
         """
         first = list(islice((pair for pair in pairs if pair.source), PAIRS))
         if not first:
-            raise DataError(f"{origin} holds no pair")
+            raise DataError(f"{origin} contains no pairs")
         return cls([pair.source for pair in first], [pair.target for pair in first], origin)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A line with different translations: our own and the engine's."""
+    """A line that the two engines translate differently."""
 
     source: str
     expected: str
@@ -84,11 +84,11 @@ class Comparison:
     """Differences between two engines' translations of a sample.
 
     Args:
-        lines: number of lines.
-        differences: lines with different translations, by the name of the search.
+        lines: the number of lines.
+        differences: the lines with different translations, by the name of the search.
         scores: BLEU and chrF2 of attent's own engine and of the other, by the name of the search; empty without
             references.
-        origin: of the lines.
+        origin: the origin of the lines.
     """
 
     lines: int
@@ -97,11 +97,11 @@ class Comparison:
     origin: str = ""
 
     def report(self, engine: str, limit: int = 3) -> list[str]:
-        """Return a line on the sample, a line for each search, and the first few differences.
+        """Return a line about the sample, a line for each search, and the first few differences.
 
         Args:
-            engine: the name of the other engine, and how it computes.
-            limit: of the differences that are shown of each search.
+            engine: the name of the other engine, with its precision.
+            limit: the maximum number of differences shown for each search.
         """
         report = [f"compared on {self.lines} lines of {self.origin}"] if self.origin else []
         for search, differences in self.differences.items():
@@ -149,14 +149,14 @@ def sample_of(
     source: Path | None = None,
     target: Path | None = None,
 ) -> Sample:
-    """Return lines to compare on: those of a file, else the run's validation, else random tokens.
+    """Return lines for a comparison: those of a file, or the run's validation set, or random tokens.
 
     Args:
-        config: of the run.
-        tokenizers: of its sources and targets.
-        longest: the maximum tokens that its model can read; no limit if None.
-        source: lines of text.
-        target: their references.
+        config: the run's config.
+        tokenizers: its tokenizers of sources and targets.
+        longest: the maximum number of tokens that its model can read; None for no limit.
+        source: a file of lines to translate.
+        target: a file of their references.
 
     Raises:
         ArgumentError: lines and references differ in number.
@@ -175,14 +175,14 @@ def sample_of(
     except (AttentError, ValidationError) as error:
         reason = str(error) if isinstance(error, AttentError) else "config.json names none"
         origin = (
-            f"random tokens, which are no text: the run's validation cannot be had ({reason}); --source FILE --target "
-            "FILE names lines"
+            f"random tokens: the run's validation pairs are not available ({reason}); name lines with --source FILE "
+            "--target FILE"
         )
         return Sample(_random_lines(tokenizers[0]), None, origin)
 
 
 def _validation(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], longest: int | None) -> Sequence[Pair]:
-    """Return the pairs that a run was validated on; raise if they cannot be read or may have been trained on."""
+    """Return the pairs that a run was validated on; raise if they cannot be read or may be in its training data."""
     if "dates" in config.corpus:
         settings = DatesSettings.model_validate(config.corpus["dates"]).model_copy(update={"training_pairs": 1})
         return dates(settings).validation
@@ -199,12 +199,12 @@ def _validation(config: RunConfig, tokenizers: tuple[Tokenizer, Tokenizer], long
         pairs = list(corpus.validation)
         digest = encode_pairs(corpus, limited, *tokenizers, length_multiple=1).digest()
         if " ".join(map(str, digest)) != config.digests.get("train"):
-            raise DataError("its files have changed, and what would be split off now may have been trained on")
+            raise DataError("its files have changed, and the pairs split off now may be in its training data")
     return drop_long(pairs, range(len(pairs)), tokenizers, [limited.maximum_length] * 2, ReadReport("validation"))
 
 
 def _random_lines(tokenizer: Tokenizer) -> list[str]:
-    """Return lines of random pieces, the same every time."""
+    """Return lines of random pieces, always the same ones."""
     generator = np.random.default_rng(0)
     lines = (
         generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MAX_RANDOM_TOKENS)).tolist()
@@ -223,16 +223,17 @@ def export(
     references: Path | None = None,
     trust_code: bool = False,
 ) -> tuple[Path, Comparison]:
-    """Write a run's model in another engine's format, and compare the two engines on some lines.
+    """Write a run's model in another engine's format, and compare the two engines on a sample of lines.
 
     Args:
         run: the run folder.
         engine: "ctranslate2" or "onnx".
         out: the output folder, which may contain an older export; RUN/export/ENGINE by default.
-        quantization: of the weights, in the engine's spelling.
-        sample: lines to compare on; by default the run's validation pairs, or random tokens if these cannot be read.
-        references: of these lines, for BLEU and chrF2.
-        trust_code: True if the run may name modules to import.
+        quantization: the type of the stored weights, in the engine's spelling.
+        sample: a file of lines to compare on; by default the run's validation pairs, or random tokens if these cannot
+            be read.
+        references: a file of references of these lines, for BLEU and chrF2.
+        trust_code: True to import modules named by the run.
 
     Returns:
         The folder, and the comparison.
@@ -258,15 +259,15 @@ def export(
 
 
 def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
-    """Load the engine with a run's export.
+    """Load an engine with the export of a run.
 
     Args:
         run: the run folder.
         engine: "ctranslate2" or "onnx".
-        folder: of the export; RUN/export/ENGINE by default.
+        folder: the folder of the export; RUN/export/ENGINE by default.
 
     Raises:
-        ArgumentError: there is no export, or it is of another state of the run.
+        ArgumentError: there is no export, or it was made from another state of the run.
         RunError: the run or the export is damaged.
         AttentError: a package is not installed.
         UnknownNameError: there is no such engine.
@@ -286,7 +287,7 @@ def check_target(run: Path, engine: str, out: Path | None) -> Path:
     """
     target = folder_of(run, engine, out)
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise RunError(f"{target} exists already and is not an export")
+        raise RunError(f"{target} already exists and is not an export")
     if out is None:
         check_links(run / EXPORTS, target)
     return target

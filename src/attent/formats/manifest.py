@@ -1,4 +1,4 @@
-"""Manifest of an export: its run and weights, the versions that made it, and a comparison with our own engine."""
+"""The manifest of an export: its run and weights, the versions that created it, and a comparison with our engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attent.runs.weights import digest
 
 FORMAT = 1
 MANIFEST = "export.json"
-# The folder of exports in a run folder, with a folder for each engine.
+# The folder of exports within a run folder; it contains a folder for each engine.
 EXPORTS = "export"
 
 StateSide = Literal["written", "source", "neither"]
@@ -29,9 +29,9 @@ class StateTensor(BaseModel, extra="forbid", frozen=True):
     """A tensor of a decoder's state.
 
     Args:
-        name: in the graphs.
-        side: "written" and "source" tensors have a row for each row of the batch, which a search selects; "neither" has
-            none.
+        name: its name in the graphs.
+        side: "written" and "source" tensors have one row for each row of the batch, which a search selects; "neither"
+            tensors have no such rows.
         is_constant: True if a step does not change it (`kept` in JSON).
     """
 
@@ -46,13 +46,13 @@ class Manifest(BaseModel, extra="forbid"):
     Args:
         format: the version of the folder's layout.
         engine: the name of the engine.
-        versions: of attent, torch, python and the engine's packages, by name.
-        run: hashes of the files and settings of the run, by name.
-        quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own
-            precision.
-        longest: the maximum tokens of a sequence; None if there is no limit.
-        state: of the decoder, if the engine has graphs.
-        comparison: number of lines that differ from our own engine's, by search.
+        versions: the versions of attent, torch, python and the engine's packages, by name.
+        run: the hashes of the run's files and settings, by name.
+        quantization: the type of the stored weights, in the engine's spelling (`quantisation` in JSON); None for the
+            run's own precision.
+        longest: the maximum number of tokens in a sequence; None if there is no limit.
+        state: the tensors of the decoder's state, if the engine has graphs.
+        comparison: the number of lines that differ from those of our own engine, by search.
     """
 
     format: int = FORMAT
@@ -106,17 +106,17 @@ def read(folder: Path, engine: str, run: Path) -> Manifest:
             if not file.is_dir():
                 open_regular(file).close()
     except OSError as error:
-        raise ArgumentError(f"{folder} holds no export; {command} makes one") from error
+        raise ArgumentError(f"{folder} contains no export; create one with {command}") from error
     except (DataError, ValidationError) as error:
         raise RunError(
-            f"{folder / MANIFEST} is damaged, or written by a newer attent; {command} makes it anew"
+            f"{folder / MANIFEST} is damaged, or was written by a newer attent; recreate it with {command}"
         ) from error
     if manifest.engine != engine:
-        raise ArgumentError(f"{folder} is for the engine {manifest.engine}, not for {engine}")
+        raise ArgumentError(f"{folder} is for the engine {manifest.engine}, not {engine}")
     hashes = identity(run)
     if changed := sorted(name for name in hashes if hashes[name] != manifest.run.get(name)):
         raise ArgumentError(
-            f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {command} makes it anew"
+            f"{folder} was made from another state of {run} ({', '.join(changed)} changed); recreate it with {command}"
         )
     return manifest
 
@@ -125,12 +125,12 @@ def package(module: str, name: str, extra: str) -> Any:
     """Import a package that an engine needs.
 
     Args:
-        module: its name for import.
-        name: for messages.
-        extra: our extra that installs it.
+        module: the name of the module to import.
+        name: the name of the package, for messages.
+        extra: the extra of attent that installs it.
 
     Raises:
-        AttentError: it is not installed.
+        AttentError: the package is not installed.
     """
     with needs(f"this needs {name}", extra):
         return import_module(module)

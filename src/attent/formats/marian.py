@@ -1,4 +1,4 @@
-"""Marian checkpoints of transformers: a Transformer of ours in their layout, with its tokenizers."""
+"""Export of Transformers, with their tokenizers, to Marian checkpoints for Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from attent.text.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 from attent.text.tokenizers import SentencePieceTokenizer, SubwordTokenizer
 
 NAMES = {UNK: "<unk>", EOS: "</s>"}
-# A sinusoidal table has a length there; ours has none.
+# A sinusoidal table has a fixed length in Marian; ours has none.
 POSITIONS = 1024
-# A run's name of an activation, as Marian's configs have it.
+# The names of activations in Marian's configs, by their names in runs.
 SWISH = {"silu": "swish"}
 
 
 def unsupported(run: Run) -> str | None:
     """Return the reason why a Marian checkpoint cannot express a run; None if it can."""
     if run.config.model.kind != "transformer":
-        return "it has no recurrent models"
+        return "it does not support recurrent models"
     model = cast(Transformer, run.model)
     settings, attention = model.settings, model.decoder.layers[0].self_attention
     if settings.norm != "post":
@@ -52,7 +52,7 @@ def unsupported(run: Run) -> str | None:
     if settings.score != "scaled_dot" or type(attention.score) is not ScaledDot or settings.normalizer != "softmax":
         return f"it has only scaled_dot and softmax, got {settings.score!r} and {settings.normalizer!r}"
     if settings.key_value_heads not in (None, settings.heads):
-        return "it has as many heads of keys and values as of queries"
+        return "it needs the same number of heads for keys and values as for queries"
     for side in SIDES:
         tokenizer = run.tokenizers[side]
         if not isinstance(tokenizer, SubwordTokenizer | SentencePieceTokenizer):
@@ -63,16 +63,16 @@ def unsupported(run: Run) -> str | None:
 
 
 def write(run: Run, name: str, folder: Path) -> None:
-    """Write a run as a folder that transformers' MarianMTModel and MarianTokenizer load.
+    """Write a run as a folder that transformers' MarianMTModel and MarianTokenizer can load.
 
-    Sources of ours end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`;
-    those of an imported Marian end with it. Escapes that keep "▁" apart from a space, and bytes, are SentencePiece's
-    own and stay.
+    Our sources end without </s>, which MarianTokenizer appends unless it is called with `add_special_tokens=False`;
+    those of an imported Marian model end with it. Byte pieces, and the escapes that distinguish "▁" from a space, are
+    unchanged, since SentencePiece uses the same ones.
 
     Args:
-        run: of a Transformer.
-        name: of the run, for messages.
-        folder: to be made.
+        run: the run of a Transformer.
+        name: the name of the run, for messages.
+        folder: the folder to create.
 
     Raises:
         ArgumentError: Marian cannot express the run.
@@ -81,7 +81,7 @@ def write(run: Run, name: str, folder: Path) -> None:
     if reason := unsupported(run):
         raise ArgumentError(f"a Marian checkpoint cannot express {name}: {reason}")
     if folder.exists():
-        raise RunError(f"{folder} is there already")
+        raise RunError(f"{folder} already exists")
     with new_folder(folder) as draft:
         write_tensors(tensors(run.model), draft / "model.safetensors")
         for file, content in _files(run).items():
@@ -91,7 +91,7 @@ def write(run: Run, name: str, folder: Path) -> None:
 
 
 def tensors(model: Transformer) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint by name, one of each tied group; BOS is their padding, and so comes last."""
+    """Return the tensors of a checkpoint by name, one of each tied group; BOS, Marian's padding, comes last."""
     settings = model.settings
     order = sines_first(settings.width) if settings.position == "sinusoidal" else None
     state = model.state_dict()
@@ -117,15 +117,15 @@ def tensors(model: Transformer) -> dict[str, Tensor]:
 
 
 def _moved(rows: Tensor) -> Tensor:
-    """Return rows by id in the order of `_ids`.
+    """Reorder rows by id into the order of `_ids`.
 
-    EOS, UNK, PAD, the pieces, and BOS, from which their decoder starts, at the end.
+    The order is EOS, UNK, PAD, the pieces, and finally BOS, from which Marian's decoder starts.
     """
     return rows.detach()[torch.tensor([EOS, UNK, PAD, *range(SPECIALS, len(rows)), BOS])]
 
 
 def _ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Return the vocabulary: pieces in the order of `_moved`. PAD of ours has a name that no text has."""
+    """Return the vocabulary, with pieces in the order of `_moved`; our PAD gets a name that occurs in no text."""
     own = cast(SubwordTokenizer, tokenizer)
     pieces = [own.name(token) for token in range(SPECIALS, own.size)]
     unused = "<unused 0>"
@@ -170,7 +170,7 @@ def _files(run: Run) -> dict[str, Mapping[str, Any]]:
         **special,
         **stacks,
     }
-    # PAD and BOS of ours are never written
+    # our PAD and BOS are never generated
     generation = special | {"bad_words_ids": [[2], [sizes["target"] - 1]], "num_beams": 1}
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",

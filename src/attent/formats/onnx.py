@@ -1,6 +1,6 @@
 """ONNX: two graphs for a translator, driven by our own search, and one graph for a language model.
 
-A language model's graph computes the logits of every next token of texts, without cached keys and values:
+A language model's graph computes the next-token logits at every position of texts, without cached keys and values:
 
     model.onnx     tokens (B, T), BOS first  →  logits (B, T, V)
 """
@@ -42,11 +42,11 @@ GRAPH = "model.onnx"
 
 
 def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manifest:
-    """Write a run's model into a folder as two graphs, and return the manifest to be written.
+    """Write a run's model into a folder as two graphs, and return the manifest, not yet written.
 
     Args:
-        run: with any model.
-        name: of the run, for messages.
+        run: the run of any translator.
+        name: the name of the run, for messages.
         folder: an empty folder.
         quantization: must be None.
 
@@ -55,7 +55,7 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
         AttentError: a package is not installed, or the model cannot be traced.
     """
     if quantization is not None:
-        raise ArgumentError(f"{name} is written as ONNX in float32 alone; quantization is for --to ctranslate2")
+        raise ArgumentError(f"{name} can be exported to ONNX in float32 only; quantization needs --to ctranslate2")
     package("onnxruntime", "onnxruntime", NAME)
     manifest = Manifest(engine=NAME, run={}, longest=run.model.longest, state=onnx_graphs.write(run, folder))
     manifest.versions.update({name: version_of(name) for name in PACKAGES})
@@ -66,14 +66,14 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
 class OnnxState:
     """Immutable decoder state: arrays, and row indices into them.
 
-    A step gathers the rows, and computes equal rows once: batches are padded with repeated rows, and the hypotheses of
-    a beam begin equal.
+    A step gathers the rows, and computes equal rows only once: batches are padded with repeated rows, and all
+    hypotheses of a beam start out equal.
 
     Args:
-        tensors: the graphs' state by name.
+        tensors: the tensors of the graphs' state by name.
         written: row indices into the tensors of the target side, (B,).
         source: row indices into the tensors of the source side, (B,).
-        logits: after BOS, before the first step, (n, V).
+        logits: the logits after BOS, before the first step, (n, V).
     """
 
     tensors: Arrays
@@ -82,7 +82,7 @@ class OnnxState:
     logits: np.ndarray | None = None
 
     def select(self, rows: Tensor) -> OnnxState:
-        """Return the state of these rows, in this order; a row may be named twice."""
+        """Return the state of these rows, in this order; rows may be repeated."""
         return replace(self, written=self.written[rows.numpy()], source=self.source[rows.numpy()])
 
     def reorder(self, rows: Tensor) -> OnnxState:
@@ -91,10 +91,10 @@ class OnnxState:
 
 
 class OnnxModel(EncoderDecoder[OnnxState]):
-    """Two graphs as a model with the contract of `attent.models.model`, where features are logits.
+    """A model that runs the two graphs, with the interface of `attent.models.model`; its features are logits.
 
     Args:
-        folder: an export.
+        folder: the folder of an export.
         manifest: its manifest.
 
     Raises:
@@ -127,15 +127,15 @@ class OnnxModel(EncoderDecoder[OnnxState]):
 
     @property
     def longest(self) -> int | None:
-        """Return the maximum tokens of a sequence, including padding; None if there is no limit."""
+        """Return the maximum length of a sequence in tokens, including padding; None if there is no limit."""
         return self._longest
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """Return the source itself: the graph that encodes it also computes the first step."""
+        """Return the source as it is, since the graph that encodes it also computes the first step."""
         return Memory(source, lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Return the logits after BOS and the target up to each token, computed step by step."""
+        """Return the logits after BOS and after each token of the target, computed step by step."""
         state = self.start(memory)
         steps = []
         for column in tokens.unbind(1):
@@ -168,12 +168,12 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         return torch.from_numpy(logits if len(logits) == len(ids) else logits[rows]), OnnxState(tensors, rows, rows)
 
     def output(self, features: Tensor) -> Tensor:
-        """Return the logits that the graphs have computed."""
+        """Return the features, which are already logits."""
         return features
 
 
 def _distinct(parents: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first row of each distinct (parent, token), in order, and the index of every row's pair among them."""
+    """Return the first row of each distinct pair (parent, token), and the index of every row's pair among these."""
     first: dict[tuple[int, int], int] = {}
     pairs = list(zip(parents.tolist(), tokens.tolist(), strict=True))
     for row, pair in enumerate(pairs):
@@ -183,7 +183,7 @@ def _distinct(parents: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _take(tensors: Arrays, names: Sequence[str], rows: np.ndarray) -> None:
-    """Select rows of some tensors, unless these are all their rows in order."""
+    """Select rows of some tensors in place, unless these are all of their rows in order."""
     if not names or (len(rows) == len(tensors[names[0]]) and (rows == np.arange(len(rows))).all()):
         return
     for name in names:
@@ -197,19 +197,19 @@ def load(
     target_tokenizer: Tokenizer,
     input_check: InputCheck | None = None,
 ) -> Translator:
-    """Load an export: our own search over its graphs, which have no attention maps."""
+    """Load an export as a translator that runs our own search on its graphs, without attention maps."""
     return Translator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)
 
 
 class LanguageModelGraph(nn.Module):
-    """The graph: from tokens to logits."""
+    """The graph of a language model, from tokens to logits."""
 
     def __init__(self, model: LanguageModel) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the logits (B, T, V) of the token after each of these (B, T)."""
+        """Return the next-token logits (B, T, V) after each token (B, T)."""
         return self.model.output(self.model(tokens))
 
 
@@ -221,11 +221,11 @@ def export(
     Args:
         run: the run folder.
         out: the output folder, which may contain an older export; RUN/export/onnx by default.
-        sample: lines to compare on; random pieces by default.
-        trust_code: True if the run may name modules to import.
+        sample: a file of lines to compare on; random pieces by default.
+        trust_code: True to import modules named by the run.
 
     Returns:
-        The folder, and the largest difference of a log-probability, in nats.
+        The folder, and the largest difference of log-probabilities, in nats.
 
     Raises:
         ArgumentError: a line of the sample is longer than the model can read.
@@ -252,7 +252,7 @@ def export(
 
 
 def _difference(model: LanguageModel, engine: object, text: list[int]) -> float:
-    """Return the largest difference of a log-probability after any token of a text."""
+    """Return the largest difference between the log-probabilities of model and engine after any token of a text."""
     tokens = torch.tensor([[BOS, *text]])
     with torch.no_grad():
         expected = model.output(model(tokens)).double().log_softmax(-1)
@@ -261,7 +261,7 @@ def _difference(model: LanguageModel, engine: object, text: list[int]) -> float:
 
 
 def _sample(tokenizer: Tokenizer, file: Path | None, longest: int | None) -> list[list[int]]:
-    """Return the tokens of the first lines of a file, or random ones, the same every time."""
+    """Return the tokens of the first lines of a file, or random ones, which are always the same."""
     if file is None:
         generator = np.random.default_rng(0)
         limit = MAX_RANDOM_TOKENS if longest is None else min(MAX_RANDOM_TOKENS, longest)

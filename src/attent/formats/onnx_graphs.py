@@ -1,12 +1,12 @@
-"""A translator as two ONNX graphs: from the source to the first token's logits, and one step further.
+"""Export of a translator as two ONNX graphs: from the source to the first token's logits, and one further step.
 
     encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after BOS, state
     step.onnx      tokens (B,), state            →  logits (B, V), changed parts of the state
 
-The state is passed between them as one tensor per part. What every step needs from the source, such as the keys of the
-memory, is computed once, in the first graph. Both have the decoder's weights, since the first graph computes the first
-step. While a model is traced, attention is computed by the plain formula, and a recurrent layer is one operator, which
-ONNX has too.
+The state is passed between them as one tensor per part. Everything that each step needs from the source, such as the
+keys of the memory, is computed once, in the first graph. Both contain the decoder's weights, since the first graph
+computes the first step. While a model is traced, attention is computed by the plain formula, and a recurrent layer is a
+single operator, which has an ONNX counterpart.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from attent.text.tokenizer import BOS
 S = TypeVar("S")
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 SOURCE, LENGTHS, TOKENS, LOGITS = "source", "lengths", "tokens", "logits"
-# The prefix of the names of tensors that a step returns.
+# Prefix of the names of tensors that a step returns.
 AFTER = "after."
-# Two values of each size, which reveal the axes that depend on it; all pairs differ.
+# Two values of each size, which reveal the axes that depend on it; no two pairs are equal.
 TRACE_SIZES = {"rows": (3, 5), "source_length": (4, 6), "written": (2, 3)}
 LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 # The order of the gates in ONNX, by their indices in PyTorch's: reset, update, new; input, forget, cell, output.
@@ -69,7 +69,7 @@ class StepGraph(nn.Module):
 
     Args:
         model: the model.
-        like: a state of the same structure.
+        like: an example of the state, for its structure.
         is_changed: True for each of the state's tensors that a step changes.
     """
 
@@ -85,7 +85,7 @@ class StepGraph(nn.Module):
 
 
 class TraceInputs(NamedTuple):
-    """Inputs to trace a model with: a source, its lengths, tokens, and the state after some steps."""
+    """Inputs for tracing a model: a source, its lengths, tokens, and the state after some steps."""
 
     source: Tensor
     lengths: Tensor
@@ -94,7 +94,7 @@ class TraceInputs(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, index: int) -> TraceInputs:
-        """Make inputs of the first or the second of `TRACE_SIZES`."""
+        """Make inputs with the first or the second of each of `TRACE_SIZES`."""
         rows, length, steps = (sizes[index] for sizes in TRACE_SIZES.values())
         generator = torch.Generator().manual_seed(0)
         source = torch.randint(run.source_tokenizer.size, (rows, length), generator=generator)
@@ -107,7 +107,7 @@ class TraceInputs(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The state's tensors."""
+        """The tensors of the state."""
         return [tensor for _, tensor in flatten_state(self.state)]
 
 
@@ -147,7 +147,7 @@ def write(run: Run, folder: Path) -> list[StateTensor]:
 
 
 def _state_tensors(model: EncoderDecoder[Any], example: TraceInputs, named: list[dict[int, str]]) -> list[StateTensor]:
-    """Find by trial the tensors of the state that a search reorders, and those that a step leaves unchanged."""
+    """Determine by trial which tensors of the state a search reorders, and which ones a step leaves unchanged."""
     _, after = model.step(example.state, example.tokens)
     reordered = example.state.reorder(torch.arange(len(example.tokens)).flip(0))
     parts: list[StateTensor] = []
@@ -179,19 +179,19 @@ def export_graph(
     """Trace a module, and write it as ONNX.
 
     Args:
-        module: to trace, put into evaluation mode.
+        module: the module to trace; it is put into evaluation mode.
         arguments: example inputs.
-        axes: for each of them, the sizes that vary.
-        inputs: names of the inputs.
-        outputs: names of the outputs.
-        file: to write.
+        axes: the dynamic axes of each input.
+        inputs: the names of the inputs.
+        outputs: the names of the outputs.
+        file: the file to write.
 
     Raises:
-        AttentError: it cannot be traced, or a part of it has no counterpart in ONNX.
+        AttentError: the module cannot be traced, or a part of it has no counterpart in ONNX.
     """
     try:
         with _quiet():
-            # traced here: the exporter itself would silently fix sizes that cannot be dynamic
+            # traced here, since the exporter itself would silently fix sizes that cannot be dynamic
             graph = torch.export.export(
                 module.eval(),
                 arguments,
@@ -217,7 +217,7 @@ def export_graph(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the exporter's log."""
+    """Silence the exporter's log within the block."""
     loggers = [logging.getLogger(name) for name in LOGGERS]
     levels = [logger.level for logger in loggers]
     try:
@@ -236,7 +236,7 @@ def flatten_state(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
 
     Args:
         state: nested dataclasses and tuples, named or not, of tensors, ints and None.
-        name: of the state itself.
+        name: the name of the state itself.
     """
     if state is None:
         return []
@@ -248,7 +248,7 @@ def flatten_state(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
 
 
 def unflatten_state(like: S, tensors: Iterator[Tensor]) -> S:
-    """Return a state of the same structure with other tensors, in the order of `flatten_state`."""
+    """Return a state with the structure of `like` and these tensors, in the order of `flatten_state`."""
     if like is None:
         return like
     if isinstance(like, Tensor | int | torch.SymInt):
@@ -265,10 +265,10 @@ def _fields(state: Any) -> list[tuple[str, Any]]:
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Within the block, compute every attention by the plain formula, and recurrent layers by one operator.
+    """Within the block, compute all attention by the plain formula, and each recurrent layer by a single operator.
 
-    A graph is for all shapes, while the choice of an implementation depends on them; and ONNX does not have our
-    kernels.
+    A graph must work for all shapes, while the choice of an implementation depends on them; and our kernels do not
+    exist in ONNX.
     """
     implementations = attend.IMPLEMENTATIONS
     attend.IMPLEMENTATIONS, arguments.first_query_position = {"graph": PLAIN_FORMULA}, _position
@@ -281,9 +281,9 @@ def tracing() -> Iterator[None]:
 
 
 def compute_plainly(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """Compute the formula without its protection from NaN in hidden keys, which a graph never has.
+    """Compute the formula without its protection against NaN in hidden keys, which never occurs in a graph.
 
-    Args and result, (B, H, Tq, Dv), as in every implementation.
+    The arguments and the result (B, H, Tq, Dv) are those of every implementation.
     """
     pairs = call.pairs()
     allowed = None if _sees_all(call) else call.allowed(pairs)
@@ -297,7 +297,7 @@ def compute_plainly(call: Call, query: Tensor, key: LoweredSide, value: Tensor) 
 
 
 def _sees_all(call: Call) -> bool:
-    """Return whether the only query is at the last key and sees all of them, as in every step of a search."""
+    """Return whether there is only one query, at the last key, that sees all keys, as in each step of a search."""
     if type(call.mask) is not Causal or call.bias is not None or call.queries != 1:
         return False
     # `_position` returns a tensor (1,) only for a last query
@@ -305,12 +305,12 @@ def _sees_all(call: Call) -> bool:
 
 
 def _position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    """Return `arguments.first_query_position`; a tensor (1,) if the number is known only when the graph runs."""
+    """Return `arguments.first_query_position`, as a tensor (1,) if it is only known when the graph runs."""
     position = _first_position(start, lengths, batch, queries, keys)
     return torch.full((1,), cast(int, position), dtype=torch.int64) if isinstance(position, torch.SymInt) else position
 
 
-# The only implementation while a model is traced, for every call.
+# The only implementation of attention while a model is traced.
 PLAIN_FORMULA = SimpleNamespace(unsupported=lambda call: None, run=compute_plainly)
 
 
@@ -333,7 +333,7 @@ def _(inputs: Tensor, hidden: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]
 def lstm(
     inputs: Tensor, hidden: Tensor, cell: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return h of every step, and h and c of the last one, as `gru`."""
+    """Return h of every step (B, T, E), and h and c of the last one (B, E); see `gru`."""
     weights = [w_ih, w_hh, b_ih, b_hh]
     outputs, last, after = torch.lstm(inputs, [hidden[None], cell[None]], weights, True, 1, 0.0, False, False, True)
     return outputs.contiguous(), last[0].clone(), after[0].clone()
@@ -345,14 +345,14 @@ def _(inputs: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> tuple[T
 
 
 def traced_all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor | None) -> rnn.States:
-    """Compute `ops.rnn.all_steps` by these operators."""
+    """Compute `ops.rnn.all_steps` with the operators `gru` and `lstm`."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
     weights = [cast(Tensor, getattr(network, name)) for name in names]
     return (*gru(inputs, hidden, *weights), None) if cell is None else lstm(inputs, hidden, cell, *weights)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """Return the translations of the two operators to ONNX.
+    """Return translations of the two operators into ONNX.
 
     Raises:
         ImportError: onnxscript is not installed.
@@ -360,7 +360,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
     op: Any = import_module("onnxscript").opset18
 
     def stack(parts: Sequence[Any], gates: tuple[int, ...]) -> Any:
-        """Return each part's gates in ONNX's order, concatenated: (1, all gates, …)."""
+        """Concatenate the gates of all parts in ONNX's order: (1, all gates, …)."""
         ordered = []
         for part in parts:
             split = op.Split(part, num_outputs=len(gates), axis=0)
@@ -379,7 +379,7 @@ def translations() -> dict[Any, Callable[..., Any]]:
             None,
             op.Unsqueeze(hidden, [0]),
             hidden_size=w_hh.shape[1],
-            # the reset gate as in PyTorch
+            # apply the reset gate as PyTorch does
             linear_before_reset=1,
         )
         return all_steps(outputs), op.Squeeze(last, [0])

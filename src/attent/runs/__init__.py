@@ -1,4 +1,4 @@
-"""The run folder: everything that a trained model leaves behind, enough to use it without anything else."""
+"""Run folders: everything that training leaves behind, sufficient to use the model."""
 
 from __future__ import annotations
 

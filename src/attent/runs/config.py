@@ -1,4 +1,4 @@
-"""A run's config.json: its task, model, corpus, training and results."""
+"""The config.json of a run: its task, model, corpus, training and results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FORMAT = 4
 CONFIG = "config.json"
 # Maximum bytes of a config.json.
 LARGEST = 2**22
-# Keys that identify a config.json of Hugging Face's transformers.
+# Keys that identify a config.json of Hugging Face's transformers library.
 PRETRAINED_KEYS = frozenset(("model_type", "architectures"))
 # The model_type of models that can be imported as runs.
 IMPORTED = frozenset(("marian", "m2m_100"))
 
 
 def version_of(package: str, default: str = "unknown") -> str:
-    """Return the version of an installed package, or the default for one that is not installed."""
+    """Return the version of a package, or the default if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -37,7 +37,7 @@ def version_of(package: str, default: str = "unknown") -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a run depends on."""
+    """Return the versions of attent, torch and Python."""
     return {
         "attent": version_of("attent", "not installed"),
         "torch": torch.__version__,
@@ -50,7 +50,7 @@ Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
 def tokenizer_file(name: str) -> str:
-    """Return the name of a tokenizer's file."""
+    """Return the file name of a tokenizer."""
     return f"{name}.tokenizer.json"
 
 
@@ -60,8 +60,8 @@ class AlignmentHead(BaseModel, extra="forbid", frozen=True):
     `attent.alignment.forced_decoding.AttentionSelector` has the same fields.
 
     Args:
-        layer: index among the layers with attention to the source; None for the last.
-        head: its index; None for the mean over heads.
+        layer: the index among the layers with attention to the source; None for the last one.
+        head: the index of the head; None for the mean over heads.
         about: the target token that a row of weights belongs to.
     """
 
@@ -71,36 +71,36 @@ class AlignmentHead(BaseModel, extra="forbid", frozen=True):
 
 
 def _is_file_name(name: str) -> bool:
-    """Return whether a name is that of a file directly in a folder, on any system."""
+    """Return whether a name is a plain file name, without folders, on any system."""
     return Path(name).name == name and name not in ("", "..") and not set("\\:\0") & set(name)
 
 
 class RunConfig(BaseModel, extra="forbid"):
-    """Content of config.json.
+    """The content of config.json.
 
     Args:
         format: the version of the folder's layout.
-        state: of training; in format 1 always finished.
-        versions: of attent, torch and python, by name.
+        state: the state of training; in format 1 always finished.
+        versions: the versions of attent, torch and python, by name.
         task: the name of the model's task; before format 3 always translation.
-        tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a
-            translator, "text" of other texts, none for vectors.
-        files: the names of further text files of the run.
-        sizes: of the input (tokens, or features of a vector) and the output (tokens or classes); None for the sizes of
-            the first and the last tokenizer.
+        tokenizers: the kind of each tokenizer by its name, which also names its file: "source" and "target" for a
+            translator, "text" for other texts, none for vectors.
+        files: the names of additional text files of the run.
+        sizes: the sizes of the input (tokens, or features of a vector) and the output (tokens or classes); None for the
+            sizes of the first and the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
-        digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal
-            a corpus that has changed; and the SHA-256 of a finished run's weights, by the name of their file.
-        spacing: the share of spaces that are only conventional in the source text that a translator was trained on, see
+        digests: digests of the training examples ("train") and, for a classifier, of the held-out ones ("held out"),
+            which show whether the corpus has changed; and the SHA-256 of a finished run's weights, by file name.
+        spacing: the share of spaces that are only conventional in the source text that a translator was trained on; see
             `attent.text.units`; None if unknown.
-        vectors: the word vectors that embeddings started from.
-        coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
+        vectors: the word vectors that initialized the embeddings.
+        coverage: by tokenizer, the number of ids with a word vector, and the share of the text's tokens that have one.
         dtype: the default type of the model's weights.
         alignment: the attention that aligns a translator's words, as chosen by `attent align --best`, if any.
-        training: the settings of training, and its automatic choices, such as the precision.
-        results: scores by name.
-        origin: of an imported model: its name, licence and format, its languages, and how it was searched there.
+        training: the settings of training, and automatic choices such as the precision.
+        results: the scores by name.
+        origin: for an imported model: its name, licence and format, its languages, and its original search settings.
     """
 
     format: int = FORMAT
@@ -124,12 +124,12 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @property
     def source_language(self) -> str | None:
-        """The language of a translator's source, if it was named."""
+        """The source language of a translator, if it is known."""
         return self._language("source")
 
     @property
     def target_language(self) -> str | None:
-        """The language of a translator's target, if it was named."""
+        """The target language of a translator, if it is known."""
         return self._language("target")
 
     @property
@@ -140,7 +140,7 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @property
     def text_files(self) -> list[str]:
-        """The names of the files of its tokenizers and of further files."""
+        """The names of the tokenizers' files and of additional files."""
         return [*map(tokenizer_file, self.tokenizers), *self.files]
 
     def _language(self, side: str) -> str | None:
@@ -150,24 +150,21 @@ class RunConfig(BaseModel, extra="forbid"):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out some fields that have their defaults, as configs of earlier versions do."""
+        """Omit some fields that have their default values, as configs of earlier versions do."""
         defaults = ("spacing", None), ("dtype", "float32"), ("alignment", None), ("origin", {})
         return {name: value for name, value in serialize(self).items() if (name, value) not in defaults}
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
         if invalid := [name for name in (*self.tokenizers, *self.files) if not _is_file_name(name)]:
-            raise ValueError(f"tokenizers and files must lie in the run folder, got {invalid[0]!r}")
+            raise ValueError(f"tokenizers and files must be in the run folder, got {invalid[0]!r}")
         if not self.tokenizers and self.sizes is None:
-            raise ValueError("a run without tokenizers must say its sizes")
+            raise ValueError("a run without tokenizers must have sizes")
         self._check_alignment()
         return self
 
     def _check_alignment(self) -> None:
-        """Check that the model has the attention that aligns words.
-
-        Only Transformers have several layers and heads of it.
-        """
+        """Check that the model has the layer and head that align words; only Transformers have several of them."""
         if self.alignment is None:
             return
         sizes = (self.model.decoder_layers, self.model.heads) if isinstance(self.model, TransformerSettings) else (1, 1)
@@ -188,7 +185,7 @@ def write_config(config: RunConfig, path: Path) -> None:
 
 
 def read_config(path: Path | str) -> RunConfig:
-    """Read a run folder's config.json alone.
+    """Read the config.json of a run folder.
 
     Raises:
         RunError: it is missing, damaged, or written by a newer version.
@@ -198,20 +195,20 @@ def read_config(path: Path | str) -> RunConfig:
         content = bounded.read_json(file, LARGEST)
     except FileNotFoundError as error:
         reason = f"it has no {file.name}" if file.parent.is_dir() else "there is no such folder"
-        raise RunError(f"{path} is no run folder: {reason}") from error
+        raise RunError(f"{path} is not a run folder: {reason}") from error
     except OSError as error:
-        raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
+        raise RunError(f"{path} is not a run folder: {file.name} cannot be read ({error.strerror})") from error
     except DataError as error:
         raise RunError(f"{file} is damaged: {error}") from error
     if _is_pretrained(content):
         takes = (
-            "attent import makes a run of it"
+            "convert it with attent import"
             if content.get("model_type") in IMPORTED
-            else "attent show, explore and fill take it"
+            else "use it with attent show, explore or fill"
         )
-        raise RunError(f"{path} is a Hugging Face model and no run folder: {takes}")
+        raise RunError(f"{path} is a Hugging Face model, not a run folder: {takes}")
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
-        raise RunError(f"{file} is damaged: it names no format")
+        raise RunError(f"{file} is damaged: it has no valid format number")
     if content["format"] > FORMAT:
         written_by = content.get("versions")
         newer = written_by.get("attent", "of a newer version") if isinstance(written_by, dict) else "of a newer version"
@@ -225,7 +222,7 @@ def read_config(path: Path | str) -> RunConfig:
 
 
 def is_pretrained(path: Path | str) -> bool:
-    """Return whether a folder holds a model of Hugging Face's transformers instead of a run."""
+    """Return whether a folder contains a model of Hugging Face's transformers library instead of a run."""
     try:
         return _is_pretrained(bounded.read_json(Path(path) / CONFIG, LARGEST))
     except (OSError, DataError):
@@ -237,24 +234,24 @@ def _is_pretrained(content: object) -> bool:
 
 
 def code_in(config: RunConfig) -> dict[str, str]:
-    """Return the settings of a run's model that import a module."""
+    """Return the settings of a run's model that would import a module."""
     return {key: value for key, value in config.model if isinstance(value, str) and registry.is_imported(value)}
 
 
 def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None:
-    """Check that building a run's model imports no modules named by the run.
+    """Check that building a run's model imports no modules that the run names, unless the run is trusted.
 
     Args:
         path: the run folder.
-        config: of the run.
-        trust_code: whether the run may name modules.
+        config: the run's config.
+        trust_code: True to allow the import of modules named by the run.
 
     Raises:
-        RunError: it names a module and is not trusted.
+        RunError: the run names a module and is not trusted.
     """
     if not trust_code and (code := code_in(config)):
         key, name = next(iter(code.items()))
         raise RunError(
             f"{Path(path) / CONFIG}: model.{key} = {name!r} would import and run the module {name.partition(':')[0]}; "
-            "trust_code=True (--trust-code) allows it, for a run whose code you trust"
+            "if you trust this code, allow it with trust_code=True (--trust-code)"
         )

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, under a temporary name, synced and renamed; and locks of run folders."""
+"""Atomic writes of files and folders (written under a temporary name, synced, renamed), and locks of run folders."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from safetensors import SafetensorError
 from attent.bounded import regular
 from attent.errors import DataError, RunError
 
-# Prefix and suffix of temporary names, by which drafts of killed processes are recognized.
+# Prefix and suffix of temporary names, which identify the drafts of killed processes.
 HIDDEN, PART = ".", ".part"
-# The log of a run, whose lock is the run's.
+# The log of a run; a lock on it locks the run.
 LOG = "log.jsonl"
-# Windows has no such flag; links require a permission there.
+# Windows has no such flag, but creating links requires a permission there.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Maximum seconds until a new draft is locked.
+# Maximum seconds between creating and locking a draft.
 LOCK_DELAY = 10.0
-# On Windows, other processes cannot read a locked byte: lock the byte at the largest possible offset, which no log
+# On Windows, other processes cannot read a locked byte, so lock the byte at the largest possible offset, which no log
 # reaches.
 LOCK_OFFSET = 2**31 - 2
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Write a file that replaces `path` when the block ends; if the block fails, `path` stays as it was.
+    """Write a file that replaces `path` when the block ends; if the block fails, `path` is unchanged.
 
     Raises:
-        RunError: it cannot be written, for lack of space or permission.
+        RunError: the file cannot be written, for lack of space or permission.
     """
     draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
     with said_clearly(path):
@@ -53,17 +53,17 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of text by `new_file`."""
+    """Write a text file atomically, using `new_file`."""
     with new_file(path) as file:
         file.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Fill a folder that replaces `path` when the block ends; if the block fails, `path` stays as it was.
+    """Fill a folder that replaces `path` when the block ends; if the block fails, `path` is unchanged.
 
     Raises:
-        RunError: it cannot be written, for lack of space or permission.
+        RunError: the folder cannot be written, for lack of space or permission.
     """
     with said_clearly(path):
         draft = draft_of(path)
@@ -76,7 +76,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def draft_of(path: Path) -> Path:
-    """Make an empty folder beside the path, with its parents."""
+    """Create an empty draft folder next to a path, along with missing parents, and return it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{HIDDEN}{path.name}.", suffix=PART, dir=path.parent))
 
@@ -105,7 +105,7 @@ def settle(draft: Path, path: Path) -> None:
 def _share(path: Path) -> None:
     """Give a file or a folder and its files the default permissions.
 
-    Mkdtemp and safetensors restrict them to the owner.
+    mkdtemp and safetensors restrict them to the owner.
     """
     mask = os.umask(0)
     os.umask(mask)
@@ -115,7 +115,7 @@ def _share(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the drafts of killed processes from a folder."""
+    """Remove drafts left by killed processes from a folder."""
     for draft in folder.glob(f"{HIDDEN}*{PART}"):
         if draft.is_dir() and not draft.is_symlink():
             shutil.rmtree(draft, ignore_errors=True)
@@ -127,18 +127,18 @@ def check_links(*paths: Path) -> None:
     """Check that none of these paths is a symbolic link, since writing through it would change another file.
 
     Raises:
-        RunError: one of them is.
+        RunError: one of them is a symbolic link.
     """
     for path in paths:
         if path.is_symlink():
             raise RunError(
-                f"{path} is a symbolic link, and a run is not written through one (cp -rL makes a copy without links)"
+                f"{path} is a symbolic link, and runs are not written through links (cp -rL makes a copy without links)"
             )
 
 
 def sync(path: Path) -> None:
-    """Sync a file or folder to the disk, so that it survives a power failure."""
-    # Only on POSIX can folders be opened, and must they be synced.
+    """Sync a file or folder to disk, so that it survives a power failure."""
+    # Folders can be opened, and must be synced, on POSIX only.
     if path.is_dir() and os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
@@ -150,7 +150,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
-    """Convert errors of writing a path to a RunError that names it."""
+    """Convert errors of writing to a path into a RunError that names it."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -163,14 +163,14 @@ def claim(file: IO[Any], run: Path) -> bool:
     On file systems without locks, nothing is locked.
 
     Args:
-        file: open for writing.
+        file: a file open for writing.
         run: the run folder, for the message.
 
     Returns:
-        True if it is locked.
+        True if the file is locked.
 
     Raises:
-        RunError: another process has locked it.
+        RunError: another process has locked the file.
     """
     try:
         _lock(file.fileno())
@@ -182,7 +182,7 @@ def claim(file: IO[Any], run: Path) -> bool:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock by fcntl on Unix and msvcrt on Windows."""
+    """Lock a file using fcntl on Unix and msvcrt on Windows."""
     try:
         import fcntl
     except ImportError:
@@ -218,7 +218,7 @@ def held(path: Path | str) -> Iterator[None]:
 def sweep_drafts(path: Path) -> None:
     """Remove the drafts of a run folder left by processes that ended before training began."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
-        # OSError: another process has moved or removed it in the meantime
+        # OSError: another process has moved or removed the draft in the meantime
         with suppress(OSError, RunError):
             if (
                 draft.is_symlink()
@@ -245,7 +245,7 @@ def _log_in(folder: Path) -> IO[str]:
 
 
 def lock_run(path: Path) -> IO[str]:
-    """Open a run's log for appending, and lock it and thereby the run; check that the run contains no links."""
+    """Open a run's log for appending, and thereby lock the run; check that the run contains no links."""
     log = _log_in(path)
     try:
         claim(log, path)

@@ -1,12 +1,12 @@
-"""Run folders: written from the start of training, complete or marked as unfinished, and checked for damage when read.
+"""Run folders: created when training starts, marked as unfinished until complete, and checked for damage when read.
 
 Their files:
     config.json              see attent.runs.config
     model.safetensors        the parameters of the model, tied ones once
     NAME.tokenizer.json      each tokenizer, such as source.tokenizer.json and target.tokenizer.json of a translator
-    …                        further files named in the config
+    …                        additional files named in the config
     log.jsonl                the records of training, one per line; locked by the process that trains
-    checkpoints/             from which training resumes, see attent.training.checkpoint
+    checkpoints/             the checkpoints from which training resumes; see attent.training.checkpoint
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from attent.text.tokenizer import MAX_FILE, Tokenizer
 from attent.text.tokenizers import KINDS
 
 MODEL = "model.safetensors"
-# Maximum bytes of a further file of a run.
+# Maximum bytes of an additional file of a run.
 LARGEST = 2**24
 # Maximum bytes of weights whose digest is checked when a run is read, which takes less than a second.
 MAX_HASHED = 2**28
@@ -63,10 +63,10 @@ class Run:
     """A trained model with its config and tokenizers.
 
     Args:
-        config: of the run.
-        model: in evaluation mode; of the kind of its task.
-        tokenizers: by name.
-        files: the text of its further files, by name.
+        config: the run's config.
+        model: a model for the run's task, in evaluation mode.
+        tokenizers: the tokenizers by name.
+        files: the text of additional files, by name.
     """
 
     config: RunConfig
@@ -76,17 +76,17 @@ class Run:
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        """A translator's tokenizer of sources."""
+        """The tokenizer of a translator's sources."""
         return self.tokenizers["source"]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """A translator's tokenizer of targets."""
+        """The tokenizer of a translator's targets."""
         return self.tokenizers["target"]
 
 
 class RunWriter:
-    """Writes a run folder, which appears at its path when training begins, marked as unfinished until it is complete.
+    """Writes a run folder, which appears at its path when training begins and is marked as unfinished until complete.
 
         with RunWriter(path) as run:
             run.begin(config, *tokenizers)
@@ -97,8 +97,8 @@ class RunWriter:
     locked against other processes until the block ends.
 
     Args:
-        path: of the folder.
-        replace: whether `begin` replaces a run folder at this path.
+        path: the path of the folder.
+        replace: True if `begin` may replace a run folder at this path.
 
     Raises:
         RunError: the path exists, another process is training the run, or the folder cannot be written.
@@ -114,10 +114,10 @@ class RunWriter:
 
     @classmethod
     def again(cls, path: Path | str) -> Self:
-        """Open a run to resume it, locked against other processes until the block ends.
+        """Open a run in order to resume it, locked against other processes until the block ends.
 
         Raises:
-            RunError: it is not a run folder, another process is training it, or it cannot be written.
+            RunError: the path is not a run folder, another process is training the run, or it cannot be written.
         """
         run = cls.__new__(cls)
         run.path, run._draft = Path(path), None
@@ -132,17 +132,17 @@ class RunWriter:
         if not self.path.exists():
             return
         if not (self._replace and (self.path / CONFIG).is_file()):
-            raise RunError(f"{self.path} is there already" + (" and is no run folder" if self._replace else ""))
+            raise RunError(f"{self.path} already exists" + (" and is not a run folder" if self._replace else ""))
         with held(self.path):
             pass
 
     def rewind(self, log: int) -> None:
-        """Truncate log.jsonl to a number of bytes, dropping records later than the last checkpoint."""
+        """Truncate log.jsonl to a number of bytes, dropping the records after the last checkpoint."""
         with said_clearly(self.path / LOG):
             self._log.truncate(min(log, (self.path / LOG).stat().st_size))
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Append one record to log.jsonl."""
+        """Append a record to log.jsonl."""
         with said_clearly(self.path / LOG):
             self._log.write(json.dumps(record) + "\n")
 
@@ -163,10 +163,10 @@ class RunWriter:
         """Move the folder to its path, marked as unfinished; for a resumed run, only write the config.
 
         Args:
-            config: of the run, without results.
-            tokenizers: in the order of the config.
-            files: the text of further files named in the config, by name.
-            start: the model whose weights training starts from, unless they are random.
+            config: the run's config, without results.
+            tokenizers: the tokenizers, in the order of the config.
+            files: the text of additional files named in the config, by name.
+            start: the model with the initial weights, unless training starts from random ones.
 
         Raises:
             RunError: the folder cannot be written, or another process has created it in the meantime.
@@ -184,7 +184,7 @@ class RunWriter:
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
             self._check_room()
-            # Windows cannot move a folder with an open file; elsewhere it stays locked until it has been moved
+            # Windows cannot move a folder that contains an open file; elsewhere it stays locked until it has been moved
             if os.name != "posix":
                 self._log.close()
             settle(self._draft, self.path)
@@ -220,16 +220,16 @@ def read(path: Path | str, trust_code: bool = False) -> Run:
 
     Args:
         path: the folder.
-        trust_code: whether it may import modules that it names, such as the score "my.module:Class".
+        trust_code: True to import modules named by the run, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged or written by a newer version, or names modules without being trusted.
+        RunError: the folder is missing, damaged or written by a newer version, or names modules without being trusted.
     """
     path = Path(path)
     config = read_config(path)
     check_code(path, config, trust_code=trust_code)
     if config.state == "unfinished" and not (path / MODEL).is_file():
-        raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} continues it")
+        raise RunError(f"{path} is unfinished and has no weights yet; resume it with attent train --resume {path}")
     tokenizers = read_tokenizers(path, config)
     model = filled_model(path, config, tokenizers, mapped=True)
     return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
@@ -243,9 +243,9 @@ def without_digest(config: RunConfig) -> RunConfig:
 
 
 def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None:
-    """Write a model's weights into a run folder, and its config with the digest of the weights.
+    """Write a model's weights into a run folder, and the config with the digest of the weights.
 
-    The digests of its tokenizers and further files are written with the weights.
+    The digests of tokenizers and additional files are stored in the metadata of the weights.
 
     Raises:
         RunError: they cannot be written.
@@ -266,7 +266,7 @@ def _check_digests(path: Path, config: RunConfig) -> None:
 
 
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
-    """Build a new model of a config's kind and sizes."""
+    """Build a new model with a config's settings and sizes."""
     return build(config.model, *_sizes(config, tokenizers))
 
 
@@ -277,17 +277,17 @@ def filled_model(
 
     Args:
         path: the run folder.
-        config: of the run, whose code is trusted.
-        tokenizers: in the order of the config.
-        weights: of a checkpoint; those of the run folder unless given.
-        mapped: whether the model may use the mapped memory of the file, where possible.
+        config: the run's config, whose code is trusted.
+        tokenizers: the tokenizers, in the order of the config.
+        weights: the weights of a checkpoint; by default those of the run folder.
+        mapped: True to map the file into memory where possible, instead of copying it.
 
     Raises:
-        RunError: the weights are missing, damaged or of another model, or the sizes in the config are impossible.
+        RunError: the weights are missing, damaged or those of another model, or the sizes in the config are impossible.
     """
     weights, model = weights or path / MODEL, None
     try:
-        # a part from another module may need real tensors when it is built
+        # a part from another module may need real tensors while it is built
         if not code_in(config):
             model = check_sizes(config.model, *_sizes(config, tokenizers), weights)
         if model is None or not mapped or not is_all_saved(model):
@@ -310,9 +310,9 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
         return config.sizes
     if config.sizes is None:
         return tokenizers[0].size, tokenizers[-1].size
-    # a masked language model has one more token, the mask
+    # a masked language model has an additional token, the mask
     if config.sizes[0] < tokenizers[0].size:
-        raise ArgumentError(f"it reads {config.sizes[0]} tokens, and its tokenizer has {tokenizers[0].size}")
+        raise ArgumentError(f"it reads {config.sizes[0]} tokens, but its tokenizer has {tokenizers[0].size}")
     return config.sizes
 
 
@@ -320,22 +320,22 @@ def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...
     """Read the tokenizers of a run folder, in the order of its config.
 
     Raises:
-        RunError: one is missing or damaged.
+        RunError: a tokenizer is missing or damaged.
     """
     return tuple(_tokenizer(Path(path) / tokenizer_file(name), kind, name) for name, kind in config.tokenizers.items())
 
 
 def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
-    """Read the further files of a run folder, by name.
+    """Read the additional files of a run folder, by name.
 
     Raises:
-        RunError: one is missing or is not text.
+        RunError: a file is missing or is not text.
     """
     return {name: _text(Path(path) / name, LARGEST) for name in config.files}
 
 
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
-    """Read the files of a run folder's tokenizers as text, by name, for processes without access to the folder."""
+    """Read a run folder's tokenizer files as text, by name, for processes without access to the folder."""
     files = map(tokenizer_file, read_config(path).tokenizers)
     return {name: _text(Path(path) / name, MAX_FILE) for name in files}
 
@@ -357,7 +357,7 @@ def _text(file: Path, limit: int) -> str:
 
 def _tokenizer(file: Path, kind: str, name: str) -> Tokenizer:
     if kind not in KINDS:
-        raise RunError(f"{file.parent / CONFIG} is damaged: the {name} tokenizer is of unknown kind {kind!r}")
+        raise RunError(f"{file.parent / CONFIG} is damaged: the {name} tokenizer has the unknown kind {kind!r}")
     try:
         return KINDS[kind].load(file)
     except DataError as error:

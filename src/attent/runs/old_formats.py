@@ -1,7 +1,7 @@
-"""Former names in run folders, converted to their present ones.
+"""Conversion of old names in run folders to the current ones.
 
-Up to format 3 a model's normalizer was called `normaliser`, in config.json and in the names of its tensors, and
-`tensorboard` was a setting of training beside `log`. Formats 1 and 2 only lack keys, which have defaults in
+Up to format 3, a model's normalizer was called `normaliser` in config.json and in the names of its tensors, and
+`tensorboard` was a setting of training in addition to `log`. Formats 1 and 2 only lack keys, which have defaults in
 `attent.runs.config.RunConfig`.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# of `MultiHeadAttention` and of a recurrent decoder's attention; a score may have a module of that name itself
+# in `MultiHeadAttention` and a recurrent decoder's attention; a score itself may have a module with that name
 NORMALIZER = re.compile(r"(?<=attention\.)normaliser(?=\.)")
 # the folder of normalizers, in a part named "module:Class"
 PACKAGE = re.compile(r"^attent\.attention\.normalisers(?=[.:])")
 
 
 def present_config(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a config.json of format 1, 2 or 3 under the keys of the present format.
+    """Return the content of a config.json in format 1, 2 or 3 with the keys of the current format.
 
-    The content has not been validated before.
+    The content need not be valid.
     """
     result = dict(content)
     if isinstance(model := content.get("model"), dict):
@@ -36,5 +36,5 @@ def present_config(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def present_name(tensor: str) -> str:
-    """Return the present name of a tensor in a file of weights or of a checkpoint."""
+    """Return the current name of a tensor in a file of weights or a checkpoint."""
     return NORMALIZER.sub("normalizer", tensor)

@@ -1,6 +1,6 @@
-"""A run's model in bfloat16 or 8 bits.
+"""Models of runs in bfloat16 or 8 bits.
 
-Packed when it is loaded, or mapped from the file that `attent quantize` wrote.
+Weights are packed on loading, or mapped from the file written by `attent quantize`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from attent.runs.durable import new_file
 from attent.runs.folder import MAX_HASHED, MODEL, Run
 from attent.runs.weights import check_shapes, digest, metadata_of, read_tensors, shapes_in
 
-# The format number in the metadata of the files.
+# The format number in the files' metadata.
 FORMAT = "1"
-# Alignment of the tensors of a file in bytes, so that numbers do not straddle cache lines.
+# Alignment of the tensors in a file, in bytes, so that numbers do not straddle cache lines.
 ALIGNMENT = 64
 
 
@@ -34,16 +34,16 @@ def packed_file(kind: WeightType) -> str:
 
 
 def use_dtype(path: Path | str, run: Run, device: torch.device | str, dtype: DType | None = None) -> None:
-    """Set the type of weights in which a run's model computes; `Model.train` and `eval` pack it again.
+    """Set the type of the weights that a run's model computes with; later calls of `train` and `eval` pack them again.
 
     Args:
         path: the run folder.
-        run: what was read of it.
-        device: of the model; devices other than the CPU compute in float32.
-        dtype: the type; by default the run's own, or float32 where that is not available.
+        run: the run read from it.
+        device: the device of the model; devices other than the CPU compute in float32.
+        dtype: the type; by default the run's own, or float32 if that is not available.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type here.
+        ArgumentError: the model cannot be computed in this type on this machine.
         RunError: the file of packed weights is damaged.
     """
     if dtype is not None and dtype not in get_args(DType):
@@ -80,12 +80,12 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
         return
     if metadata.get("format") != FORMAT:
         raise RunError(
-            f"{file} has format {metadata.get('format')!r}, and this attent reads {FORMAT}: attent quantize {path} "
-            "writes it again"
+            f"{file} has format {metadata.get('format')!r}, but this attent reads {FORMAT}: rewrite it with "
+            f"attent quantize {path}"
         )
     if file.stat().st_size <= MAX_HASHED and digest(file) != own:
         raise RunError(
-            f"{file} is damaged: its SHA-256 does not match config.json; attent quantize {path} writes it again"
+            f"{file} is damaged: its SHA-256 does not match config.json; rewrite it with attent quantize {path}"
         )
     check_shapes(
         {name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file
@@ -97,15 +97,15 @@ def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> Non
 
 
 def write_packed(path: Path, run: Run, dtype: DType) -> int:
-    """Make a type of weights a run's default, and write its packed weights; return their size in bytes.
+    """Set a run's default type of weights, write the packed weights, and return their size in bytes.
 
     Args:
-        path: the run folder, held.
-        run: what was read of it.
+        path: the run folder, locked by `held`.
+        run: the run read from it.
         dtype: the type; float32 removes the files of other types.
 
     Raises:
-        ArgumentError: the model cannot be computed in this type here.
+        ArgumentError: the model cannot be computed in this type on this machine.
         RunError: the folder cannot be written.
     """
     kind, config, size = WeightType[dtype.upper()], run.config, 0
@@ -130,7 +130,7 @@ def write_packed(path: Path, run: Run, dtype: DType) -> int:
 
 
 def _write(tensors: dict[str, Tensor], metadata: dict[str, str], file: Path) -> None:
-    """Write tensors of bytes by name, padding the header so that the first is aligned."""
+    """Write byte tensors by name, padding the header so that the first tensor is aligned."""
     save_file(tensors, file, metadata | {"padding": ""})
     with file.open("rb") as stream:
         header = 8 + int.from_bytes(stream.read(8), "little")

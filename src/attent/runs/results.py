@@ -1,7 +1,7 @@
-"""Results of a long command, on standard output or in a file, which the next process continues after a kill.
+"""Results of a long command, on standard output or in a file that another process can continue after a kill.
 
-Such a file is written under the name FILE.part, a chunk at a time, and becomes FILE when it is complete. After each
-chunk, FILE.part.json records how much is written, and from which lines and settings.
+A file is written in chunks as FILE.part, and renamed to FILE when it is complete. After each chunk, FILE.part.json
+records how much has been written, and from which lines and settings.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from attent.runs.durable import PART, check_links, claim, said_clearly, sync, wr
 
 # Maximum bytes of FILE.part.json.
 LARGEST = 2**16
-# Seconds between two reports of progress.
+# Seconds between progress reports.
 INTERVAL = 10.0
 
 
 class ResultProgress(BaseModel, extra="forbid", frozen=True):
-    """State of a draft, as FILE.part.json has it.
+    """The state of a draft, as recorded in FILE.part.json.
 
     Args:
         format: the version of this file's layout.
-        settings: SHA-256 of what the results depend on besides the lines.
-        lines: number of lines of the source whose results are in the draft.
-        source: SHA-256 of these lines.
-        size: bytes of their results.
-        is_complete: whether every line had a usable result.
+        settings: the SHA-256 of everything other than the lines that the results depend on.
+        lines: the number of source lines whose results are in the draft.
+        source: the SHA-256 of these lines.
+        size: the size of their results in bytes.
+        is_complete: True if every line had a usable result.
     """
 
     format: int = Field(default=1, ge=1, le=1)
@@ -48,7 +48,7 @@ class ResultProgress(BaseModel, extra="forbid", frozen=True):
 
 
 def is_there(path: Path) -> bool:
-    """Return whether a file is complete."""
+    """Return whether a result file exists and is complete."""
     return path.exists() and not path.with_name(f"{path.name}{PART}").exists()
 
 
@@ -56,7 +56,7 @@ class Results:
     """Results on standard output.
 
     Attributes:
-        is_complete: whether every line of an earlier process had a usable result.
+        is_complete: True if every line of an earlier process had a usable result.
     """
 
     is_complete = True
@@ -73,19 +73,19 @@ class Results:
         print(_printable(result), end=end)
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
-        """Note that the results of these further lines are written.
+        """Record that the results of more lines have been written.
 
         Args:
-            lines: of the source.
-            is_complete: whether all results until now are usable.
+            lines: the lines of the source.
+            is_complete: True if all results so far are usable.
         """
         sys.stdout.flush()
 
     def finish(self, summary: str | None = None) -> None:
-        """Note that all results are written.
+        """Record that all results have been written.
 
         Args:
-            summary: of the file's content; the number of its lines unless given.
+            summary: a summary of the file's content; by default the number of its lines.
         """
 
     def __enter__(self) -> Self:
@@ -101,13 +101,13 @@ class ResultFile(Results):
     """Results in a file.
 
     Args:
-        path: of the file.
-        settings: what the results depend on besides the lines, as JSON has it.
-        resume: whether to continue the draft of an earlier process, if there is one.
-        say: shows the progress to the user.
+        path: the path of the file.
+        settings: everything other than the lines that the results depend on, as JSON.
+        resume: True to continue the draft of an earlier process, if there is one.
+        say: shows progress to the user.
 
     Attributes:
-        draft: the file until it is complete.
+        draft: the path of the file while it is incomplete.
 
     Raises:
         ArgumentError: the file or its draft exists, or the draft was made with other settings.
@@ -146,17 +146,17 @@ class ResultFile(Results):
             self._check_source(count)
 
     def write(self, result: str, *, end: str = "\n") -> None:
-        """Add a result, as standard output would have it."""
+        """Add a result, in the form in which it would be printed."""
         with said_clearly(self.draft):
             self._file.write(f"{_printable(result)}{end}".encode())
 
     def write_bytes(self, content: bytes) -> None:
-        """Add a result as it is."""
+        """Add a result, unchanged."""
         with said_clearly(self.draft):
             self._file.write(content)
 
     def commit(self, lines: Sequence[str], *, is_complete: bool) -> None:
-        """Sync the results of these further lines, and report the progress every ten seconds."""
+        """Sync the results of more lines to disk, and report progress every ten seconds."""
         for line in lines:
             self._digest.update(f"{line}\n".encode())
         with said_clearly(self.draft):
@@ -180,7 +180,7 @@ class ResultFile(Results):
             )
 
     def finish(self, summary: str | None = None) -> None:
-        """Give the file its name, and report its content."""
+        """Rename the draft to its final name, and report the content."""
         with said_clearly(self._path):
             self._file.close()
             sync(self.draft)
@@ -195,36 +195,34 @@ class ResultFile(Results):
         self._file.close()
 
     def _earlier(self, *, resume: bool) -> ResultProgress:
-        """Return the progress of an earlier process; none if there is no draft."""
+        """Return the progress of an earlier process, or initial progress if there is no draft."""
         if self._path.exists():
-            raise ArgumentError(f"{self._path} is there already: name another file, or remove it")
+            raise ArgumentError(f"{self._path} already exists: name another file, or remove it")
         if not self.draft.exists():
-            # a note without a draft is of a process that ended before it began, or whose draft was removed
+            # a note without a draft comes from a process that ended before writing, or its draft was removed
             self._note.unlink(missing_ok=True)
             return ResultProgress(settings=self._settings)
         if not resume:
-            raise ArgumentError(
-                f"{self.draft} is of a command that did not end: --resume goes on with it; or remove it"
-            )
+            raise ArgumentError(f"{self.draft} is from an unfinished command: --resume continues it; or remove it")
         try:
             progress = ResultProgress.model_validate(bounded.read_json(self._note, LARGEST))
         except ValidationError as error:
             raise DataError(
-                f"{self._note} is damaged: {first_fault(error)}; remove it and the draft to begin again"
+                f"{self._note} is damaged: {first_fault(error)}; remove it and the draft to start over"
             ) from error
         except (OSError, DataError) as error:
-            raise DataError(f"{self._note} is missing or damaged: remove {self.draft} to begin again") from error
+            raise DataError(f"{self._note} is missing or damaged: remove {self.draft} to start over") from error
         if progress.settings != self._settings:
             raise ArgumentError(
-                f"{self.draft} is of another run or of other options: repeat the command as it was, or remove it"
+                f"{self.draft} is from another run or from other options: repeat the original command, or remove it"
             )
         return progress
 
     def _open(self) -> IO[bytes]:
-        """Open the draft at the end of its noted results; cut off those that a killed process had not noted."""
+        """Open the draft at the end of its recorded results; truncate those that a killed process had not recorded."""
         with said_clearly(self.draft):
             if not self._note.exists():
-                # noted before the draft is there, so that a draft is never without a note
+                # recorded before the draft exists, so that a draft is never without a note
                 self._keep(self._progress)
             file = open(self.draft, "r+b" if self.draft.exists() else "w+b", opener=bounded.regular)  # noqa: SIM115
             try:
@@ -233,7 +231,7 @@ class ResultFile(Results):
                 except RunError as error:
                     raise RunError(f"{self.draft} is being written by another process") from error
                 if file.seek(0, 2) < self._progress.size:
-                    raise DataError(f"{self.draft} is shorter than {self._note.name} says: remove both to begin again")
+                    raise DataError(f"{self.draft} is shorter than {self._note.name} says: remove both to start over")
                 file.truncate(self._progress.size)
                 file.seek(self._progress.size)
             except BaseException:
@@ -247,7 +245,9 @@ class ResultFile(Results):
 
     def _check_source(self, count: int) -> None:
         if count < self._first or self._digest.hexdigest() != self._progress.source:
-            raise ArgumentError(f"{self.draft} was made from other lines: give those, or remove it to begin again")
+            raise ArgumentError(
+                f"{self.draft} was made from other lines: use the same lines, or remove it to start over"
+            )
 
 
 def _printable(text: str) -> str:

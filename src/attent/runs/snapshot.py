@@ -1,7 +1,8 @@
 """Immutable copies of run folders, from which a server maps its weights.
 
-Writing into a mapped file changes what is computed, and truncating it ends the process by a signal. A copy contains
-only files that did not change while it was made, as recorded in a stamp, and its weights have no name in any folder.
+Writing to a mapped file would change the weights in use, and truncating it would kill the process with a signal. A copy
+only contains files that did not change during copying, as verified by a stamp, and its weights have no name in any
+folder.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from attent.runs.folder import MAX_HASHED, MODEL
 from attent.runs.weights import FILES, metadata_of
 from attent.text.tokenizer import MAX_FILE
 
-# Name, device, inode, bytes, and times in nanoseconds of the last change of content and of inode, for each file. rsync
-# -a and cp -p reset the former time; nothing resets the latter.
+# For each file: name, device, inode, size in bytes, and the times of the last change of content and of inode in
+# nanoseconds. rsync -a and cp -p reset the former time; nothing resets the latter.
 Stamp = frozenset[tuple[str, int, int, int, int, int]]
 WEIGHTS = ".safetensors"
-# Seconds after which a rewritten file has another time: file system clocks tick at least every 10 ms.
+# Seconds after which rewriting a file changes its time: file system clocks tick at least every 10 ms.
 TICK = 0.05
 # Bytes copied at a time.
 CHUNK = 2**20
@@ -38,21 +39,21 @@ DESCRIPTORS = Path("/proc/self/fd" if sys.platform == "linux" else "")
 
 
 class UnsettledError(RunError):
-    """A run folder that changes while it is read."""
+    """Raised when a run folder changes while it is being read."""
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return a stamp that identifies the present files of a folder.
+    """Return a stamp that identifies the current files of a folder.
 
-    Its log and hidden files, such as drafts, do not count.
+    The log and hidden files, such as drafts, are ignored.
     """
     entries = set[tuple[str, int, int, int, int, int]]()
     with suppress(OSError), os.scandir(path) as files:
         for file in files:
-            # OSError: it has been removed meanwhile
+            # OSError: the file has been removed in the meantime
             with suppress(OSError):
                 if file.name != LOG and not file.name.startswith(HIDDEN) and file.is_file():
-                    # as for an open file: on Windows, folder entries lack some of this
+                    # as for an open file: on Windows, folder entries lack some of these values
                     entries.add((file.name, *_identity(Path(file.path).stat())))
     return frozenset(entries)
 
@@ -62,7 +63,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int, int]:
 
 
 def is_bound(path: Path) -> bool:
-    """Return whether a run has digests of its weights and of its other files, as finished runs do.
+    """Return whether a run has digests of its weights and other files, as finished runs do.
 
     Raises:
         RunError: the config or the weights are missing or damaged.
@@ -72,27 +73,27 @@ def is_bound(path: Path) -> bool:
 
 @contextmanager
 def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
-    """Copy a run folder for the duration of a block; files mapped in the block stay mapped after it.
+    """Copy a run folder for the duration of a block; files mapped within the block stay mapped afterwards.
 
     Args:
         path: the run folder.
-        stamp: of the files to copy, taken earlier by `stamp_of`.
+        stamp: the stamp of the files to copy, as returned by `stamp_of` earlier.
 
     Raises:
         RunError: the folder has no config, a file cannot be read or copied, or the digest of large weights does not
-            match the config. Errors of the block that name the copy name the run folder instead.
+            match the config. If an error within the block names the copy, the run folder is named instead.
         UnsettledError: a file has changed since the stamp was taken.
     """
     if not any(name == CONFIG for name, *_ in stamp):
-        # raises the reason
+        # raises an error with the reason
         read_config(path)
-    # a file written after this differs in time from the stamp
+    # a file written after this has a different time than in the stamp
     time.sleep(TICK)
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="attent-run-", ignore_cleanup_errors=True))
         except OSError as error:
-            raise RunError(f"{path} cannot be copied to be served: {error.strerror}") from error
+            raise RunError(f"{path} cannot be copied for serving: {error.strerror}") from error
         copy = Path(folder) / (path.resolve().name or "run")
         copy.mkdir()
         try:
@@ -109,7 +110,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
                 if digest is not None and digests.get(name, digest) != digest:
                     raise RunError(f"{path / name} is damaged: its SHA-256 does not match digests in {path / CONFIG}")
                 if name.endswith(WEIGHTS):
-                    # pages not yet on the disk would stay in memory
+                    # pages that are not on disk yet would stay in memory
                     os.fsync(target.fileno())
                 if name == CONFIG:
                     # a damaged config is refused when it is read
@@ -127,7 +128,7 @@ def snapshot(path: Path, stamp: Stamp) -> Iterator[Path]:
 
 
 def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hashed: bool) -> str | None:
-    """Copy a file that must have an identity, and return its SHA-256 if requested."""
+    """Copy a file, check that it has the given identity, and return its SHA-256 if requested."""
     hasher = hashlib.sha256() if is_hashed else None
     try:
         with open_regular(source) as file:
@@ -149,8 +150,8 @@ def _copy(source: Path, identity: tuple[int, ...], target: IO[bytes], *, is_hash
 def _unlinked(path: Path, size: int) -> IO[Any]:
     """Open a file for writing that disappears with its last mapping; the path refers to it until it is closed.
 
-    On Linux it has no name, so that a killed process leaves nothing behind, and is on a disk, or in memory if the disk
-    is full. Elsewhere it is removed with its folder.
+    On Linux the file has no name, so that a killed process leaves nothing behind, and it is on disk, or in memory if
+    the disk is full. On other systems it is removed with its folder.
     """
     if sys.platform == "linux" and DESCRIPTORS.is_dir():
         try:

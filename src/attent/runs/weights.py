@@ -23,16 +23,16 @@ from attent.runs.old_formats import present_name
 # The metadata key of a run's weights for the digests of its other files; the digest of the weights is in the config, so
 # that config, weights and tokenizers are known to belong together.
 FILES = "files"
-# Maximum bytes of the names and shapes of a file's tensors, enough for 100,000 tensors.
+# Maximum bytes of the header with the names and shapes of tensors, enough for 100,000 tensors.
 LARGEST_HEADER = 2**24
-# Numbers that are checked at a time.
+# The number of values checked at a time.
 CHECKED = 2**20
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name.
+    """Return the saved parameters and buffers of a model by name.
 
-    Tied tensors appear under their first name only, since the model ties them again itself.
+    Tied tensors appear under their first name only, since the model ties them again.
     """
     named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -41,7 +41,7 @@ def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors of any device under their names, with the metadata of the file."""
+    """Write named tensors from any device to a file, with its metadata."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file, metadata)
 
 
@@ -49,7 +49,7 @@ def digest(file: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal.
 
     Raises:
-        RunError: it cannot be read.
+        RunError: the file cannot be read.
     """
     try:
         with open_regular(file) as stream:
@@ -59,12 +59,12 @@ def digest(file: Path) -> str:
 
 
 def files_metadata(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """Return the metadata of weights on the files beside them: digests as sha256sum prints them; errors as `digest`."""
+    """Return the metadata of weights about files next to them: digests in sha256sum's format; errors as `digest`."""
     return {FILES: "".join(f"{digest(folder / name)}  {name}\n" for name in names)}
 
 
 def check_files(file: Path, names: Iterable[str]) -> None:
-    """Check that the files beside weights match the digests in the weights, if there are any.
+    """Check that the files next to weights match the digests in the weights, if there are any.
 
     Raises:
         RunError: a file differs or is missing, or the weights are missing or damaged.
@@ -73,11 +73,9 @@ def check_files(file: Path, names: Iterable[str]) -> None:
     if FILES in metadata and metadata[FILES] != (present := files_metadata(file.parent, names)[FILES]):
         written = metadata[FILES].splitlines()
         culprit = next(
-            (line.partition("  ")[2] for line in present.splitlines() if line not in written), "a further file"
+            (line.partition("  ")[2] for line in present.splitlines() if line not in written), "an additional file"
         )
-        raise RunError(
-            f"{file.parent} is damaged: {culprit} does not have the SHA-256 that {file.name} was written with"
-        )
+        raise RunError(f"{file.parent} is damaged: {culprit} does not have the SHA-256 recorded in {file.name}")
 
 
 @contextmanager
@@ -85,12 +83,12 @@ def opened(file: Path) -> Iterator[safe_open]:
     """Open a file of tensors, reading only its header.
 
     Raises:
-        RunError: it is missing or damaged.
+        RunError: the file is missing or damaged.
     """
     try:
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
-                raise DataError(f"its header claims more than {LARGEST_HEADER:,} bytes")
+                raise DataError(f"its header claims to have more than {LARGEST_HEADER:,} bytes")
         with safe_open(file, framework="pt") as tensors:
             yield tensors
     except (OSError, DataError, SafetensorError) as error:
@@ -139,7 +137,8 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
 
     Args:
         file: the file.
-        like: returns the tensor whose shape a name must have, unless it is a scalar; any shape unless given.
+        like: returns, for a name, a tensor with the expected shape and kind of number; stored scalars are not checked.
+            By default, nothing is checked.
 
     Raises:
         RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are
@@ -157,7 +156,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
 
 @torch.no_grad()
 def fill(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Copy a file's tensors into those of the same names, after checking all of them.
+    """Copy a file's tensors into those with the same names, after checking all of them.
 
     Raises:
         RunError: as `fitting`.
@@ -167,7 +166,7 @@ def fill(tensors: Mapping[str, Tensor], file: Path) -> None:
 
 
 def map_into(model: nn.Module, file: Path) -> None:
-    """Map the tensors of a file into a model without copying, after checking all of them.
+    """Map a file's tensors into a model without copying them, after checking all of them.
 
     Raises:
         RunError: as `fitting`.
@@ -178,7 +177,7 @@ def map_into(model: nn.Module, file: Path) -> None:
 
 
 def fitting(expected: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
-    """Read a file's tensors, and check them against those of the same names.
+    """Read a file's tensors, and check them against those with the same names.
 
     Raises:
         RunError: as `check_shapes`; the file is missing or damaged, or a tensor has another kind of number or values
@@ -191,20 +190,20 @@ def fitting(expected: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
 
 
 def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor], file: Path) -> None:
-    """Check that a file's tensors have the expected kind of number, and finite values."""
+    """Check that a file's tensors have the expected kinds of numbers, and finite values."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != like(name).is_floating_point():
-            raise RunError(f"{file} is damaged: {name} must be of {like(name).dtype}, got {tensor.dtype}")
-        # in pieces that are released again, since the tensors are those of the mapped file
+            raise RunError(f"{file} is damaged: {name} must be {like(name).dtype}, got {tensor.dtype}")
+        # in pieces whose memory is released again, since the tensors are mapped from the file
         for numbers in tensor.flatten().split(CHECKED):
             is_finite = bool(numbers.isfinite().all())
             give_back(numbers)
             if not is_finite:
-                raise RunError(f"{file} is damaged: {name} holds values that are not finite")
+                raise RunError(f"{file} is damaged: {name} contains values that are not finite")
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Skips normal_ on the meta device, where it fills no memory but takes 3 s to import PyTorch's compiler."""
+    """Skips `normal_` on the meta device, where it has no effect but takes 3 s to import PyTorch's compiler."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -214,19 +213,20 @@ class _Uninitialized(TorchFunctionMode):
 
 
 def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Module:
-    """Check that the model of these settings has the tensors of a file, before allocating memory for either.
-
-    Returns the model on the meta device.
+    """Check that a model with these settings has the tensors in a file, before allocating memory for either.
 
     Args:
-        settings: of a model of any kind.
+        settings: the settings of a model of any kind.
         inputs: see `attent.models.build.build`.
-        outputs: see there.
-        file: of the weights; only its header is read.
+        outputs: see `attent.models.build.build`.
+        file: the file of weights; only its header is read.
+
+    Returns:
+        The model, on the meta device.
 
     Raises:
-        ArgumentError: no model has these sizes.
-        RunError: the file is missing or damaged, or of another model.
+        ArgumentError: no model can have these sizes.
+        RunError: the file is missing or damaged, or belongs to another model.
     """
     shapes = shapes_in(file)
     for key, value in settings:
@@ -237,15 +237,15 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Modu
         with torch.device("meta"), _Uninitialized():
             model = build(settings, inputs, outputs)
     except (TypeError, RuntimeError, OverflowError) as error:
-        raise ArgumentError(f"sizes that no memory holds: {str(error).splitlines()[0]}") from error
+        raise ArgumentError(f"sizes too large for memory: {str(error).splitlines()[0]}") from error
     check_shapes({name: tensor.shape for name, tensor in tensors_of(model).items()}, shapes, file)
     return model
 
 
 def is_all_saved(model: nn.Module) -> bool:
-    """Return whether a file of a model's tensors contains all tensors that it computes with.
+    """Return whether saving a model's tensors saves all tensors that it computes with.
 
-    These may be neither unsaved buffers nor plain attributes.
+    This is not the case if it has unsaved buffers, or tensors as plain attributes.
     """
     buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     return buffers <= {*model.state_dict()} and not any(

@@ -83,7 +83,7 @@ def test_a_command_that_was_killed_goes_on(
     draft = tmp_path / "heads.jsonl.part"
     with draft.open("a", encoding="utf-8") as file:
         file.write('{"module": "a line that a kill cut sh')
-    assert "heads.jsonl.part is of another run or of other options" in attent(*command, "--change", "mean").err[-1]
+    assert "heads.jsonl.part is from another run or from other options" in attent(*command, "--change", "mean").err[-1]
     whole = attent(*command)
     assert whole.code == 0
     assert len(judged) == 6 + 12 - 5

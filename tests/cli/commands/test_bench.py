@@ -51,7 +51,7 @@ def test_generation(attent, generating_folder: Path) -> None:
 def test_what_cannot_be_measured_is_one_line(refused, run_folder: Path, filling_folder: Path) -> None:
     assert refused("bench").startswith("name a run folder: attent bench RUN")
     assert refused("bench", "--threads", 0).startswith("Invalid value for '--threads'")
-    assert "no-such-run is no run folder" in refused("bench", "no-such-run", __file__)
+    assert "no-such-run is not a run folder" in refused("bench", "no-such-run", __file__)
     assert "--calibrate measures the machine, not a run" in refused("bench", "--calibrate", "run")
     assert "neither translates nor generates text" in refused("bench", filling_folder)
     assert "no-such-file cannot be read" in refused("bench", run_folder, "no-such-file")

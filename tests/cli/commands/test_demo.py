@@ -43,7 +43,7 @@ def test_its_own_folder_is_made_anew_and_nobody_elses(attent, tmp_path: Path, mo
     assert (tmp_path / "runs" / "dates-demo" / "config.json").is_file()
     done = attent("demo", "--out", Path("runs") / "dates-demo")
     assert done.code == 2
-    assert "is there already" in done.err[-1]
+    assert "already exists" in done.err[-1]
 
 
 def test_without_matplotlib_there_are_no_pictures(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_two_side_by_side(
         (["RUN", "--normalizer", "softmaxx"], "unknown normalizer 'softmaxx'"),
         (["RUN", "--score", "additive"], "additive"),
         (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
-        (["no-such-run"], "no-such-run is no run folder"),
+        (["no-such-run"], "no-such-run is not a run folder"),
         (["RUN", "--host", "0.0.0.0"], "pass --allowed-host with the name that browsers may use"),
         (["no-such-run", "--host", "0.0.0.0"], "other machines can reach host '0.0.0.0'"),
         (["no-such-run", "--allowed-host", "*"], "--allowed-host must be one name or address"),

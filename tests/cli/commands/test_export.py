@@ -75,7 +75,7 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
             ["--to", "onnx", "--target", "nowhere.txt"],
             "references go with lines to translate: --source FILE --target FILE",
         ),
-        (["--to", "onnx", "--quantization", "int8"], "in float32 alone; quantization is for --to ctranslate2"),
+        (["--to", "onnx", "--quantization", "int8"], "in float32 only; quantization needs --to ctranslate2"),
         (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 import random_translators
 
 pytest.importorskip("transformers", reason="transformers is not installed")
-IMPORT = "attent import makes a run of it"
+IMPORT = "convert it with attent import"
 LINE = "The dog runs."
 
 
@@ -32,7 +32,7 @@ def test_a_folder_becomes_a_run(attent: Any, model: Path, tmp_path: Path) -> Non
     search = "--beam 5 --length-penalty 1 --length-form length"
     assert done.err[-1].startswith(f"attent translate {tmp_path / 'run'} {search}")
     repeated = attent("import", model, "--out", tmp_path / "run", *languages)
-    assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} is there already"])
+    assert (repeated.code, repeated.err) == (2, [f"attent: {tmp_path / 'run'} already exists"])
 
 
 def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_is_missing_is_said(attent: Any, model: Path, tmp_path: Path) -> No
     assert done.code == 2
     assert "--source-language" in done.err[-1]
     assert attent("translate", model, LINE).err == [
-        f"attent: {model} is a Hugging Face model and no run folder: {IMPORT}"
+        f"attent: {model} is a Hugging Face model, not a run folder: {IMPORT}"
     ]
     assert not [*tmp_path.iterdir()]
 

@@ -66,7 +66,7 @@ def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("command", [["describe"], ["translate", "text"], ["walk", "text"], ["evaluate"], ["average"]])
 def test_other_commands_say_which_take_it(refused, folder: Path, command: list[str]) -> None:
-    says = f"{folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"
+    says = f"{folder} is a Hugging Face model, not a run folder: use it with attent show, explore or fill"
     assert refused(command[0], folder, *command[1:]) == says
 
 
@@ -92,5 +92,5 @@ def test_a_name_that_is_nowhere(refused, tmp_path: Path, monkeypatch: pytest.Mon
     fetched = refused(command, "no-such/model", TEXT, "--download")
     assert fetched.startswith("no-such/model is no run folder, and cannot be fetched")
     (tmp_path / "empty").mkdir()
-    assert refused(command, tmp_path / "empty", TEXT).endswith("empty is no run folder: it has no config.json")
-    assert refused(command, tmp_path / "nothing", TEXT).endswith("is no run folder: there is no such folder")
+    assert refused(command, tmp_path / "empty", TEXT).endswith("empty is not a run folder: it has no config.json")
+    assert refused(command, tmp_path / "nothing", TEXT).endswith("is not a run folder: there is no such folder")

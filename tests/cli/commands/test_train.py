@@ -30,7 +30,7 @@ def test_a_run_is_named_after_its_settings_and_replaced_only_if_asked(
     done = attent(*train)
     assert (done.code, done.out[0]) == (0, f"run: {Path('runs') / 'small'}")
     repeated = attent(*train)
-    assert (repeated.code, repeated.err[-1]) == (2, f"attent: {Path('runs') / 'small'} is there already")
+    assert (repeated.code, repeated.err[-1]) == (2, f"attent: {Path('runs') / 'small'} already exists")
     assert attent(*train, "--replace").code == 0
 
 

@@ -179,7 +179,7 @@ def test_options_that_cannot_be_followed(refused, run_folder: Path, options: lis
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--engine", "onnx"], "holds no export; attent export "),
+        (["--engine", "onnx"], "contains no export; create one with attent export "),
         (["--engine", "onnx", "--alignments"], "look at attention, which the engine onnx does not show"),
         (["--engine", "ctranslate2", "--replace-unknown"], "attention, which the engine ctranslate2 does not show"),
         (["--exported", "there"], "--exported is for another engine than attent's own: give --engine"),

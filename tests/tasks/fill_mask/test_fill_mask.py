@@ -85,7 +85,7 @@ def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
 
 def test_a_run_folder_fills_as_the_model_did(filler: FillMask, filler_folder) -> None:
     assert load(filler_folder).fill(TEXT) == filler.fill(TEXT)
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         load(filler_folder / "elsewhere")
 
 

@@ -181,7 +181,7 @@ def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run") as run:
         run.finish(RunConfig(model=SETTINGS), translator.model, SOURCE, TARGET)
     assert load(tmp_path / "run").translate(TEXTS) == translator.translate(TEXTS)
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         load(tmp_path / "elsewhere")
 
 
