@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "another family": (config(model_type="t5"), "model_type must be one of marian, m2m_100, got 't5'"),
     "lying width": (config(d_model=4096), "must be .* by config.json, got"),
     "huge": (config(d_model=2**40, max_position_embeddings=2**40), "max_position_embeddings must be|d_model must be"),
-    "many layers": (config(encoder_layers=3), "model.encoder.layers.2.* is missing in its weights"),
+    "many layers": (config(encoder_layers=3), "model.encoder.layers.2.* is missing from its weights"),
     "endless layers": (config(encoder_layers=10**12), "encoder_layers must be"),
     "few layers": (config(decoder_layers=1), "has no place in its model"),
     "lying vocabulary": (
@@ -100,14 +100,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "whole numbers": (
         tensors(lambda tensor: tensor | {SHARED: tensor[SHARED].to(torch.int8)}),
-        "must hold floating-point numbers",
+        "must contain floating-point numbers",
     ),
     "not finite": (tensors(lambda tensor: tensor | {SHARED: tensor[SHARED] / 0}), "not finite"),
     "untied": (
         tensors(lambda tensor: tensor | {"lm_head.weight": tensor[SHARED] + 1}),
         "differs from model.shared.weight",
     ),
-    "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name files of safetensors in the folder"),
+    "elsewhere": (indexed({SHARED: "../model.safetensors"}), "must name safetensors files in the folder"),
     "index without its file": (indexed({SHARED: "model-1.safetensors"}), "model-1.safetensors is missing"),
     "ids that are none": (text("vocab.json", '{"a": "b"}'), "must map pieces to ids"),
     "ids twice": (text("vocab.json", '{"a": 1, "b": 1}'), "two pieces have the same id"),
@@ -173,9 +173,9 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
 
 def test_languages_are_asked_for_and_known(tmp_path: Path) -> None:
     random_translators.m2m100(tmp_path / "model")
-    with pytest.raises(RunError, match=r"100 languages .*the source's is not given: --source-language"):
+    with pytest.raises(RunError, match=r"100 languages .*the source language is not given: set --source-language"):
         read(tmp_path / "model")
-    with pytest.raises(RunError, match="the target's 'xx' is not known: --target-language"):
+    with pytest.raises(RunError, match="the target language 'xx' is unknown: set --target-language"):
         read(tmp_path / "model", "en", "xx")
 
 

@@ -1,7 +1,7 @@
-"""Translators of transformers read as runs: Marian, and M2M100 with NLLB.
+"""Import of translators from Hugging Face's transformers as runs: Marian, and M2M100 with NLLB.
 
-Sources: Marian, such as the translators of OPUS-MT, Junczys-Dowmunt et al. (2018), arXiv 1804.00344; M2M100, Fan et al.
-(2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
+Sources: Marian (including the translators of OPUS-MT), Junczys-Dowmunt et al. (2018), arXiv 1804.00344; M2M100, Fan et
+al. (2020), arXiv 2010.11125; NLLB, Costa-jussà et al. (2022), arXiv 2207.04672.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from attent.runs.hugging_face.layout import (
 from attent.runs.weights import tensors_of
 from attent.text.tokenizers import EOS_PIECE, SentencePieceTokenizer, processor_of
 
-# Settings that transformers' Marian ignores although models trained with them need them.
+# Settings that Marian in transformers ignores, although models trained with them need them.
 UNSUPPORTED = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
-# Positions that differ less from the formula are those of the formula.
+# Positions that differ from the formula by less than this are considered equal to it.
 TOLERANCE = 1e-5
 UNK_PIECE, PAD_PIECE = "<unk>", "<pad>"
 SPM, VOCABULARY_FILE, TOKENIZER_FILE = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
-# Both families begin with these, whatever the ids of the SentencePiece model.
+# Both families begin with these tokens, regardless of the ids in the SentencePiece model.
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
-# Ids before the pieces of a SentencePiece model: <unk>, <s> and </s>.
+# The number of ids before the pieces of a SentencePiece model: <unk>, <s> and </s>.
 OWN = 3
 # The languages of M2M100, in the order of their ids.
 LANGUAGES = (
@@ -52,7 +52,7 @@ LANGUAGES = (
 
 KIND = "sentencepiece"
 LICENCE = "LICENSE"
-# Settings of the search in generation_config.json.
+# Search settings in generation_config.json.
 SEARCH = ("num_beams", "length_penalty", "early_stopping", "max_length", "no_repeat_ngram_size")
 
 
@@ -60,16 +60,16 @@ def read_marian(folder: SourceFolder, source_language: str | None, target_langua
     """Read the settings, tokenizers and positions of a Marian folder.
 
     Args:
-        folder: its files.
-        source_language: of the source, to be recorded.
-        target_language: of the target; if the vocabulary has its mark, such as ">>fra<<", every source begins with
-            it.
+        folder: the folder to read.
+        source_language: the source language, which is only recorded.
+        target_language: the target language; if the vocabulary has a mark for it, such as ">>fra<<", every source
+            begins with that mark.
 
     Raises:
         RunError: a file is missing or damaged, or attent cannot express the model.
     """
     if wrong := next((name for name in UNSUPPORTED if folder.config.get(name)), None):
-        raise folder.error(f"{wrong} is supported neither by Marian in transformers nor by attent")
+        raise folder.error(f"{wrong} is not supported by Marian in transformers, nor by attent")
     settings = common_settings(folder)
     positions = _learned_positions(folder, settings["width"])
     kind = {"position": "learned", "maximum_length": folder.number("max_position_embeddings")} if positions else {}
@@ -149,7 +149,7 @@ def _marian_tokenizer(
 
 
 def _learned_positions(folder: SourceFolder, width: int) -> dict[str, Tensor]:
-    """Return the tables of positions by side if they differ from the formula."""
+    """Return the tables of positions by side, unless they match the formula."""
     names = {side: f"model.{stack}.embed_positions.weight" for side, stack in SIDES.items()}
     count = folder.number("max_position_embeddings")
     if any(folder.weights.shapes.get(name, (count, width)) != (count, width) for name in names.values()):
@@ -165,12 +165,12 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
     """Read the settings, tokenizers and positions of a folder of M2M100 or NLLB.
 
     Args:
-        folder: its files.
-        source_language: such as "en" (M2M100) or "eng_Latn" (NLLB).
-        target_language: likewise.
+        folder: the folder to read.
+        source_language: the code of the source language, such as "en" (M2M100) or "eng_Latn" (NLLB).
+        target_language: the code of the target language.
 
     Raises:
-        RunError: a file is missing or damaged, a language is not given or not known, or attent cannot express the
+        RunError: a file is missing or damaged, a language is missing or unknown, or attent cannot express the
             model.
     """
     settings = common_settings(folder)
@@ -209,9 +209,9 @@ def read_m2m100(folder: SourceFolder, source_language: str | None, target_langua
 
 
 def m2m100_positions(count: int, width: int, pad: int) -> Tensor:
-    """Return M2M100's sinusoids (T, E).
+    """Return M2M100's sinusoidal positions (T, E).
 
-    Position p is their row pad + 1 + p, and frequencies go down to 1/10000 itself.
+    Position p is row pad + 1 + p of their table, and frequencies go down to exactly 1/10000.
     """
     half = width // 2
     frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
@@ -220,7 +220,7 @@ def m2m100_positions(count: int, width: int, pad: int) -> Tensor:
 
 
 def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple[dict[int, str], list[str]]:
-    """Return the names of ids, and the languages' marks among them."""
+    """Return the names of ids, and the language marks among these."""
     if is_nllb:
         try:
             processor = processor_of(model)
@@ -242,7 +242,7 @@ def _m2m100_names(folder: SourceFolder, model: bytes, *, is_nllb: bool) -> tuple
 def _added(folder: SourceFolder, count: int, *, is_nllb: bool) -> dict[int, str]:
     """Return the tokens added to the vocabulary, by id.
 
-    Files list them with ids, or else languages follow after `count` ids.
+    If no file lists them with their ids, the language marks follow the first `count` ids.
     """
     listed = folder.json(TOKENIZER_FILE, {}).get("added_tokens") if is_nllb else None
     tokens = folder.tokenizer_config.get("added_tokens_decoder")
@@ -256,7 +256,7 @@ def _added(folder: SourceFolder, count: int, *, is_nllb: bool) -> dict[int, str]
             if token.isdecimal() and isinstance(value, dict)
         }
     if any(type(token) is not int or not isinstance(name, str) for token, name in named.items()):
-        raise folder.error("its added tokens must be texts with ids")
+        raise folder.error("its added tokens must be strings with ids")
     if not any(token >= count for token in named):
         marks = _marks(folder, is_nllb=is_nllb)
         named |= {count + index: mark for index, mark in enumerate(marks)}
@@ -264,16 +264,16 @@ def _added(folder: SourceFolder, count: int, *, is_nllb: bool) -> dict[int, str]
 
 
 def _marks(folder: SourceFolder, *, is_nllb: bool) -> list[str]:
-    """Return the languages' marks in the order of their ids."""
+    """Return the language marks in the order of their ids."""
     for content in (folder.special_tokens, folder.tokenizer_config):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             marks = content.get(key)
             if isinstance(marks, list) and marks and all(isinstance(mark, str) and mark for mark in marks):
                 return marks
     if is_nllb:
-        raise folder.error("its languages are missing: tokenizer.json or special_tokens_map.json names them")
+        raise folder.error("its languages are missing: they must be in tokenizer.json or special_tokens_map.json")
     if folder.tokenizer_config.get("language_codes", "m2m100") != "m2m100":
-        raise folder.error("its languages are missing: special_tokens_map.json names them")
+        raise folder.error("its languages are missing: they must be in special_tokens_map.json")
     return [f"__{language}__" for language in LANGUAGES.split()]
 
 
@@ -281,14 +281,14 @@ def _mark(folder: SourceFolder, side: str, language: str | None, marks: list[str
     mark = next((mark for mark in (language, f"__{language}__") if mark in marks), None)
     if mark is None:
         examples = ", ".join(mark.strip("_") for mark in marks[:4])
-        problem = "is not given" if language is None else f"{language!r} is not known"
+        problem = "is not given" if language is None else f"{language!r} is unknown"
         raise folder.error(
-            f"it has {len(marks)} languages ({examples}, …), and the {side}'s {problem}: --{side}-language"
+            f"it has {len(marks)} languages ({examples}, …), and the {side} language {problem}: set --{side}-language"
         )
     return mark
 
 
-# The families of translators by their model_type.
+# The families of translators by model_type.
 FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorSource]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
@@ -296,7 +296,7 @@ FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorS
 
 
 def is_translator(path: Path | str) -> bool:
-    """Return whether a folder holds a translator that can be imported, by its config.json alone."""
+    """Return whether a folder contains a translator that can be imported, judging by its config.json only."""
     try:
         return is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES
     except RunError:
@@ -308,8 +308,8 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
 
     Args:
         path: the folder.
-        source_language: the language of sources, which M2M100 and NLLB need.
-        target_language: the language to translate into, which M2M100 and NLLB need, and some of Marian's models.
+        source_language: the source language; required by M2M100 and NLLB.
+        target_language: the target language; required by M2M100, NLLB and some Marian models.
 
     Raises:
         RunError: a file is missing or damaged, or attent cannot express the model.
@@ -319,7 +319,7 @@ def read(path: Path | str, source_language: str | None = None, target_language: 
     if family not in FAMILIES:
         raise folder.error(f"model_type must be one of {', '.join(FAMILIES)}, got {family!r}")
     source = FAMILIES[family](folder, source_language, target_language)
-    # sizes are compared with the weights before a model of these sizes takes memory
+    # sizes are compared with the weights before memory is allocated for a model of these sizes
     tensors = our_tensors(source)
     first = next(tensors)
     config = _config(source, family)
@@ -345,14 +345,14 @@ def import_run(
     *,
     replace: bool = False,
 ) -> RunConfig:
-    """Write a run folder of a folder of transformers, and return its config; arguments and errors as for `read`.
+    """Convert a folder of transformers into a run folder, and return its config; for errors, see `read`.
 
     Args:
         path: the folder.
         out: the run folder to write.
         source_language: see `read`.
         target_language: see `read`.
-        replace: whether a run folder that is there is replaced.
+        replace: True to replace an existing run folder.
     """
     with RunWriter(out, replace=replace) as writer:
         run = read(path, source_language, target_language)

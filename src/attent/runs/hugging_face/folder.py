@@ -1,6 +1,6 @@
-"""The files of a folder that transformers wrote.
+"""Readers of the files in a folder written by transformers.
 
-Settings, vocabularies, and tensors that are mapped and read one by one.
+They read settings, vocabularies, and tensors, which are memory-mapped and read one by one.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from attent.text.tokenizer import MAX_FILE
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-# Maximum bytes of a vocabulary as JSON and of a SentencePiece model, ten times those of the largest known.
+# Maximum bytes of a JSON vocabulary and of a SentencePiece model, ten times the largest known ones.
 LARGEST_JSON, LARGEST_MODEL = MAX_FILE, 2**26
-# The largest width or vocabulary, and limits of other numbers by name: no tensor bounds a table of positions.
+# The maximum width or vocabulary size, and maximums of other numbers by name: no tensor bounds a table of positions.
 LARGEST_SIZE, LARGEST_SIZES = 2**20, {"max_position_embeddings": 2**14}
-# Maximum bytes of a text about the model.
+# Maximum bytes of the model card or the licence.
 LARGEST_TEXT = 2**22
-# Pickled files, and files of Marian itself.
+# Pickled files, and files in Marian's own format.
 PICKLED, MARIAN = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt"), ("*.npz",)
-# Parts of tensor names that belong to decoders unknown to attent.
+# Parts of tensor names, and the decoders that they belong to, which attent does not support.
 FOREIGN = {"ssru": "a recurrent decoder (SSRU)", "rnn": "a recurrent decoder (SSRU)", "aan": "average attention (AAN)"}
 
 
 class SourceFolder:
-    """A folder of transformers, of which no code is run and only direct files are read.
+    """A folder written by transformers. No code in it is run, and only files directly in it are read.
 
     Args:
-        path: of the folder.
+        path: the path of the folder.
 
     Raises:
         RunError: its config.json is missing or damaged.
@@ -49,7 +49,7 @@ class SourceFolder:
         self.path = Path(path)
         if not (self.path / CONFIG).is_file() and any(self.path.glob(MARIAN[0])):
             raise self.error(
-                "it holds Marian's own .npz; transformers' convert_marian_to_pytorch.py makes a folder of it"
+                "it contains Marian's own .npz; convert it with convert_marian_to_pytorch.py of transformers"
             )
         self.config = self.json(CONFIG)
         self.generation = self.json("generation_config.json", {})
@@ -57,14 +57,14 @@ class SourceFolder:
         self.special_tokens = self.json("special_tokens_map.json", {})
 
     def error(self, reason: str) -> RunError:
-        """Return the error with which the folder is refused."""
+        """Return the error to raise if the folder cannot be imported."""
         return RunError(f"{self.path} cannot be imported: {reason}")
 
     def json(self, name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Read a JSON file with an object; if it is missing, return the default, if there is one.
+        """Read a JSON object from a file; if the file is missing, return the default, if there is one.
 
         Raises:
-            RunError: it is missing, damaged or too large.
+            RunError: the file is missing, damaged or too large.
         """
         if default is not None and not (self.path / name).exists():
             return default
@@ -73,14 +73,14 @@ class SourceFolder:
         except (OSError, DataError) as error:
             raise self.error(f"{name} is missing or damaged: {getattr(error, 'strerror', None) or error}") from error
         if not isinstance(content, dict):
-            raise self.error(f"{name} is damaged: it must hold an object")
+            raise self.error(f"{name} is damaged: it must contain a JSON object")
         return content
 
     def vocabulary(self, name: str) -> dict[str, int]:
         """Read a JSON file that maps pieces to ids.
 
         Raises:
-            RunError: it is missing or damaged, or two pieces have the same id.
+            RunError: the file is missing or damaged, or two pieces have the same id.
         """
         ids = self.json(name)
         if not ids or any(type(token) is not int or token < 0 for token in ids.values()) or "" in ids:
@@ -90,10 +90,10 @@ class SourceFolder:
         return ids
 
     def model(self, name: str) -> bytes:
-        """Read a SentencePiece model.
+        """Read the bytes of a SentencePiece model.
 
         Raises:
-            RunError: it is missing or too large.
+            RunError: the file is missing or too large.
         """
         try:
             with open_regular(self.path / name) as file:
@@ -105,10 +105,10 @@ class SourceFolder:
         return content
 
     def number(self, name: str, maximum: int | None = None) -> int:
-        """Return a whole number of config.json from 1 to `maximum`, or to the largest of its name.
+        """Return an integer in config.json from 1 to `maximum`, or to the default maximum for its name.
 
         Raises:
-            RunError: it is missing, not a whole number, or out of range.
+            RunError: the number is missing, not a whole number, or out of range.
         """
         value, maximum = self.config.get(name), min(maximum or LARGEST_SIZE, LARGEST_SIZES.get(name, LARGEST_SIZE))
         if type(value) is not int or not 1 <= value <= maximum:
@@ -116,18 +116,18 @@ class SourceFolder:
         return value
 
     def vocabulary_size(self, name: str) -> int:
-        """Return the size of a vocabulary, at most that of the longest tensor.
+        """Return the size of a vocabulary, which must not exceed that of the longest tensor.
 
         Raises:
-            RunError: as `number`; or the weights are missing or damaged.
+            RunError: as in `number`; or the weights are missing or damaged.
         """
         return self.number(name, max((shape[0] for shape in self.weights.shapes.values() if shape), default=1))
 
     def token(self, name: str, size: int) -> int:
-        """Return an id from generation_config.json, which has precedence in transformers, or from config.json.
+        """Return an id from generation_config.json, which takes precedence in transformers, or from config.json.
 
         Raises:
-            RunError: it is missing or not below the size of the vocabulary.
+            RunError: the id is missing or not below the size of the vocabulary.
         """
         value = self.generation.get(name, self.config.get(name))
         if type(value) is not int or not 0 <= value < size:
@@ -147,10 +147,10 @@ class SourceFolder:
 
     @cached_property
     def weights(self) -> SourceWeights:
-        """The tensors, of one file or of several with an index.
+        """The tensors in a single file, or in several files with an index.
 
         Raises:
-            RunError: they are missing, pickled or damaged.
+            RunError: the weights are missing, pickled or damaged.
         """
         if (self.path / INDEX).is_file():
             names = self.json(INDEX).get("weight_map")
@@ -160,12 +160,12 @@ class SourceFolder:
                 else []
             )
             if not files or any(Path(name).name != name or not name.endswith(".safetensors") for name in files):
-                raise self.error(f"{INDEX} is damaged: its weight_map must name files of safetensors in the folder")
+                raise self.error(f"{INDEX} is damaged: its weight_map must name safetensors files in the folder")
             return SourceWeights(self, [self.path / name for name in files])
         if (self.path / WEIGHTS).exists():
             return SourceWeights(self, [self.path / WEIGHTS])
         pickled = sorted(file.name for pattern in PICKLED for file in self.path.glob(pattern))
-        advice = "load it where you trust it, and model.save_pretrained(FOLDER) writes safetensors"
+        advice = "if you trust it, load it and write safetensors with model.save_pretrained(FOLDER)"
         raise self.error(
             f"its weights are pickled ({pickled[0]}), which can run code; {advice}"
             if pickled
@@ -180,14 +180,14 @@ class SourceFolder:
 
 
 class SourceWeights:
-    """Tensors by name, read from mapped files on access.
+    """Tensors by name, read from memory-mapped files on access.
 
     Args:
-        folder: for messages.
-        files: of safetensors.
+        folder: the folder, for messages.
+        files: the safetensors files.
 
     Attributes:
-        shapes: of every tensor, by name.
+        shapes: the shape of every tensor, by name.
 
     Raises:
         RunError: a file is missing or damaged, or a tensor is in two of them.
@@ -206,10 +206,10 @@ class SourceWeights:
         self._stack = ExitStack()
 
     def check(self, expected: Mapping[str, tuple[int, ...]], optional: Mapping[str, tuple[int, ...]]) -> None:
-        """Check the tensors against a model with the sizes in the config, before allocating memory.
+        """Check the tensors against a model with the sizes in the config, before memory is allocated.
 
         Args:
-            expected: shapes by name.
+            expected: the expected shapes by name.
             optional: shapes of tensors that may be missing, by name.
 
         Raises:
@@ -218,13 +218,15 @@ class SourceWeights:
         for name, shape in self.shapes.items():
             if name not in expected and name not in optional:
                 foreign = next((kind for part, kind in FOREIGN.items() if part in name.lower()), None)
-                reason = f"is of {foreign}, which attent does not support" if foreign else "has no place in its model"
+                reason = (
+                    f"belongs to {foreign}, which attent does not support" if foreign else "has no place in its model"
+                )
                 raise self._folder.error(f"{name} {reason}")
             shape_expected = expected.get(name, optional.get(name))
             if shape != shape_expected:
                 raise self._folder.error(f"{name} must be {shape_expected} by {CONFIG}, got {shape}")
         if missing := [name for name in expected if name not in self.shapes]:
-            raise self._folder.error(f"{missing[0]} is missing in its weights")
+            raise self._folder.error(f"{missing[0]} is missing from its weights")
 
     def __contains__(self, name: str) -> bool:
         return name in self.shapes
@@ -234,18 +236,18 @@ class SourceWeights:
         return self[name] if name in self.shapes else default
 
     def __getitem__(self, name: str) -> Tensor:
-        """Read a tensor in float32.
+        """Read a tensor as float32.
 
         Raises:
-            RunError: it is damaged, or does not contain finite floating-point numbers.
+            RunError: the tensor is damaged, or does not contain finite floating-point numbers.
         """
         file = self._files[name]
         if file not in self._opened:
             self._opened[file] = self._stack.enter_context(opened(file))
         tensor = self._opened[file].get_tensor(name)
         if not tensor.is_floating_point() or tensor.element_size() < torch.float16.itemsize:
-            raise self._folder.error(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+            raise self._folder.error(f"{name} must contain floating-point numbers, got {tensor.dtype}")
         tensor = tensor.float()
         if not tensor.isfinite().all():
-            raise self._folder.error(f"{name} holds values that are not finite")
+            raise self._folder.error(f"{name} contains values that are not finite")
         return tensor

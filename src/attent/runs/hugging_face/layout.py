@@ -1,10 +1,10 @@
-"""The maps between transformers' ids and names of tensors and ours.
+"""Mapping between the ids and tensor names of transformers ("their") and those of attent ("our").
 
-Our ids are PAD, UNK, BOS and EOS first, then every other id of theirs in their order.
+Our ids begin with PAD, UNK, BOS and EOS, followed by all other ids of theirs in the same order.
 
-Sinusoidal positions also need another order of features. Theirs writes all sines, then all cosines; ours interleaves
-them: feature 2i is their i, feature 2i + 1 their E/2 + i. Reordering every axis of the residual stream so is exact, as
-a layer norm takes all features alike.
+Sinusoidal positions also need another order of features. They put all sines before all cosines, while we interleave
+them: our feature 2i is their feature i, and our 2i + 1 is their E/2 + i. Reordering every axis along the residual
+stream in this way is exact, since a layer norm treats all features alike.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from attent.models.settings import TransformerSettings
 from attent.runs.hugging_face.folder import SourceFolder
 from attent.text.tokenizer import PAD, SPECIALS, Tokenizer
 
-# The bias of a token that their model lacks: its probability is practically zero, and the loss stays finite.
+# The bias of a token that their model lacks: its probability is practically zero, but the loss stays finite.
 ABSENT = -100.0
-# Our parts of layers, and theirs.
+# The names of parts of layers: ours and theirs.
 ATTENTION = {
     "query_projection": "q_proj",
     "key_projection": "k_proj",
@@ -44,7 +44,7 @@ DECODER = (
     | {"around_self.norm": "self_attn_layer_norm", "around_cross.norm": "encoder_attn_layer_norm"}
     | FEED_FORWARD
 )
-# Their activations by their names.
+# Our names of activations, by their names.
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 FIRST = "model.encoder.layers.0.self_attn.q_proj.weight"
 SHARED, LM_HEAD, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
@@ -52,7 +52,7 @@ SIDES = {"source": "encoder", "target": "decoder"}
 
 
 class SpecialIds(NamedTuple):
-    """Their special ids: padding, unknown, the one that a decoder starts from, and the end."""
+    """The special ids of their vocabulary: padding, unknown, decoder start and end."""
 
     pad: int
     unk: int
@@ -64,12 +64,12 @@ class SpecialIds(NamedTuple):
 class Vocabulary:
     """The ids of one side of a translator.
 
-    The decoder's start is our BOS. Where it is their padding (Marian), BOS has its output too, and our PAD has none;
-    where it is another token, such as the end (M2M100), BOS is a copy of its row, without an output of its own.
+    The decoder's start is our BOS. If it is their padding (Marian), BOS also has its output, and our PAD has none; if
+    it is another token, such as the end (M2M100), BOS is a copy of its row, without an output.
 
     Args:
-        names: of their ids; an id without a name occurs in no text.
-        size: rows of their embedding.
+        names: the names of their ids; an id without a name occurs in no text.
+        size: the number of rows of their embedding.
         special: their special ids.
     """
 
@@ -85,21 +85,21 @@ class Vocabulary:
 
     @property
     def pieces(self) -> list[str]:
-        """The pieces of our ids from 4 on."""
+        """The pieces of our ids, starting at id 4."""
         return [self.names.get(token) or self.unused(token) for token in self.ordinary]
 
     @property
     def unnamed(self) -> list[str]:
-        """The pieces that occur in no text since their ids have no name."""
+        """The pieces that occur in no text, since their ids have no names."""
         return [self.unused(token) for token in self.ordinary if not self.names.get(token)]
 
     @staticmethod
     def unused(token: int) -> str:
-        """Return a name for an id without one."""
+        """Return a placeholder name for an id without a name."""
         return f"<unused {token}>"
 
     def rows(self, table: Tensor) -> Tensor:
-        """Return our embedding (V, E) from theirs; PAD is zero where its row belongs to BOS."""
+        """Convert their embedding into ours (V, E); PAD is zero if its row belongs to BOS."""
         pad, unk, start, eos = self.special
         result = table[torch.tensor([pad, unk, start, eos, *self.ordinary])]
         if start == pad:
@@ -107,7 +107,7 @@ class Vocabulary:
         return result
 
     def bias(self, bias: Tensor) -> Tensor:
-        """Return our output's bias (V,) from theirs; `ABSENT` for tokens that they lack."""
+        """Convert their output bias into ours (V,), with `ABSENT` for tokens that they lack."""
         pad, unk, start, eos = self.special
         result = bias[torch.tensor([pad, unk, start, eos, *self.ordinary])]
         result[PAD if start == pad else SPECIALS - 2] = ABSENT
@@ -116,15 +116,15 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class TranslatorSource:
-    """A translator of a folder, ready to be read.
+    """A translator in a folder, ready to be read.
 
     Args:
-        folder: its files.
-        settings: of our model.
-        tokenizers: of source and target.
-        vocabularies: of source and target.
-        positions: their tables (T, E) by side, in the order of their features, where positions are learned.
-        languages: by side, where they are known.
+        folder: the folder.
+        settings: the settings of our model.
+        tokenizers: the tokenizers of source and target.
+        vocabularies: the vocabularies of source and target.
+        positions: their tables of positions (T, E) by side, in the order of their features, if positions are learned.
+        languages: the languages by side, if known.
     """
 
     folder: SourceFolder
@@ -136,7 +136,7 @@ class TranslatorSource:
 
 
 def common_settings(folder: SourceFolder) -> dict[str, Any]:
-    """Return the settings of our model that both families have in common.
+    """Return the settings of our model that are common to both families.
 
     Raises:
         RunError: attent cannot express a setting in config.json.
@@ -151,7 +151,7 @@ def common_settings(folder: SourceFolder) -> dict[str, Any]:
     width, heads = folder.number("d_model"), folder.number("encoder_attention_heads")
     if width % 2 or width % heads:
         raise folder.error(f"d_model must be even and divisible by encoder_attention_heads = {heads}, got {width}")
-    # before a tensor of that width is made
+    # checked before a tensor of that width is allocated
     if (shape := folder.weights.shapes.get(FIRST)) != (width, width):
         raise folder.error(f"{FIRST} must be ({width}, {width}) by config.json, got {shape}")
     is_shared, is_tied = (
@@ -179,7 +179,7 @@ def _share(value: Any) -> float:
 
 
 def layer_names(settings: TransformerSettings) -> dict[str, str]:
-    """Return their name of each parameter of layers, by ours."""
+    """Return their names of the parameters of layers, by our names."""
     parts = {"encoder": (settings.encoder_layers, ENCODER), "decoder": (settings.decoder_layers, DECODER)}
     modules = {
         f"{stack}.layers.{layer}.{name}": f"model.{stack}.layers.{layer}.{key}"
@@ -193,7 +193,7 @@ def layer_names(settings: TransformerSettings) -> dict[str, str]:
 
 
 def shape_of(name: str, settings: TransformerSettings) -> tuple[int, ...]:
-    """Return the shape of one of our parameters of layers, whatever the order of its features."""
+    """Return the shape of one of our layer parameters, which does not depend on the order of features."""
     module, kind = name.split(".")[-2:]
     width, hidden = settings.width, settings.feed_forward
     rows, columns = {"widen": (hidden, width), "narrow": (width, hidden)}.get(module, (width, width))
@@ -209,17 +209,17 @@ def stream_axes(name: str) -> tuple[int, ...]:
 
 
 def interleaved(width: int) -> Tensor:
-    """Return the index of their feature for each of ours, (E,)."""
+    """Return the index of their corresponding feature for each of ours, (E,)."""
     return torch.arange(width).view(2, -1).T.flatten()
 
 
 def sines_first(width: int) -> Tensor:
-    """Return the index of our feature for each of theirs, (E,): the inverse of `interleaved`."""
+    """Return the index of our corresponding feature for each of theirs, (E,): the inverse of `interleaved`."""
     return torch.arange(width).view(-1, 2).T.flatten()
 
 
 def reordered(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
-    """Return a tensor with the features of some axes in an order, or as it is."""
+    """Return a tensor with the features of some axes reordered; unchanged if there is no order."""
     if order is not None:
         for axis in axes:
             tensor = tensor.index_select(axis, order)
@@ -245,10 +245,10 @@ def embedding_names(settings: TransformerSettings, is_shared: bool) -> dict[str,
 
 
 def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
-    """Iterate over the tensors of our model by name, read one by one; tied ones appear once.
+    """Yield the names and tensors of our model, read one by one; tied tensors appear once.
 
     Raises:
-        RunError: a tensor is missing, damaged or of another shape, or tied ones differ.
+        RunError: a tensor is missing or damaged or has another shape, or tied tensors differ.
     """
     folder, settings, weights = source.folder, source.settings, source.folder.weights
     is_shared = folder.config.get("share_encoder_decoder_embeddings", True) is True
@@ -280,11 +280,11 @@ def our_tensors(source: TranslatorSource) -> Iterator[tuple[str, Tensor]]:
 
 
 def _one_of(folder: SourceFolder, names: list[str], *, is_tied: bool) -> str:
-    """Return the first name that the folder has; tied tensors must be equal."""
+    """Return the first of these names that the folder contains; check that tied tensors are equal."""
     present = [name for name in names if name in folder.weights]
     if not present:
-        raise folder.error(f"{names[0]} is missing in its weights")
+        raise folder.error(f"{names[0]} is missing from its weights")
     for name in present[1:] if is_tied else ():
         if not torch.equal(folder.weights[name], folder.weights[present[0]]):
-            raise folder.error(f"{name} differs from {present[0]}, to which config.json ties it")
+            raise folder.error(f"{name} differs from {present[0]}, although config.json ties them")
     return present[0]
