@@ -1,10 +1,10 @@
-"""A word's vector before and after its context: the same word in two uses, layer by layer.
+"""Compare the vectors of a word in two uses, layer by layer, before and after context enters them.
 
     python examples/context.py [PICTURE.png]
 
 A masked language model is trained on generated sentences in which *bank*, *date* and *bat* have two uses each. Then it
-reads sentences that it was not trained on, and the vectors of such a word are compared: in two sentences of the same
-use, and of the two uses.
+reads sentences that it was not trained on, and the vectors of each word are compared between sentences of the same use
+and between sentences of different uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attent.tasks.fill_mask.fill_mask import FillMask
 from attent.tasks.recipe import follow
 from attent.tasks.settings import parse
 
-# Of each word two uses: who, does what, with what.
+# Two uses of each word: who, does what, with what.
 USES = {
     "bank": (
         (
@@ -81,7 +81,7 @@ seed = 1
 
 
 def sentences() -> tuple[list[str], dict[str, tuple[list[str], list[str]]]]:
-    """Return lines to train on, and for each word some sentences of either use that are none of them."""
+    """Return lines to train on, and for each word some sentences of each use that are not among these lines."""
     draw = Random(0)
     every = {
         (word, use): [f"the {who} {does} the {word} with the {thing} ." for who, does, thing in product(*parts)]
@@ -94,7 +94,7 @@ def sentences() -> tuple[list[str], dict[str, tuple[list[str], list[str]]]]:
 
 
 def main() -> None:
-    """Train, compare, and print the cosines by layer."""
+    """Train, compare, and print the cosines for each layer."""
     lines, unseen = sentences()
     with tempfile.TemporaryDirectory() as folder:
         files = {
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _context_share(run: FillMask, line: str, word: str, parts: tuple[tuple[str, ...], ...]) -> float:
-    """Return the share of a word's attention in the first layer, the mean of its heads, on the words of the use."""
+    """Return the share of a word's first-layer attention (mean over heads) on the words that indicate its use."""
     with attent.watch(run.model) as maps:
         run.features(line)
     pieces, telling = line.split(), {piece for part in parts for text in part for piece in text.split()}

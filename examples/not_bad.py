@@ -1,10 +1,10 @@
-"""*not too bad* is good: a classifier that has to join two words, and where it does.
+"""Show how a classifier learns that *not too bad* is good, by combining two words.
 
     python examples/not_bad.py
 
-A classifier is trained on generated reviews in which *not* turns what follows. Then the embeddings of *not* and *bad*
-are compared, and q·k of the two in the head that joins them most: words that belong together need no similar embeddings
-once there are W_Q and W_K.
+A classifier is trained on generated reviews in which *not* reverses the meaning of what follows. Then the embeddings of
+*not* and *bad* are compared, and their q·k in the head that links them most: thanks to W_Q and W_K, words that belong
+together do not need similar embeddings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THINGS = ("pizza", "soup", "hotel", "film", "song", "book", "train", "garden", "
 STARTS, ADVERBS = ("this {} is", "the {} was", "i found the {}"), ("", "too", "so", "very", "all that")
 GOOD, BAD = ("good", "nice", "great", "tasty"), ("bad", "awful", "poor", "dull")
 ENDS = ("", "today", "for the price", "and we went twice")
-# Never trained on: any review of a pizza that is not too bad, or too bad.
+# Not trained on: all reviews of a pizza that is not too bad, or too bad.
 ASKED = ("this pizza is too bad", "this pizza is not too bad", "this pizza is too good", "this pizza is not too good")
 LINES = 900
 SETTINGS = """
@@ -57,7 +57,7 @@ seed = 1
 
 
 def reviews() -> list[str]:
-    """Return lines of text, tab and label."""
+    """Return lines with a text, a tab and a label."""
     lines: list[str] = []
     for thing, start, negation, adverb, quality, end in product(
         THINGS, STARTS, ("", "not"), ADVERBS, (*GOOD, *BAD), ENDS
@@ -88,7 +88,7 @@ def main() -> None:
         f"{sum(others) / len(others):+.2f}"
     )
 
-    # the class vector comes first; of all heads the one in which bad gives not the most
+    # the class vector comes first; choose the head in which bad attends most to not
     maps = run.maps([text])
     heads = [(name, head) for name, layer in maps.items() for head in range(layer.shape[1])]
     name, head = max(heads, key=lambda at: maps[at[0]][0, at[1], 1 + bad, 1 + not_].item())

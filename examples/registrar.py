@@ -1,4 +1,4 @@
-"""A database asked in three ways: a registrar's list of students, made up.
+"""Query a database in three ways: the (invented) student list of a registrar.
 
 python examples/registrar.py
 """

@@ -1,12 +1,12 @@
-"""What does a graduate with an average of 3.5 expect to earn?
+"""Estimate the salary of a graduate with an average of 3.5.
 
-The mean of others, each weighed by how near their average is.
+The estimate is the mean salary of other graduates, each weighted by how close their average is.
 
     pip install '.[plot,regression]'  # in a clone of the repository
     python examples/salary.py [PICTURE.png]
 
-The graduates are made up: 400 averages between 2 and 4, rounded to a tenth, and starting salaries that rise with them,
-with noise.
+The graduates are invented: 400 averages between 2 and 4, rounded to tenths, and starting salaries that rise with them,
+plus noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ model = attent.AttentionRegressor().fit(averages[:, None], salaries)
 weights = model.weights([[QUERY]]).dense()[0].numpy()
 (expected,) = model.predict([[QUERY]])
 
-print(f"bandwidth {model.bandwidth_[0]:.3f}, learnt by leaving one out; typical error {model.loo_score_**0.5:,.0f}")
+print(f"bandwidth {model.bandwidth_[0]:.3f}, learned by leave-one-out; typical error {model.loo_score_**0.5:,.0f}")
 print(f"average {QUERY}: {expected:,.0f} a year\n\naverage  graduates  weight of all  weight of each")
 for average in SHOWN:
     same = np.isclose(averages, average)

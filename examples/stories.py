@@ -1,14 +1,12 @@
-"""Stories with a question: how many answers of a run are right.
-
-Beside it, how much of its attention lies on the supporting sentences.
+"""Evaluate runs on stories with questions: the percentage of correct answers, and attention to supporting sentences.
 
     python examples/stories.py STORIES RUN [RUN]...
 
-STORIES is a folder of `attent data stories`, and each RUN was trained on it, or on the same stories `--with-support`.
-Of what a run writes, the words after the last full stop are its answer; a second row counts those whose supporting
-sentences are right to the last word too. Beside the runs stand the place that the story names last, and the answer that
-training shows most often for a kind of question. Attention is that of the last layer, the mean of its heads, over test
-stories.
+STORIES is a folder written by `attent data stories`, and each RUN was trained on it, or on the same stories
+`--with-support`. The words after the last full stop of a run's output are its answer; a second row counts answers whose
+supporting sentences are also correct to the last word. There are two baselines: the place that the story mentions last,
+and the most frequent training answer for the kind of question. Attention is that of the last layer, averaged over its
+heads, on test stories.
 """
 
 from __future__ import annotations
@@ -26,18 +24,17 @@ from attent.tasks.stories import Story
 from attent.tasks.stories.world import PLACES
 from attent.tasks.translation.translator import Translator
 
-# Test stories of each kind whose attention is measured.
+# The number of test stories of each kind for which attention is measured.
 MEASURED = 100
 
 
 class Share(NamedTuple):
-    """How much of the attention to one story lies on its supporting sentences.
+    """The share of the attention to one story that is on its supporting sentences.
 
     Args:
-        answer: of the attention with which the answer's first word is written for the first time, perhaps in a
-            supporting sentence.
-        all: of the attention with which all words are written.
-        chance: the share of the story's words that these sentences have.
+        answer: the share when the first word of the answer is first written, perhaps in a supporting sentence.
+        all: the mean share when any word is written.
+        chance: the share of the story's words that are in these sentences.
     """
 
     answer: float
@@ -57,13 +54,13 @@ def answer_of(text: str) -> str:
 
 
 def last_place(story: Story) -> str:
-    """Return the place that the story names last."""
+    """Return the place that the story mentions last."""
     words = " ".join(story.sentences).replace(".", "").split()
     return next(word for word in reversed(words) if word in PLACES)
 
 
 def accuracy(stories: Sequence[Story], is_right: Iterable[bool]) -> dict[str, float]:
-    """Return the percentage of right answers by kind of question."""
+    """Return the percentage of correct answers by kind of question."""
     by_kind: dict[str, list[float]] = {}
     for story, right in zip(stories, is_right, strict=True):
         by_kind.setdefault(story.kind, []).append(100.0 * right)
@@ -71,15 +68,15 @@ def accuracy(stories: Sequence[Story], is_right: Iterable[bool]) -> dict[str, fl
 
 
 def sentence_numbers(pieces: Sequence[str]) -> list[int]:
-    """Return for each word or sign the number of its sentence, from 0.
+    """Return the number of the sentence, from 0, of each word or sign.
 
-    Those of the question come after the last full stop.
+    The question follows the last full stop.
     """
     return [sum(piece.strip() == "." for piece in pieces[:index]) for index in range(len(pieces))]
 
 
 def support_share(run: Translator, story: Story) -> Share | None:
-    """Return the attention to the supporting sentences.
+    """Return the shares of attention on the supporting sentences.
 
     None if the run has no attention to the story, or writes nothing.
     """
@@ -97,7 +94,7 @@ def support_share(run: Translator, story: Story) -> Share | None:
 
 
 def main() -> None:
-    """Print a table of right answers for each part, and one of attention."""
+    """Print a table of correct answers for each part, and one of attention."""
     folder, runs = Path(sys.argv[1]), {Path(name).name: attent.load(name) for name in sys.argv[2:]}
     frequent: dict[str, Counter[str]] = {}
     for story in read(folder, "train"):

@@ -1,10 +1,10 @@
-"""A decoder that may look ahead: its loss is wonderful, its translations are worthless.
+"""Train a decoder that can look ahead: its loss is excellent, and its translations are worthless.
 
     python examples/without_causal_mask.py
 
-Two Transformers are trained alike on dates (`en | March 3, 2026` → `2026-03-03`), one of them with the causal mask of
-the decoder taken out. Each is judged on dates that it has never seen: by its loss, given the right target, and by what
-it writes by itself.
+Two Transformers are trained on dates (`en | March 3, 2026` → `2026-03-03`) in the same way, one of them without the
+causal mask of the decoder. Both are evaluated on unseen dates: by the loss, given the correct target, and by their own
+output.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ seed = 1
 
 
 def judged() -> dict[str, float]:
-    """Train, and say what the last validation found: the loss in nats per token, and exact match in per cent."""
+    """Train, and return the results of the last validation: loss in nats per token, and exact match in percent."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         follow(parse(SETTINGS, "settings"), run)
@@ -55,9 +55,9 @@ def judged() -> dict[str, float]:
 
 
 def main() -> None:
-    """Train both and print what they reach."""
+    """Train both models, and print their results."""
     results = {"with the causal mask": judged()}
-    # the decoder asks for its mask by this name
+    # the decoder looks up its mask by this name
     with mock.patch("attent.models.transformer_layers.Causal", lambda: None):
         results["without it"] = judged()
     print(f"{'':22}loss, given the target    dates written right")
