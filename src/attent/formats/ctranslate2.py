@@ -213,7 +213,7 @@ def unsupported(run: Run) -> str | None:
 
 
 def max_length(run: Run) -> int | None:
-    """Return the maximum tokens of a sequence; None if there is no limit."""
+    """Return the maximum number of tokens in a sequence; None if there is no limit."""
     settings = cast(Transformer, run.model).settings
     if settings.position == "learned":
         return settings.maximum_length

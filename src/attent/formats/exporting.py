@@ -242,7 +242,7 @@ def export(
         ArgumentError: the engine cannot express the model, or has no such quantization.
         RunError: the run is damaged, or the folder cannot be written.
         AttentError: a package is not installed.
-        UnknownNameError: there is no such engine.
+        UnknownNameError: the engine is unknown.
     """
     module, target = _module(engine), check_target(run, engine, out)
     TranslationTask().check_config(run, read_config(run))
@@ -270,7 +270,7 @@ def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
         ArgumentError: there is no export, or it was made from another state of the run.
         RunError: the run or the export is damaged.
         AttentError: a package is not installed.
-        UnknownNameError: there is no such engine.
+        UnknownNameError: the engine is unknown.
     """
     module, source = _module(engine), folder_of(run, engine, folder)
     config = read_config(run)

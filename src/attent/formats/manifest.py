@@ -93,7 +93,7 @@ def write(manifest: Manifest, folder: Path) -> None:
 
 
 def read(folder: Path, engine: str, run: Path) -> Manifest:
-    """Read the manifest of an export, and check that it matches the present state of the run.
+    """Read the manifest of an export, and check that it matches the current state of the run.
 
     Raises:
         ArgumentError: there is no export, it is for another engine, or the run has changed since.

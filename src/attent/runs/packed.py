@@ -70,7 +70,7 @@ def _problem(model: Model, device: torch.device) -> str | None:
 
 
 def _adopt(path: Path, config: RunConfig, model: Model, kind: WeightType) -> None:
-    """Map the packed weights of a run folder, if they were made from its present weights."""
+    """Map the packed weights of a run folder, if they were made from its current weights."""
     file, parts = path / packed_file(kind), transformer_packing.parts(model)
     weights, own = config.digests.get(MODEL), config.digests.get(packed_file(kind))
     if weights is None or own is None or not file.is_file():

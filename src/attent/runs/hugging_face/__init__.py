@@ -296,7 +296,7 @@ FAMILIES: dict[str, Callable[[SourceFolder, str | None, str | None], TranslatorS
 
 
 def is_translator(path: Path | str) -> bool:
-    """Return whether a folder contains a translator that can be imported, judging by its config.json only."""
+    """Return whether a folder contains a translator that can be imported, according to its config.json."""
     try:
         return is_pretrained(path) and SourceFolder(path).config.get("model_type") in FAMILIES
     except RunError:
