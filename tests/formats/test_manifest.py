@@ -42,14 +42,14 @@ def test_an_export_elsewhere_is_made_anew_there(exported: Path) -> None:
 
 
 def test_an_export_for_another_engine_is_refused(exported: Path) -> None:
-    with pytest.raises(ArgumentError, match="is for the engine onnx, not for ctranslate2"):
+    with pytest.raises(ArgumentError, match="is for the engine onnx, not ctranslate2"):
         read(exported / "export" / "onnx", "ctranslate2", exported)
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"engine": "onnx", "run": {}, "surprise": 1}'])
 def test_a_damaged_manifest_is_named(exported: Path, content: str) -> None:
     (exported / "export" / "onnx" / MANIFEST).write_text(content)
-    with pytest.raises(RunError, match=r"export.json is damaged, or written by a newer attent"):
+    with pytest.raises(RunError, match=r"export.json is damaged, or was written by a newer attent"):
         read(exported / "export" / "onnx", "onnx", exported)
 
 

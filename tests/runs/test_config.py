@@ -54,7 +54,7 @@ def test_a_fault_of_the_whole_is_said_without_an_empty_name(tmp_path: Path) -> N
     write_config(TRANSLATES, tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [".."]}))
-    with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must lie .*'\.\.'$"):
+    with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must be .*'\.\.'$"):
         read_config(tmp_path)
     file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [], "sizes": [0, 3]}))
     with pytest.raises(RunError, match=r"config\.json is damaged: sizes\.0: input should be .* 1$"):

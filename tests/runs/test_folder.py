@@ -191,7 +191,7 @@ def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_pa
         run.begin(RunConfig(model=model.settings), SOURCE, TARGET)
         run.log({"update": 1})
         assert read_config(tmp_path / "run").state == "unfinished"
-        with pytest.raises(RunError, match=r"run is unfinished .*attent train --resume \S+run "):
+        with pytest.raises(RunError, match=r"run is unfinished .*attent train --resume \S+run$"):
             read(tmp_path / "run")
         run.finish(RunConfig(model=model.settings), model, SOURCE, TARGET)
     assert read(tmp_path / "run").config.state == "finished"
