@@ -111,7 +111,7 @@ def test_an_imported_model_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"position": "rotary"}, "no position 'rotary'"),
         ({"score": "dot"}, "only scaled_dot and softmax"),
         ({"normalizer": "sparsemax"}, "only scaled_dot and softmax"),
-        ({"key_value_heads": 2}, "as many heads"),
+        ({"key_value_heads": 2}, "same number of heads"),
         ({}, "its tokenizer is SentencePiece, and the source's is 'char'"),
     ],
 )

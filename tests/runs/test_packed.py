@@ -113,7 +113,7 @@ def test_damaged_files_are_refused_in_one_line(tmp_path: Path) -> None:
         (run / "config.json").write_text(json.dumps(config))
 
     rewrite(tensors, metadata | {"format": "2"})
-    refused("has format '2', and this attent reads 1: attent quantize")
+    refused("has format '2', but this attent reads 1: rewrite it with attent quantize")
     rewrite(tensors | {"encoder": tensors["encoder"][:-64]}, metadata)
     refused(r"encoder must be \(\d+,\), got")
     rewrite({name: tensor.to(torch.int16) for name, tensor in tensors.items()}, metadata)
