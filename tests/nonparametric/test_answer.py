@@ -46,7 +46,7 @@ def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_refused() -> None:
     answer = lookup(["ann", "bob"], STUDENTS)
-    with pytest.raises(ArgumentError, match=r"^value is the answer to one query, and there are 2: see values$"):
+    with pytest.raises(ArgumentError, match=r"^value is the answer to a single query, got 2 queries: use values$"):
         _ = answer.value
     with pytest.raises(ArgumentError, match=r"^query must be the index of one of 2 queries, from 0, got 2$"):
         answer.distribution(2)

@@ -201,7 +201,7 @@ def test_many_keys_in_linear_memory() -> None:
         (([(1, 2)], [(1, 2), (1, 2, 3)], [1, 2]), {"method": "nearest"}, ShapeError, "^keys .* one width, got 2 and 3"),
         (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
         (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict or a pandas Series, or keys and values$"),
-        (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
+        (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict already has values"),
         (("a", STUDENTS), {"method": "fuzzy"}, UnknownNameError, "^unknown lookup method 'fuzzy'"),
         (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact lookup compares by equality$"),
         (("a", STUDENTS), {"method": "soft", "bandwidth": 1}, ArgumentError, "^bandwidth is for numbers and dates;"),

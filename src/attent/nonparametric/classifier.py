@@ -1,4 +1,4 @@
-"""Kernel classification as a scikit-learn estimator: kernel regression of which class a sample has."""
+"""Kernel classification as a scikit-learn estimator: kernel regression of class membership."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
     `AttentionRegressor`.
 
     Args:
-        bandwidth: as of `AttentionRegressor`; "loo" minimizes the squared error of the left-out samples' probabilities,
-            that of each class in units of its variance.
-        kernel: as of `AttentionRegressor`.
-        dtype: the type of probabilities, "float32" or "float64"; that of the training data if not given.
-        loo_points: as of `AttentionRegressor`.
-        random_state: as of `AttentionRegressor`.
+        bandwidth: as in `AttentionRegressor`; "loo" minimizes the squared error of the left-out samples' probabilities,
+            each class's error being divided by the class's variance.
+        kernel: as in `AttentionRegressor`.
+        dtype: the type of the probabilities, "float32" or "float64"; by default that of the training data.
+        loo_points: as in `AttentionRegressor`.
+        random_state: as in `AttentionRegressor`.
 
     Attributes:
         classes_: (classes,) sorted.
-        class_prior_: (classes,) the share of each class in all data, by sample weight.
+        class_prior_: (classes,) the share of each class in the training data, weighted by the sample weights.
         bandwidth_: (D,) the bandwidths.
         n_features_in_: D.
 
@@ -62,10 +62,10 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
-            X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
+            X: (n, D) numbers; dates are converted to days, and their bandwidth is in days.
             y: (n,) classes: numbers or strings.
-            sample_weight: (n,) ≥ 0; see `AttentionRegressor.fit`. A class all of whose weights are 0 has the
-                probability 0.
+            sample_weight: (n,) ≥ 0; see `AttentionRegressor.fit`. A class whose samples all have the weight 0 has
+                the probability 0.
 
         Raises:
             ArgumentError: an invalid setting.
@@ -86,7 +86,8 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the weighted share of each class for each query: (m, classes), in the order of `classes_`.
 
-        The shares in all data, with a warning, where no key has a weight, which happens only with kernels that end.
+        A query without a key within the bandwidth gets the shares in the training data, with a warning. This happens
+        only with kernels of compact support.
         """
         X = self._checked(X)
         with warnings.catch_warnings():
@@ -96,8 +97,8 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         if has_no_keys.any():
             warnings.warn(
                 (
-                    f"{has_no_keys.sum()} of {len(shares)} queries have no key within the bandwidth; taking the "
-                    "classes' shares in all data"
+                    f"{has_no_keys.sum()} of {len(shares)} queries have no key within the bandwidth; using the "
+                    "class shares in the training data"
                 ),
                 stacklevel=2,
             )
@@ -105,7 +106,7 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         return shares / shares.sum(1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of the largest share for each query, the first of equals: (m,)."""
+        """Return the class with the largest share for each query, (m,); the first one in a tie."""
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(1)]
 

@@ -1,8 +1,8 @@
-"""Kernel regression as a scikit-learn estimator, and its bandwidths.
+"""Kernel regression as a scikit-learn estimator, and the choice of its bandwidths.
 
-Bandwidths are found by a rule of thumb, then leave-one-out cross-validation with gradients. The score of bandwidths h
-is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋ᵢ being the regression on all data but the i-th. Härdle and Marron 1985, "Optimal
-Bandwidth Selection in Nonparametric Regression Function Estimation".
+Bandwidths are found by leave-one-out cross-validation with gradients, which starts from a rule of thumb. The score of
+bandwidths h is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, where m₋ᵢ is the regression on all samples except the i-th. Härdle and
+Marron 1985, "Optimal Bandwidth Selection in Nonparametric Regression Function Estimation".
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from attent.errors import ArgumentError, check_known, needs
 from attent.nonparametric.kernels import Kernel, get_kernel
 from attent.nonparametric.smoother import Smoother, smooth
 
-# Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper one a feature is as good
-# as left out.
+# Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper bound, a feature has
+# practically no effect.
 LOG_MIN, LOG_MAX = -7.0, 12.0
-# Multiples of the rule of thumb that are tried first, and the number of the best from which the search descends.
+# Multiples of the rule of thumb that are tried first, and the number of the best ones from which the search descends.
 FACTORS = tuple(2.0**power for power in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3))
 STARTS = 3
-# Pairs that one evaluation may take; with more data, fewer points are left out, but at least so many.
+# The maximum number of pairs per evaluation; with more data, fewer points are left out, but at least MIN_POINTS.
 PAIRS, MIN_POINTS = 2 * 10**7, 200
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -41,7 +41,7 @@ class BandwidthTrial(NamedTuple):
 
 
 def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Return 1.06 σ_d n^(−1/(4 + D)) for data (n, D), 1 for a constant feature.
+    """Return the bandwidths 1.06 σ_d n^(−1/(4 + D)), (D,), for data (n, D); 1 for a constant feature.
 
     The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2. With
     weights (n,), σ is weighted, and n is Kish's effective number (Σw)²/Σw² (1965, "Survey Sampling"), as in SciPy's
@@ -51,21 +51,22 @@ def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray
     if weight is not None:
         deviation = np.sqrt(np.average((x - np.average(x, 0, weight)) ** 2, 0, weight))
         count = weight.sum() ** 2 / np.square(weight).sum()
-    # the mean of a constant rounds, so that its standard deviation may exceed zero
+    # the mean of a constant is rounded, so its standard deviation can exceed zero
     return np.where(np.ptp(x, 0) > 0, 1.06 * deviation * count ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
 class LeaveOneOut:
-    """CV(h) and its gradient, in float64, for runs of neighbors.
+    """Computes CV(h) and its gradient in float64, one run of neighboring points at a time.
 
-    The estimate of a point without neighbors, as with kernels of compact support, is the mean of all other points.
+    A point without neighbors, which exists only with kernels of compact support, is estimated by the mean of all other
+    points.
 
     Args:
         x: (n, D), n ≥ 2.
         y: (n, outputs).
         kernel: the kernel.
         points: the indices of the points to leave out.
-        weight: (n,) > 0 of each point, as a key and in the mean of the errors; 1 if not given.
+        weight: (n,) the weight > 0 of each point, both as a key and in the mean of the errors; 1 if not given.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class LeaveOneOut:
         weights = torch.ones(len(x), 1, dtype=torch.float64) if self.weight is None else self.weight[:, None]
         total = weights.sum()
         mean = (weights * self.y).sum(0) / total
-        # outputs count the same, whatever their units
+        # all outputs count equally, whatever their units
         variance = (weights * (self.y - mean).square()).sum(0) / total
         self._output_weight = 1.0 / torch.where(variance > 0, variance, 1.0)
         self._means = ((weights * self.y).sum(0) - weights * self.y) / (total - weights)
-        # of each error, 1 in all
+        # the share of each error; the shares sum to 1
         self._share = weights[self.points, 0] / weights[self.points].sum()
 
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return CV, with outputs in units of their variance, at bandwidths exp(logarithm), (D,), and its gradient."""
+        """Return CV at bandwidths exp(logarithm), (D,), and its gradient; outputs are scaled by their variance."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
         total = 0.0
         for error, share in self._errors(log):
@@ -96,15 +97,15 @@ class LeaveOneOut:
         return total, np.zeros(len(logarithm)) if log.grad is None else log.grad.numpy().copy()
 
     def score(self, bandwidth: np.ndarray) -> float:
-        """Return CV(h) in the square of the outputs' unit, a mean over outputs."""
+        """Return CV(h), averaged over outputs, in squared output units."""
         with torch.no_grad():
             errors = self._errors(torch.from_numpy(np.log(bandwidth)))
             return float(sum(error.square().mean(1) @ share for error, share in errors))
 
     def _errors(self, log: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs), and the share of each point, (m,).
+        """Yield the errors yᵢ − m₋ᵢ(xᵢ) of each run of points, (m, outputs), and the points' shares of the loss, (m,).
 
-        Each has its own graph.
+        Each run has its own autograd graph.
         """
         with torch.no_grad():
             scaled = self.x * (-log).exp()
@@ -134,18 +135,18 @@ def learn_bandwidth(
     points: int | None = None,
     weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Return the bandwidths of the least CV, one per feature, (D,), and this CV.
+    """Return the bandwidths with the lowest CV, one per feature, (D,), and that CV.
 
-    It is a mean over outputs in the square of their unit. Tries multiples of the rule of thumb, for all features
-    together and for one after the other, and descends from the best (L-BFGS-B, Byrd et al. 1995).
+    The CV is averaged over outputs, in squared output units. The search tries multiples of the rule of thumb, for all
+    features together and then for one feature at a time, and descends from the best (L-BFGS-B, Byrd et al. 1995).
 
     Args:
         x: (n, D), n ≥ 1.
         y: (n, outputs).
         kernel: the kernel.
-        random: chooses the points to leave out, unless all are.
-        points: the number of points to leave out; as many as `PAIRS` allows, if not given.
-        weight: (n,) > 0 of each point; 1 if not given.
+        random: the generator that chooses the points to leave out, if these are not all points.
+        points: the number of points to leave out; by default the number that `PAIRS` allows.
+        weight: (n,) the weight > 0 of each point; 1 if not given.
     """
     from scipy.optimize import minimize
 
@@ -175,7 +176,7 @@ def _evaluate(loss: LeaveOneOut, log: np.ndarray) -> BandwidthTrial:
 
 
 def _vary_features(loss: LeaveOneOut, start: BandwidthTrial) -> BandwidthTrial:
-    """Return the best trial after changing the bandwidth of one feature after the other."""
+    """Return the best trial after varying the bandwidth of one feature at a time."""
     best = start
     for feature in range(len(start.log) if len(start.log) > 1 else 0):
         for factor in (*FACTORS, 32.0, 1024.0):
@@ -194,7 +195,7 @@ with needs("AttentionRegressor needs scikit-learn", "regression"):
 def dates_as_days(X: Any) -> Any:
     """Return an array or a DataFrame with its dates as days since 1970, in UTC if they have a time zone.
 
-    NaN where one is missing.
+    Missing dates become NaN.
     """
     if isinstance(X, np.ndarray):
         return _days(X) if X.dtype.kind == "M" else X
@@ -217,22 +218,23 @@ def _days(dates: np.ndarray) -> np.ndarray:
 class AttentionRegressor(RegressorMixin, BaseEstimator):
     """Kernel regression: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), attention whose keys and values are the data.
 
-    Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth Regression Analysis". In memory linear in queries
-    and data.
+    Nadaraya 1964, "On Estimating Regression"; Watson 1964, "Smooth Regression Analysis". Memory grows linearly
+    with the numbers of queries and samples.
 
     Args:
         bandwidth: h > 0, in the units of the features: a number, one per feature, "loo" to learn one per feature by
             leave-one-out cross-validation, or "rule" for the normal reference rule 1.06 σ n^(−1/(4 + D)).
-        kernel: "gaussian", "exponential", "logistic", or one that ends at a bandwidth: "uniform", "triangular",
-            "epanechnikov", "biweight", "triweight", "tricube", "cosine"; products over features. Or your own `Kernel`.
-        dtype: the type of predictions, "float32" or "float64"; that of the training data if not given.
-        loo_points: the number of samples to leave out, drawn at random if not all; if not given, as many as take 2·10⁷
-            pairs per evaluation, and at least 200.
+        kernel: "gaussian", "exponential", "logistic", or a kernel that is zero beyond one bandwidth: "uniform",
+            "triangular", "epanechnikov", "biweight", "triweight", "tricube", "cosine"; all are products over features.
+            Or your own `Kernel`.
+        dtype: the type of the predictions, "float32" or "float64"; by default that of the training data.
+        loo_points: the number of samples to leave out, drawn at random if fewer than all; by default the number that
+            makes 2·10⁷ pairs per evaluation, but at least 200.
         random_state: the seed or generator of that draw, as in scikit-learn.
 
     Attributes:
         bandwidth_: (D,) the bandwidths.
-        loo_score_: with "loo" the mean squared leave-one-out error, a mean over outputs.
+        loo_score_: with "loo", the mean squared leave-one-out error, averaged over outputs.
         X_: (n, D) the keys, in float64.
         y_: (n,) or (n, outputs) the values, in float64.
         n_features_in_: D.
@@ -262,11 +264,11 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
-            X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
+            X: (n, D) numbers; dates are converted to days, and their bandwidth is in days.
             y: (n,) or (n, outputs) numbers.
-            sample_weight: (n,) ≥ 0, by which the kernel's weight of each sample is multiplied: 2 counts as the sample
-                given twice, 0 as the sample left away. Leave-one-out still leaves a whole sample out, and counts its
-                error by its weight; "rule" takes (Σw)²/Σw² for n. Both depend on the ratio of weights alone.
+            sample_weight: (n,) ≥ 0, multiplies the kernel weight of each sample: 2 is the same as giving the sample
+                twice, 0 the same as omitting it. Leave-one-out still leaves out a whole sample, and weights its error
+                by the sample's weight; "rule" uses (Σw)²/Σw² as n. Both depend only on the ratios of the weights.
 
         Raises:
             ArgumentError: an invalid setting.
@@ -280,7 +282,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
         )
         self._type = DTYPES[self.dtype or str(X.dtype)]
-        # copies: what pandas and others share with an estimator cannot be written to, nor may it change later
+        # copies: arrays shared with pandas and others can be read-only, and must not change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
         x, outputs, weight = self.X_, self.y_.reshape(len(self.y_), -1), None
         self._weight = None
@@ -292,7 +294,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         self._set_bandwidth(kernel, x, outputs, weight)
         self._center = x.mean(0)
         values = torch.from_numpy(outputs)
-        # without their mean, which is added to predictions, the values keep their digits in float32
+        # values without their mean, which is added to predictions, lose less precision in float32
         self._mean = values.mean(0)
         weights = None if weight is None else torch.from_numpy(weight)
         self._smoother = Smoother(self._scale(x), (values - self._mean).to(self._type), kernel, weights)
@@ -301,8 +303,8 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Return the weighted mean of the values for each query: (m,) or (m, outputs).
 
-        NaN, with a warning, where no key has a weight, which happens only with kernels that end. Where all weights of a
-        gaussian would round to zero, the nearest keys count.
+        A query without a key within the bandwidth gets NaN, with a warning; this happens only with kernels of compact
+        support. If all weights of a Gaussian would round to zero, the nearest keys are used.
         """
         query = self._queries(X)
         estimate = self._smoother(query)
@@ -364,5 +366,5 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _scale(self, X: np.ndarray) -> torch.Tensor:
-        """Return points in bandwidths, relative to the mean of the data."""
+        """Return points relative to the mean of the data, in units of the bandwidths."""
         return torch.from_numpy((X - self._center) / self.bandwidth_)

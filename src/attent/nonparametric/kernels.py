@@ -22,13 +22,13 @@ KernelParts = tuple[Tensor, Tensor, Score, Mask | None]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A product kernel: K(u) = Π_d K(|u_d|), u being the distance in bandwidths, feature by feature.
+    """A product kernel: K(u) = Π_d K(|u_d|), where u_d is the distance in feature d, in bandwidths.
 
     With the score Σ_d log K(|u_d|) and a mask where K is zero, the softmax gives the weights K(u) / Σ K(u) of Nadaraya
     1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression Analysis").
 
     Args:
-        log: |u| → log K(|u|), up to a constant, not rising from 0 on; called for |u| < 1 only if the kernel ends there.
+        log: the function |u| → log K(|u|), up to a constant, non-increasing; if `ends`, it is called only for |u| ≤ 1.
         ends: True if K is zero beyond |u| = 1.
         border: True if K is positive at |u| = 1.
     """
@@ -43,7 +43,7 @@ class Kernel:
 
     @cached_property
     def score(self) -> Score:
-        """The score of queries and keys in bandwidths."""
+        """The score of queries and keys that are in units of the bandwidths."""
         return Gaussian(1.0) if self is KERNELS["gaussian"] else LogKernel(self)
 
     def parts(self, query: Tensor, key: Tensor) -> KernelParts:
@@ -51,7 +51,7 @@ class Kernel:
         return query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None
 
     def fast_parts(self, query: Tensor, key: Tensor) -> KernelParts:
-        """Return arguments for the same weights in fewer operations, for queries and keys near 0.
+        """Return arguments that give the same weights in fewer operations, for queries and keys near 0.
 
         −|q − k|²/2 = (q, 1)·(k, −|k|²/2) − |q|²/2, whose last term cancels in the softmax.
         """
@@ -62,13 +62,13 @@ class Kernel:
         return torch.cat((query, ones), -1), torch.cat((key.mT, -0.5 * squares.mT)).mT, Dot(), None
 
     def is_positive(self, distance: Tensor) -> Tensor:
-        """Return True where K(|u|) is more than zero."""
+        """Return a mask that is True where K(|u|) > 0."""
         if not self.ends:
             return torch.ones_like(distance, dtype=torch.bool)
         return distance <= 1.0 if self.border else distance < 1.0
 
     def exponent(self, distance: Tensor) -> Tensor:
-        """Return Σ_d log K(|u_d|) of distances (…, D) in bandwidths, −∞ where K is zero: (…)."""
+        """Return Σ_d log K(|u_d|), (…), for distances (…, D) in bandwidths; −∞ where K is zero."""
         return self._log_within(distance).masked_fill(~self.is_positive(distance), -torch.inf).sum(-1)
 
     def _log_within(self, distance: Tensor) -> Tensor:
@@ -76,10 +76,10 @@ class Kernel:
 
 
 class LogKernel(Score):
-    """Σ_d log K(|q_d − k_d|) of a kernel, queries and keys in bandwidths; finite everywhere, so that it has gradients.
+    """The score Σ_d log K(|q_d − k_d|) of queries and keys in bandwidths; finite everywhere, so that gradients exist.
 
     Args:
-        kernel: the kernel; if it ends, a mask has to hide the pairs beyond.
+        kernel: the kernel; if its support is compact, a mask must hide the pairs outside it.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -103,7 +103,7 @@ class Within(Mask):
     Args:
         query: (Tq, D) in bandwidths.
         key: (Tk, D) in bandwidths.
-        border: True if the border belongs to it.
+        border: True if keys at exactly one bandwidth are visible.
     """
 
     query: Tensor
@@ -124,7 +124,7 @@ class Within(Mask):
 
 
 def _log_power(base: Callable[[Tensor], Tensor], exponent: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """Return |u| → exponent · log base(|u|), finite at the end."""
+    """Return the function |u| → exponent · log base(|u|), finite at the end of the support."""
 
     def log(distance: Tensor) -> Tensor:
         return exponent * base(distance).clamp(min=torch.finfo(distance.dtype).tiny).log()
@@ -137,8 +137,8 @@ def _logistic(distance: Tensor) -> Tensor:
     return -distance - 2.0 * F.softplus(-distance)
 
 
-# The bandwidth of the gaussian is its standard deviation, of the exponential its mean distance, of the others the end
-# of their support.
+# The bandwidth of the Gaussian is its standard deviation, that of the exponential its mean distance, and that of the
+# kernels with compact support the end of the support.
 KERNELS: dict[str, Kernel] = {
     "gaussian": Kernel(lambda distance: -0.5 * distance.square()),
     "exponential": Kernel(lambda distance: -distance),
@@ -161,7 +161,7 @@ ALIASES = {
 
 
 def get_kernel(kernel: str | Kernel) -> Kernel:
-    """Return the kernel of a name; a Kernel is returned as it is.
+    """Return the kernel with the given name; a Kernel is returned unchanged.
 
     Raises:
         UnknownNameError: no kernel has the name.

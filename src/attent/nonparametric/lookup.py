@@ -35,9 +35,9 @@ from attent.nonparametric.matching import (
 from attent.views.labels import cut, pad, width
 from attent.views.panel import Panel
 
-# Queries, values of each query, and columns of a label that `print` shows; smaller weights are left out.
+# The queries, the values per query and the columns per label that `print` shows at most; it omits smaller weights.
 MAX_QUERIES, MAX_VALUES, MAX_COLUMNS, MIN_WEIGHT = 20, 4, 32, 0.005
-# Weights held at once while `mode` is computed.
+# The number of weights in memory while `mode` is computed.
 TILE = 2**20
 Method = Literal["exact", "nearest", "soft"]
 AnyScore = str | Score | nn.Module | Callable[..., Any]
@@ -46,7 +46,7 @@ TEMPERATURE = 0.1
 
 
 class Vote(NamedTuple):
-    """The part of one key in an answer."""
+    """The contribution of one key to an answer."""
 
     key: Any
     value: Any
@@ -55,7 +55,7 @@ class Vote(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """The answer of a database to some queries; printed, a line for each query.
+    """The answers of a database to queries; `print` shows one line per query.
 
     Args:
         queries: the queries.
@@ -80,9 +80,9 @@ class Answer:
 
     @property
     def values(self) -> Tensor | list[Any]:
-        """The answers: the mean of numbers, (Tq, …), NaN where missing.
+        """The answers: for numbers the mean, (Tq, …), NaN where missing.
 
-        For other values the mode, None where missing.
+        For other values, the answers are the mode, None where missing.
         """
         return self.mode if self.mean is None else self.mean
 
@@ -94,12 +94,12 @@ class Answer:
             ArgumentError: there are several queries, or none.
         """
         if len(self) != 1:
-            raise ArgumentError(f"value is the answer to one query, and there are {len(self)}: see values")
+            raise ArgumentError(f"value is the answer to a single query, got {len(self)} queries: use values")
         return self.mode[0] if self.mean is None else self.mean[0].tolist()
 
     @cached_property
     def mode(self) -> list[Any]:
-        """The value of largest weight for each query, the first of equals; None where no key matches."""
+        """The value with the largest weight for each query, the first one in a tie; None where no key matches."""
         values = list(self._value_ids)
         if not values:
             return [None] * len(self)
@@ -125,7 +125,7 @@ class Answer:
         return {values[value_id]: weights[value_id].item() for value_id in order if weights[value_id] > 0}
 
     def votes(self, query: int = 0, n: int = 5) -> list[Vote]:
-        """Return the n keys of largest weight for a query, the largest first; keys without weight are left out.
+        """Return the n keys with the largest weights for a query, the largest first; keys of weight 0 are omitted.
 
         Args:
             query: the index of the query.
@@ -181,7 +181,7 @@ class Answer:
         )
 
     def _zones(self, query: Any) -> str:
-        """Return why a date equals none of these keys: one side has a time zone, and the other has none."""
+        """Return a remark if only the keys or only the query have a time zone, so that no dates are equal."""
         zones = {key.tzinfo is not None for key in self.keys if isinstance(key, datetime)}
         if not isinstance(query, date) or len(zones) != 1:
             return ""
@@ -229,31 +229,32 @@ def lookup(
 
     - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal
       key is missing.
-    - "nearest": the key of highest score has all the weight, the first of equals (the normalizer `hard`).
-    - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya
-      and Watson 1964.
+    - "nearest": the key with the highest score has all the weight, the first one in a tie (the normalizer `hard`).
+    - "soft": the weights are the softmax of the scores; with the Gaussian score of numbers, this is Nadaraya-Watson
+      regression (1964).
 
     Args:
-        queries: a number, a date, a string, a vector, or a sequence of them; with "exact" any hashable things.
+        queries: a number, a date, a string, a vector, or a sequence of them; with "exact", any hashable objects.
         keys: the keys, of the same kind; or a dict, or a pandas Series, of keys and values. A date equals midnight of
-            its day.
-        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not
-            given with a dict, nor where the index of a Series is to be the keys.
+            that day.
+        values: the value of each key. Numbers and arrays of one shape are averaged; other values have a distribution.
+            Omit it with a dict, or with a Series whose index holds the keys.
         method: "exact", "nearest" or "soft".
-        bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth
-            counts e^(−1/2) times as much as an equal one. Required with "soft".
-        score: unless "exact": for numbers and dates any score of `attend` instead of the Gaussian; for strings a
-            function (query, key) → number instead of the cosine of their character trigrams.
+        bandwidth: > 0, a single number or one per feature, in the unit of the numbers, or in days for dates: a key at
+            a distance of one bandwidth counts e^(−1/2) times as much as an equal one. "soft" requires it for numbers
+            and dates, unless `score` is given.
+        score: with "nearest" and "soft": for numbers and dates, any score of `attend` instead of the Gaussian; for
+            strings, a function (query, key) → number instead of the cosine of their character trigrams.
         temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
-        inverse: look up the keys of values.
+        inverse: look up keys by their values.
 
     Returns:
         An Answer: `values`, `weights`, `distribution`, `votes`, `missing`.
 
     Raises:
-        ArgumentError: entries of different kinds, numbers that are not finite where a distance or a mean needs them, or
-            arguments that do not go together.
-        ShapeError: not as many values as keys, or vectors of different widths.
+        ArgumentError: entries are of different kinds, a number is not finite where a distance or a mean needs it, or
+            arguments are incompatible.
+        ShapeError: the numbers of keys and values differ, or vectors have different widths.
         UnknownNameError: an unknown method.
 
     Example:
@@ -282,7 +283,7 @@ def _comparison(
     score: Any,
     temperature: float | None,
 ) -> tuple[Tensor, Tensor, AnyScore, Equal | None]:
-    """Return queries and keys as vectors, their score, and the mask of equal ones if nothing else counts."""
+    """Return queries and keys as vectors, their score and, for an exact lookup, the mask of equal keys."""
     if method == "exact":
         return *_zeros(queries, keys), "dot", Equal.of(queries.items, keys.items)
     if kind == "strings":
@@ -293,7 +294,7 @@ def _comparison(
 def _mean(
     query: Tensor, key: Tensor, numbers: Tensor | None, has_match: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor | None, AttentionMap]:
-    """Return the mean of each query's numbers, (Tq, …), NaN where missing, if values are numbers; and the weights."""
+    """Return each query's mean, (Tq, …), NaN where missing, or None if values are not numbers; and the weights."""
     if numbers is None:
         return None, AttentionMap.of(prepare(query, key, key, **options))
     shape = numbers.shape[1:]
@@ -303,14 +304,14 @@ def _mean(
 
 
 def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:
-    """Return queries and keys of which every score is 0."""
+    """Return queries and keys as zeros, so that every score is 0."""
     return torch.zeros(len(queries), 1, dtype=torch.float64), torch.zeros(len(keys), 1, dtype=torch.float64)
 
 
 def _strings(
     queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None
 ) -> tuple[Tensor, Tensor, Score]:
-    """Return queries and keys as indices of their distinct strings, and the score of these."""
+    """Return queries and keys as indices of their distinct strings, and the score of the strings."""
     index = {text: number for number, text in enumerate(dict.fromkeys((*queries.items, *keys.items)))}
     query, key = (
         torch.tensor([index[text] for text in side.items], dtype=torch.float64).reshape(-1, 1)
@@ -336,13 +337,13 @@ def _vectors(
         )
     if not len(query) or not len(key):
         query, key = _zeros(queries, keys)
-    # the lowered form of a Gaussian rounds where keys lie far apart, and would confuse the nearest key with one nearly
-    # as near
+    # the lowered form of a Gaussian is rounded where keys are far apart, and could take a key that is only nearly the
+    # nearest for the nearest
     return query, key, Gaussian(_checked_bandwidth(bandwidth, key.shape[1])).forward if score is None else score
 
 
 def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) -> float | list[float]:
-    """Return a bandwidth in the form that Gaussian takes."""
+    """Return a bandwidth in the form that Gaussian accepts."""
     try:
         numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
     except (TypeError, ValueError, RuntimeError):
@@ -357,7 +358,7 @@ def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) ->
 
 
 def _check_options(method: Method, kind: str | None, bandwidth: object, score: object, temperature: object) -> None:
-    """Raise ArgumentError where options do not go together."""
+    """Raise ArgumentError if options are incompatible."""
     options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
     names = [name for name, value in options.items() if value is not None]
     is_numeric, is_function = (
@@ -392,7 +393,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         ),
         (
             bandwidth is not None and score is not None,
-            "bandwidth is for the Gaussian, and score replaces it: give one of them",
+            "bandwidth is for the Gaussian, which score replaces: give only one of them",
         ),
         (
             method == "soft" and is_numeric and bandwidth is None and score is None,

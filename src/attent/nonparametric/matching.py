@@ -1,4 +1,4 @@
-"""Reading queries, keys and values, and matching them: a mask of equal ones, and scores of similar strings."""
+"""Read queries, keys and values, and match them: a mask of equal keys, and scores of similar strings."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Entries:
         return len(self.items)
 
     def features(self) -> Tensor:
-        """Return numbers, vectors, and dates as days, as (n, D), in float64.
+        """Return the entries as numbers (n, D), in float64; dates as days.
 
         Raises:
             ArgumentError: an entry is not a finite number.
-            ShapeError: vectors of different widths.
+            ShapeError: vectors have different widths.
         """
         items: list[Any] = [_days(item) if isinstance(item, date) else item for item in self.items]
         rows = [item if isinstance(item, tuple) else (item,) for item in items]
@@ -85,13 +85,13 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
     """Read the arguments of a lookup: queries, keys, and a value for each key.
 
     Raises:
-        ArgumentError: values are missing, or given beside a dict; or entries that `read_entries` refuses.
-        ShapeError: not as many values as keys.
+        ArgumentError: values are missing, or given along with a dict; or `read_entries` refuses an entry.
+        ShapeError: the numbers of keys and values differ.
     """
     is_series = values is None and getattr(keys, "ndim", None) == 1 and hasattr(keys, "items")
     if isinstance(keys, Mapping) or is_series:
         if values is not None:
-            raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
+            raise ArgumentError("a dict already has values: give either a dict, or keys and values")
         items = list(keys.items())
         keys, values = [key for key, _ in items], [value for _, value in items]
     elif values is None:
@@ -113,12 +113,12 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
 def to_list(name: str, data: Any) -> list[Any]:
     """Return the entries as a list.
 
-    A number, a string or another thing that is no sequence, such as a date, is a single entry.
+    A number, a string or any other object that is not a sequence, such as a date, is a single entry.
     """
     if isinstance(data, Tensor):
         data = data.detach().cpu().numpy()
     elif getattr(data, "ndim", None) == 2 and hasattr(data, "to_numpy"):
-        # a DataFrame, which would otherwise be the names of its columns
+        # a DataFrame, which would otherwise be read as the names of its columns
         data = data.to_numpy()
     data = _to_python(data)
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -146,10 +146,10 @@ def common_kind(queries: Entries, keys: Entries) -> EntryKind | None:
 def numeric_values(values: Sequence[Any]) -> Tensor | None:
     """Return values as (n, …) in float64 if all are numbers, or arrays of one shape; None otherwise.
 
-    Whole numbers that float64 does not represent count as names, which a mean would change.
+    If float64 cannot represent a whole number exactly, the values are treated as names, since a mean would be wrong.
 
     Raises:
-        ArgumentError: a number that is not finite, which would spoil every mean.
+        ArgumentError: a number is not finite.
     """
     if not values:
         return torch.zeros(0, dtype=torch.float64)
@@ -185,14 +185,14 @@ def to_hashable(value: Any) -> Any:
 
 def _to_python(data: Any) -> Any:
     if isinstance(data, np.ndarray | np.datetime64) and data.dtype.kind == "M":
-        # of nanoseconds, as pandas has them, numpy makes whole numbers
+        # numpy converts dates in nanoseconds, as pandas stores them, to whole numbers
         microseconds = data.astype("datetime64[us]") if np.datetime_data(data.dtype)[0] == "ns" else data
         data = microseconds if bool(np.all((microseconds == data) | np.isnat(data))) else data
     return data.tolist() if hasattr(data, "tolist") else data
 
 
 def _is_rounded(value: Any) -> bool:
-    """Return whether a value is a whole number that float64 does not represent."""
+    """Return whether a value is a whole number that float64 cannot represent exactly."""
     return isinstance(value, int) and _is_finite(value) and int(float(value)) != value
 
 
@@ -204,7 +204,7 @@ def _is_finite(number: Real | int) -> bool:
 
 
 def _checked_hashable(name: str, item: Any) -> Any:
-    """Return an entry or a value that can be hashed; None is no entry."""
+    """Return an entry or a value if it is hashable; None is a valid value, but not a valid entry."""
     try:
         if item is None and name != "values":
             raise TypeError
@@ -217,8 +217,8 @@ def _checked_hashable(name: str, item: Any) -> Any:
 
 
 def _days(item: date) -> float:
-    """Return the days from the beginning of the year 1; a time is a fraction, in UTC if it has a time zone."""
-    # pandas' NaT, a time that is missing
+    """Return a date's ordinal number in days, plus its time as a fraction, in UTC if it has a time zone."""
+    # pandas' NaT, a missing time
     if item != item:
         return math.nan
     if not isinstance(item, datetime):
@@ -245,8 +245,8 @@ class Equal(Mask):
     """A query sees the keys that equal it: key == query.
 
     Args:
-        query: (Tq,) a number for each distinct thing; a negative one equals nothing.
-        key: (Tk,) likewise.
+        query: (Tq,) the number of each query's item; equal items share one, and a negative one equals nothing.
+        key: (Tk,) the number of each key's item, likewise.
     """
 
     query: Tensor
@@ -254,7 +254,7 @@ class Equal(Mask):
 
     @classmethod
     def of(cls, queries: Sequence[Hashable], keys: Sequence[Hashable]) -> Equal:
-        """Return the mask of things that compare by equality; NaN, which does not equal itself, equals nothing."""
+        """Return the mask of items that compare by equality; NaN, which does not equal itself, equals nothing."""
         keys, queries = (tuple(map(_day, side)) for side in (keys, queries))
         numbers: dict[Hashable, int] = {}
         key = [numbers.setdefault(item, len(numbers)) if item == item else -2 for item in keys]
@@ -266,7 +266,7 @@ class Equal(Mask):
         return (self.query[pairs.query_index][:, None] == self.key[pairs.key_index])[None, None]
 
     def key_range(self, pairs: Pairs) -> KeyRange:
-        """From the first of the equal keys to the last."""
+        """Return the range from the first of the equal keys to the last."""
         first, last = self._ends
         # −1, a query that equals nothing, indexes the last entry
         query = self.query[pairs.query_index]
@@ -278,14 +278,14 @@ class Equal(Mask):
 
     @property
     def has_match(self) -> Tensor:
-        """(Tq,), True where any key equals the query."""
+        """(Tq,) True where any key equals the query."""
         return torch.isin(self.query, self.key)
 
     @cached_property
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """The first and the last key of each distinct thing.
+        """The first and the last key of each distinct item.
 
-        A further entry, for what equals nothing, has its last before its first.
+        An extra entry, for queries that equal nothing, has its last key before its first.
         """
         index = torch.arange(len(self.key))
         is_valid = self.key >= 0
@@ -300,11 +300,11 @@ class Equal(Mask):
 
 
 class TrigramCosine(Score):
-    """The cosine of two strings' counts of character trigrams, over a temperature: score(q, k) = cos(q, k) / τ.
+    """The cosine of two strings' character trigram counts, divided by a temperature: score(q, k) = cos(q, k) / τ.
 
-    Damashek 1995, "Gauging Similarity with n-Grams". Letter case and the encoding of a character do not count (NFKC,
-    case folding); two spaces before a string and one after it give its beginning more weight than its end. Counts are
-    stored sparsely, as few strings share few trigrams.
+    Damashek 1995, "Gauging Similarity with n-Grams". Letter case and equivalent encodings of a character are ignored
+    (NFKC, case folding); two spaces before a string and one after it give its beginning more weight than its end.
+    Counts are stored sparsely, since a string has few of all trigrams.
 
     Args:
         texts: the strings; queries and keys (B, H, T, 1) are indices into them.
@@ -345,7 +345,7 @@ class TrigramCosine(Score):
         return scores[None, None].to(query.dtype)
 
     def _bags(self, text_index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the trigrams of strings, one string after the other, their weights, and each string's number."""
+        """Return the concatenated trigrams of strings, their weights, and the number of trigrams of each string."""
         offsets = self._offsets[text_index]
         lengths = self._offsets[text_index + 1] - offsets
         shift = torch.repeat_interleave(offsets - (lengths.cumsum(0) - lengths), lengths)
@@ -354,7 +354,7 @@ class TrigramCosine(Score):
 
 
 class StringScore(Score):
-    """The number that a function gives two strings, over a temperature.
+    """The number that a function returns for two strings, divided by a temperature.
 
     Args:
         texts: the strings; queries and keys (B, H, T, 1) are indices into them.
@@ -388,8 +388,8 @@ class StringScore(Score):
 
 
 def _day(item: Any) -> Any:
-    """Return the date in the place of its midnight, by which tables write dates; other things as they are."""
-    # pandas' NaT, a datetime of no day, does not equal itself
+    """Return the date of a midnight without a time zone, which is how tables store dates; other items unchanged."""
+    # pandas' NaT, a missing datetime, does not equal itself
     if not isinstance(item, datetime) or item.tzinfo is not None or item != item:
         return item
     return item.date() if item == datetime.combine(item.date(), time()) else item

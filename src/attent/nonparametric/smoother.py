@@ -1,8 +1,8 @@
-"""The regression itself: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), by attention, for runs of neighboring queries.
+"""Kernel regression by attention for runs of neighboring queries: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h).
 
-Keys lie in small boxes of space. From the boxes of a run of queries and of some keys follow bounds on the weight of any
-pair of them; boxes of keys whose weights cannot exceed rounding are skipped. Gray and Moore 2001, "N-Body Problems in
-Statistical Learning". Gaussians of one feature are summed by their series instead, in `FastGaussTransform`.
+Keys are grouped into small boxes of space. The box of a run of queries and a box of keys bound the weight of every pair
+between them; boxes of keys whose weights cannot exceed the rounding error are skipped. Gray and Moore 2001, "N-Body
+Problems in Statistical Learning". Gaussians of one feature are summed by their series instead, in `FastGaussTransform`.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from attent.attention.attend import attend
 from attent.attention.masks.excluded import Excluded
 from attent.nonparametric.kernels import KERNELS, Kernel
 
-# Queries of a run, which share their keys, its width in bandwidths unless it has few queries, how few these are, and
-# the keys of a box. Distant queries share few of the keys that matter to them, and their smallest weights are too small
-# to be computed quickly.
+# The maximum number of queries in a run, which share their keys; the maximum width of a run in bandwidths; half the
+# number of queries below which a run can be wider; and the maximum number of keys in a box. Distant queries share few
+# of the keys that matter to them, and their smallest weights are too small to be computed quickly.
 QUERIES, MAX_WIDTH, MIN_QUERIES, KEYS = 128, 4.0, 32, 64
-# A score loses digits with the square of a query's distance from the middle of its run: wider runs than this are
-# computed in float64, and none is wider than the limit.
+# A score loses digits with the square of a query's distance from the middle of its run: runs wider than FLOAT64_WIDTH
+# are computed in float64, and no run is wider than WIDTH_LIMIT.
 FLOAT64_WIDTH, WIDTH_LIMIT = 12.0, 500.0
-# Pairs computed at once, which fit a core's cache, and the fewest rows, which one product takes together.
+# The number of pairs computed together, which fit a core's cache, and the minimum number of rows per product.
 PAIRS, ROWS = 2**19, 8
-# Up to this many pairs are computed at once in float64, whose digits suffice within the limit.
+# Up to this many pairs are computed together in float64, whose precision suffices within WIDTH_LIMIT.
 SMALL = 2**18
-# The share of its weights that a query may miss, in units of rounding.
+# The share of its weights that a query can lose, in units of the rounding error.
 MISSED = 1 / 16
-# Of the Gauss transform, in bandwidths: half the width of a box, and the range of a query; and the terms of the series,
-# whose first omitted one is RANGE·RADIUS^n/n! = 8e-19.
+# For the Gauss transform: half the width of a box and the range of a query, in bandwidths; and the number of terms of
+# the series, whose first omitted term is RANGE·RADIUS^n/n! = 8e-19.
 RADIUS, RANGE, TERMS = 0.25, 12.0, 30
-# Queries that the Gauss transform takes at once, whose gathered sums fit a core's cache.
+# The number of queries that the Gauss transform processes together; their gathered sums fit a core's cache.
 TRANSFORM_QUERIES = 2048
 
 
 class KernelEstimate(NamedTuple):
-    """The regression at some queries."""
+    """The estimates of the regression at queries."""
 
     mean: Tensor  # (m, outputs)
     has_keys: Tensor  # (m,) True where any key has a weight
 
 
 class Smoother:
-    """The regression on some keys and values; keys whose weights would vanish in rounding are skipped.
+    """Kernel regression on keys and values; skips keys whose weights would be lost to rounding.
 
     Args:
         key: (n, D), n ≥ 1, in bandwidths, in float64.
         value: (n, outputs), in the type of the computation.
         kernel: the kernel.
-        weight: (n,) > 0, by which the kernel's weight of each key is multiplied, in float64; 1 if not given.
+        weight: (n,) > 0, in float64, multiplies the kernel weight of each key; 1 if not given.
     """
 
     def __init__(self, key: Tensor, value: Tensor, kernel: Kernel, weight: Tensor | None = None) -> None:
         self.kernel = kernel
         self.boxes = split_boxes(key, KEYS)
-        # neighbors adjacent in memory
+        # neighbors are adjacent in memory
         self._key, self._value = key[self.boxes.order], value[self.boxes.order]
         self._weight = None if weight is None else weight[self.boxes.order]
 
     def __call__(self, query: Tensor) -> KernelEstimate:
-        """Return the estimate at queries (m, D), in bandwidths, in float64."""
+        """Return the estimates at queries (m, D), in bandwidths, in float64."""
         mean = self._value.new_zeros(len(query), self._value.shape[1])
         has_keys = torch.zeros(len(query), dtype=torch.bool)
         if self._can_transform(query):
@@ -83,7 +83,7 @@ class Smoother:
     @cached_property
     def _transform(self) -> FastGaussTransform:
         value = self._value.double()
-        # a further value of 1, whose sums divide the others
+        # an extra value of 1, whose sums are the denominators
         value = torch.cat((value, torch.ones_like(value[:, :1])), 1)
         if self._weight is None:
             return FastGaussTransform(self._key[:, 0], value)
@@ -92,14 +92,14 @@ class Smoother:
         )
 
     def _can_transform(self, query: Tensor) -> bool:
-        """Return whether the Gauss transform can compute these, and is faster."""
+        """Return whether the Gauss transform can compute the estimates at these queries, and is faster."""
         is_gaussian = self.kernel is KERNELS["gaussian"] and self._key.shape[1] == 1
         return is_gaussian and len(query) * len(self._key) > SMALL and self._transform.is_faster
 
     def runs(self, query: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield runs of neighboring queries (m, D).
+        """Split queries (m, D) into runs of neighbors.
 
-        Their indices, and the positions in `boxes.order` of the keys that matter to them.
+        Yields the indices of each run's queries, and the positions in `boxes.order` of the keys that matter to them.
         """
         if not len(query):
             return
@@ -121,15 +121,15 @@ def smooth(
     left_out: Tensor | None = None,
     weight: Tensor | None = None,
 ) -> KernelEstimate:
-    """Return the estimate at a run of neighboring queries.
+    """Return the estimates at a run of neighboring queries.
 
     Args:
         kernel: the kernel.
         query: (m, D), in bandwidths, in float64.
         key: (n, D), likewise.
         value: (n, outputs), in the type of the computation.
-        left_out: (m,) the key that each query leaves out, negative for none.
-        weight: (n,) of each key, > 0, in float64.
+        left_out: (m,) the index of the key that each query ignores, negative for none.
+        weight: (n,) the weight of each key, > 0, in float64.
     """
     # relative to the middle of the queries, distances keep their digits in any type
     center = query.detach().mean(0)
@@ -137,8 +137,8 @@ def smooth(
     if left_out is not None:
         excluded = Excluded(left_out[:, None])
         mask = excluded if mask is None else mask & excluded
-    # a further value of 1 shows whether there are weights; in column order, where products with a few columns are
-    # several times as fast and round less
+    # an extra value of 1 shows whether there are any weights; in column order, products with a few columns are several
+    # times as fast, with smaller rounding errors
     value = torch.cat((value.mT, value.new_ones(1, len(value)))).mT
     step = max(PAIRS // max(len(key), 1), ROWS) if mask is None else max(len(query), 1)
     # K(u) w = exp(log K(u) + log w)
@@ -150,7 +150,7 @@ def smooth(
         ]
     )
     weights = context[:, -1:]
-    # the weights sum to 1 except for rounding, which most cancels with that of the mean
+    # the weights sum to 1 except for rounding, which mostly cancels with that of the mean
     return KernelEstimate(context[:, :-1] / weights.clamp(min=0.5), weights[:, 0].detach() > 0.5)
 
 
@@ -163,8 +163,8 @@ class Boxes(NamedTuple):
 
     order: Tensor  # (n,) indices of the points
     offsets: Tensor  # (boxes + 1,)
-    low: Tensor  # (boxes, D) the lower corner of each
-    high: Tensor  # (boxes, D)
+    low: Tensor  # (boxes, D) the lower corner of each box
+    high: Tensor  # (boxes, D) the upper corner of each box
 
     def members(self, chosen: Tensor) -> Tensor:
         """Return the positions in `order` of the points of the chosen boxes, (boxes,) boolean, ascending."""
@@ -177,11 +177,11 @@ def split_boxes(
     """Halve the points along their widest axis until the boxes are small: the leaves of Bentley's k-d tree (1975).
 
     Args:
-        points: (n, D), n ≥ 1, in bandwidths, so that all features have one scale.
-        max_points: the most points of a box, ≥ 1.
-        max_width: the largest width of a box with at least twice `min_points` points.
-        min_points: half the points below which a box is split only if it is wider than `width_limit`.
-        width_limit: the largest width of any box.
+        points: (n, D), n ≥ 1, in bandwidths, so that all features have the same scale.
+        max_points: the maximum number of points in a box, ≥ 1.
+        max_width: the maximum width of a box with at least twice `min_points` points.
+        min_points: the minimum number of points in each half of a box that is split because of `max_width`.
+        width_limit: the maximum width of any box.
     """
     numbers = points.detach().cpu().numpy()
     stack, boxes = [np.arange(len(numbers))], list[np.ndarray]()
@@ -199,14 +199,14 @@ def split_boxes(
 
 
 class BoxWeights(NamedTuple):
-    """The weights of the keys of each box, by which the kernel's are multiplied."""
+    """The summed key weights of each box; key weights multiply those of the kernel."""
 
     total: Tensor  # (boxes,)
     rest: Tensor  # (boxes,) without the heaviest key
 
     @classmethod
     def of(cls, boxes: Boxes, weight: Tensor | None) -> BoxWeights:
-        """Return those of weights (n,) in the order of the boxes, 1 each if not given."""
+        """Sum the key weights (n,), given in the order of the boxes, by box; each is 1 if not given."""
         counts = boxes.offsets.diff()
         if weight is None:
             return cls(counts.to(boxes.low.dtype), (counts - 1).to(boxes.low.dtype))
@@ -217,27 +217,27 @@ class BoxWeights(NamedTuple):
 def near_keys(
     kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision: float, weights: BoxWeights | None = None
 ) -> Tensor:
-    """Return the positions in `keys.order` of the keys that matter to some query within a box, ascending.
+    """Return the positions in `keys.order` of the keys that matter to any query within a box, ascending.
 
     Args:
-        kernel: the kernel, which falls with the distance.
+        kernel: the kernel, which decreases with the distance.
         low: (D,) the lower corner of the queries' box.
         high: (D,) the upper corner.
-        keys: the keys.
-        precision: the share of its weights that a query may miss.
-        weights: of the boxes; every key weighs 1 if not given.
+        keys: the keys, in boxes.
+        precision: the share of its weights that a query can lose.
+        weights: the key weights of the boxes; 1 per key if not given.
     """
     weights = weights or BoxWeights.of(keys, None)
     # feature by feature, the smallest and the largest distance between a query and a key of the two boxes
     nearest = torch.maximum(keys.low - high, low - keys.high).clamp(min=0.0)  # (boxes, D)
     furthest = torch.maximum(keys.high - low, high - keys.low)
     upper, lower = kernel.exponent(nearest), kernel.exponent(furthest)
-    # the query may leave one key of each box out
+    # the query can ignore one key of each box
     certain = torch.logsumexp(lower + weights.rest.log(), 0)
     if certain == -torch.inf:
         return keys.members(upper > -torch.inf)
-    # skip the least boxes, as long as together they stay below that share of the weights that every query has for
-    # certain
+    # skip the boxes with the smallest weights, as long as together they stay below that share of the weight that every
+    # query is certain to have
     shares = weights.total * (upper - certain).exp()
     order = shares.argsort()
     chosen = torch.ones_like(shares, dtype=torch.bool)
@@ -246,7 +246,7 @@ def near_keys(
 
 
 class FastGaussTransform:
-    """Sums of Gaussians of one feature, by their series about the centers of small boxes.
+    """Computes sums of Gaussians of one feature from their series about the centers of small boxes.
 
     A query visits boxes instead of keys. Greengard and Strain 1991, "The Fast Gauss Transform", SIAM J. Sci. Stat.
     Comput. 12(1). For a key x = c + d in a box about c and a query q = c + u, both in bandwidths,
@@ -259,11 +259,11 @@ class FastGaussTransform:
     Args:
         key: (n,), n ≥ 1, in bandwidths, in float64.
         value: (n, outputs), in float64.
-        ratio: of the largest weight in them to the smallest.
+        ratio: the ratio of the largest weight in `value` to the smallest.
 
     Attributes:
-        is_faster: keys share boxes, so that visiting these takes less time than visiting keys, and no more memory. Else
-            do not call it.
+        is_faster: True if keys share boxes, so that visiting boxes takes less time than visiting keys, and no more
+            memory. If False, do not call the transform.
     """
 
     def __init__(self, key: Tensor, value: Tensor, ratio: float = 1.0) -> None:
@@ -283,7 +283,10 @@ class FastGaussTransform:
         self._near = math.sqrt(max((RANGE - 2.0 * RADIUS) ** 2 - margin, 0.0)) - 2.0 * RADIUS
 
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Σᵢ exp(−(q − xᵢ)²/2) yᵢ at queries (m,), (m, outputs), and where it is exact, near a key, (m,)."""
+        """Return the sums Σᵢ exp(−(q − xᵢ)²/2) yᵢ, (m, outputs), at queries (m,).
+
+        Also return where the sums are exact, (m,): near a key.
+        """
         sums, is_near = zip(*map(self._sums_at, query.split(TRANSFORM_QUERIES)), strict=True)
         return torch.cat(sums), torch.cat(is_near)
 
@@ -305,7 +308,7 @@ class FastGaussTransform:
         return sums, nearest <= self._near
 
     def _box_numbers(self, points: Tensor) -> Tensor:
-        # clamped, so that points far from all boxes have a number that int64 holds
+        # clamped, so that the box numbers of distant points fit int64
         return ((points - self._start) / (2.0 * RADIUS)).floor().clamp(-1e15, 1e15).long()
 
     def _centers(self, numbers: Tensor) -> Tensor:
